@@ -1,0 +1,1 @@
+//! Benchmarks beside plain, unsafe writes.

@@ -1,0 +1,1 @@
+//! Account transfers over any number of accounts: library and command.

@@ -1,0 +1,1 @@
+//! Multi-document transactions on any document store with conditional writes.

@@ -1,0 +1,1 @@
+//! The Elasticsearch and OpenSearch store of txn-core.

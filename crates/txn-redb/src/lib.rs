@@ -1,0 +1,1 @@
+//! One embedded file as the store of txn-core.
