@@ -4,6 +4,8 @@ pub mod clock;
 mod document;
 mod error;
 pub mod fields;
+mod record;
+mod rules;
 pub mod store;
 mod tid;
 
