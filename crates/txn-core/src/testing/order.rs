@@ -90,7 +90,6 @@ async fn mixed_writes(ground: &Ground<'_>, docs: &str) -> Vec<(Key, Version, Str
             add(key("there", at), WriteOp::Check(C.into()), "Holds");
         }
         add(key("none", at), WriteOp::Check(r"[1]".into()), "Invalid");
-        add(Key::new(docs, ""), WriteOp::Create(B.into()), "Invalid");
     }
     let outcomes = ground.write_many(&writes).await;
     let mut standing = Vec::new();

@@ -54,7 +54,7 @@ async fn count(ground: &Ground<'_>, keys: Vec<Key>, increments: u32) {
         let wanted = u64::from(writers) * u64::from(increments);
         let each = counter.by.values().all(|count| *count == u64::from(increments));
         let exact = counter.count == wanted && each && counter.by.len() == writers as usize;
-        rule("increments of many writers add up exactly", exact, &(key, wanted, counter));
+        rule("in a race increments of many writers add up exactly", exact, &(key, wanted, counter));
     }
 }
 
@@ -80,7 +80,7 @@ async fn increment(store: Arc<dyn Store>, keys: Vec<Key>, writer: u32, increment
                 let (version, mut counter) = counter(read);
                 let mine = counter.by.get(&me).copied().unwrap_or_default();
                 if primary {
-                    let what = "an acknowledged write is not lost, and a primary read shows it";
+                    let what = "in a race no acknowledged write is lost, and primary reads show it";
                     rule(what, mine + 1 >= target, &(key, &me, target, &counter));
                     if mine >= target {
                         continue;

@@ -68,7 +68,7 @@ impl Broken {
     }
 
     async fn pass(&self, write: Write) -> Outcome {
-        self.inner.write_many(&[write]).await.pop().unwrap()
+        self.inner.write_many(&[write]).await.pop().expect("one outcome")
     }
 
     fn key(&self, key: &Key) -> Key {
@@ -111,9 +111,7 @@ impl Broken {
             | (Fault::VerifyHoldsAlways, WriteOp::Verify(_)) => return Outcome::Holds,
             (Fault::AliasNotRequired, _) => write.require_alias = false,
             (Fault::ValuesReformatted, WriteOp::Create(source) | WriteOp::Replace(source, _)) => {
-                if let Ok(value) = serde_json::from_str::<serde_json::Value>(source) {
-                    *source = value.to_string().into();
-                }
+                *source = source.replace("1.10", "1.1").into();
             }
             (Fault::LinesExecuted, WriteOp::Create(source)) => {
                 for line in source.split('\n').filter(|line| line.contains(r#""delete":"#)) {
@@ -130,23 +128,21 @@ impl Broken {
             (Fault::WritesRetried, _) => {
                 self.pass(write.clone()).await;
             }
-            (Fault::WritesLost, WriteOp::Replace(_, version)) if count % 7 == 0 => {
-                if now == Some(*version) {
-                    return Outcome::Applied(Version { term: 9, seq_no: count });
-                }
+            (Fault::WritesLost, WriteOp::Replace(_, version))
+                if now == Some(*version) && count.is_multiple_of(7) =>
+            {
+                return Outcome::Applied(Version { term: 9, seq_no: count });
             }
-            (Fault::CheckThenWrite, WriteOp::Replace(_, version)) => {
-                // Looks, lets others go on, and then writes over whatever stands.
-                if now == Some(*version) {
-                    tokio::task::yield_now().await;
-                    *version = self.now(&write.key).await.unwrap_or(*version);
-                }
+            (Fault::CheckThenWrite, WriteOp::Replace(_, version)) if now == Some(*version) => {
+                // Has looked, lets others go on, and then writes over whatever stands.
+                tokio::task::yield_now().await;
+                *version = self.now(&write.key).await.unwrap_or(*version);
             }
             (Fault::DroppedComesBack, WriteOp::Create(_)) => {
                 let role = Role::Data { owner: None };
                 let name = write.key.collection.to_string();
                 let spec = CollectionSpec { name, role, create: true, mappings: None };
-                self.inner.open_collection(&spec).await.unwrap();
+                self.inner.open_collection(&spec).await.expect("memory opens it");
             }
             _ => {}
         }
@@ -158,7 +154,7 @@ impl Broken {
         let mut write = write.clone();
         let now = self.now(&write.key).await;
         let count = {
-            let mut own = self.own.lock().unwrap();
+            let mut own = self.own.lock().expect("no task panics here");
             let life = own.entry(write.key.clone()).or_default();
             if life.last().copied() != now {
                 life.clear();
@@ -185,7 +181,7 @@ impl Broken {
         let deletes = matches!(write.op, WriteOp::Delete(_));
         let outcome = self.pass(write.clone()).await;
         let Outcome::Applied(version) = outcome else { return outcome };
-        let mut own = self.own.lock().unwrap();
+        let mut own = self.own.lock().expect("no task panics here");
         let life = own.entry(write.key).or_default();
         life.push(version);
         let seq_no = life.len() as u64;
@@ -196,7 +192,7 @@ impl Broken {
     }
 
     fn shown(&self, key: &Key, version: Version) -> Version {
-        match self.own.lock().unwrap().get(key) {
+        match self.own.lock().expect("no task panics here").get(key) {
             Some(life) => Version { term: 1, seq_no: life.len() as u64 },
             None => version,
         }
@@ -252,7 +248,8 @@ impl Store for Broken {
                 _ => self.one(write).await,
             });
         }
-        if matches!(self.fault, Fault::WritesReversed | Fault::OutcomesReversed) {
+        let swap = self.fault == Fault::OutcomesReversed && outcomes.len() > 8;
+        if swap || self.fault == Fault::WritesReversed {
             outcomes.reverse();
         }
         outcomes
@@ -303,7 +300,7 @@ impl Store for Broken {
 
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         if self.fault == Fault::BlockIgnored {
-            return Ok(());
+            return self.inner.refresh(collection).await;
         }
         self.inner.block_writes(collection, blocked).await
     }

@@ -49,7 +49,7 @@ async fn a_store_that_breaks_a_rule_fails() {
         (Fault::LinesExecuted, Some("nothing inside a source is executed")),
         (Fault::WritesRetried, Some("create of an absent document is applied")),
         (Fault::WritesLost, Some("broken rule")),
-        (Fault::CheckThenWrite, Some("acknowledged write is not lost")),
+        (Fault::CheckThenWrite, Some("in a race")),
         (Fault::ReadsHang, Some("no call waits without bound")),
     ];
     let mut misses = Vec::new();
