@@ -28,6 +28,10 @@
 //! A [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a
 //! reconnect and race with itself. The engine settles it by a further acknowledged write.
 
+#[cfg(feature = "testing")]
+mod counting;
+#[cfg(feature = "testing")]
+mod fault;
 mod memory;
 
 use std::fmt;
@@ -35,6 +39,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+#[cfg(feature = "testing")]
+pub use counting::{CountingStore, Counts};
+#[cfg(feature = "testing")]
+pub use fault::{FaultPlan, FaultStore, Injected};
 pub use memory::MemoryStore;
 
 /// The name of one document: collection, id, and the routing value it was written with.
