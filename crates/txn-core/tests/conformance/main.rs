@@ -57,7 +57,7 @@ async fn a_store_that_breaks_a_rule_fails() {
         let store = Arc::new(Broken::new(fault));
         let patience =
             std::time::Duration::from_secs(if fault == Fault::ReadsHang { 1 } else { 60 });
-        let options = Options::new("broken").with_patience(patience);
+        let options = Options::new("broken").with_patience(patience).with_race(8, 8);
         let verdict = tokio::spawn(conformance(store, options)).await;
         let message = verdict.err().map(|error| {
             let panic = error.into_panic();
