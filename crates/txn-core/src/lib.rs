@@ -49,6 +49,8 @@ mod rules;
 mod stop;
 pub mod store;
 mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tid;
 mod transaction;
 mod wait;
