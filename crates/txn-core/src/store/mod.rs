@@ -26,6 +26,7 @@
 //! A [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a
 //! reconnect and race with itself. The engine settles it by a further acknowledged write.
 
+pub mod embedded;
 mod memory;
 
 use std::fmt;
