@@ -2,3 +2,5 @@
 
 pub mod fields;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
