@@ -27,6 +27,10 @@
 //!   reset: versions do not return after a delete, a drop, or a restart. They do return if the file
 //!   is replaced by an older copy of itself: restore a copy only where nothing of what was written
 //!   after it lives on elsewhere.
+//! - After an error of the disk, a full one included, the write under way is
+//!   [`Unknown`](txn_core::store::Outcome::Unknown) and later ones are
+//!   [`Rejected`](txn_core::store::Outcome::Rejected), while reads go on: close the store and open
+//!   it again when there is room.
 //! - Futures need a tokio runtime whose clock runs: a paused clock jumps to the timeout while the
 //!   writer thread syncs.
 
