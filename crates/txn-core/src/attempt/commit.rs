@@ -146,7 +146,8 @@ impl Attempt {
         self.validate(only_read, requester).await?;
         let (members, images, known) = self.members(&writes)?;
         if members.iter().all(|member| member.op == Op::Read) {
-            // Nothing to commit: that every lock was held at once is all that was asked for.
+            // Nothing to commit: that everything was held at once is all that was asked for.
+            self.verify_locks().await?;
             return Ok(Prepared::Nothing);
         }
         let commit = self.commit_tid()?;
