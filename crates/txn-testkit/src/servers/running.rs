@@ -69,6 +69,14 @@ impl Running {
         self.was_reused
     }
 
+    /// Whether every node is there and answers.
+    ///
+    /// # Errors
+    /// If the certificate cannot be read.
+    pub fn is_healthy(&self) -> Result<bool> {
+        self.state.is_well()
+    }
+
     /// The variables that [`env`] reads, with their values for this server.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
