@@ -90,11 +90,13 @@ fn survives(kind: ServerKind) {
 }
 
 #[test]
+#[ignore = "starts like the secured one, for another minute"]
 fn elasticsearch_survives() {
     survives(ServerKind::Elasticsearch);
 }
 
 #[test]
+#[ignore = "takes another minute"]
 fn elasticsearch7_survives() {
     survives(ServerKind::Elasticsearch7);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::command::{run, run_with_input};
 use super::credentials::Credentials;
 use super::error::{OnPath, Result};
-use super::home::create;
+use super::home::{create, write_private};
 use super::kind::{Distribution, ServerKind};
 use super::launch::Setup;
 use super::node::Node;
@@ -124,8 +124,7 @@ fn secure(config: &Path, certificates: &Certificates) -> Result<String> {
         ("http.key", &certificates.server_key),
     ];
     for (name, pem) in files {
-        let path = config.join(name);
-        fs::write(&path, pem).on("write", &path)?;
+        write_private(&config.join(name), pem)?;
     }
     Ok("xpack.security.http.ssl.enabled: true\n\
         xpack.security.http.ssl.certificate: http.crt\n\

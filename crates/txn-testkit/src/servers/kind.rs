@@ -20,7 +20,10 @@ pub enum ServerKind {
     OpenSearch,
     /// Elasticsearch 8, three nodes, security off.
     Cluster,
-    /// Elasticsearch 8, one node, with users and with TLS for its HTTP interface.
+    /// Elasticsearch 8, one node, with TLS for its HTTP interface and one user, the superuser.
+    ///
+    /// Further users, roles and API keys cannot be made over HTTP: Elasticsearch keeps them in an
+    /// index that needs analyzers which the package has not got.
     Secured,
 }
 

@@ -24,6 +24,7 @@ use super::state::{State, take_down};
 /// How many seconds a server may take to become healthy, if the usual time does not do.
 const TIMEOUT_VARIABLE: &str = "TXN_SERVERS_TIMEOUT";
 const USUAL_TIMEOUT: u64 = 120;
+const USUAL_CLUSTER_TIMEOUT: u64 = 240;
 
 /// All that is needed to configure and start nodes.
 pub(crate) struct Setup<'a> {
@@ -97,9 +98,10 @@ pub(crate) fn launch(
 fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result<()> {
     Setup { home, product, state }.configure()?;
     if let Some(path) = &state.ca_certificate {
-        // The node's own folder is closed to others; the certificate is for everybody.
+        // The node's own copy is for the node alone; this one is for everybody.
         let inside = state.nodes[0].folder.join("config/ca.crt");
-        fs::copy(&inside, path).on("copy", &inside)?;
+        let pem = fs::read_to_string(&inside).on("read", &inside)?;
+        fs::write(path, pem).on("write", path)?;
     }
     let all: Vec<usize> = (0..state.nodes.len()).collect();
     start(home, product, state, &all)
@@ -188,7 +190,7 @@ fn spawn(setup: &Setup<'_>, node: &Node) -> Result<Child> {
 
 fn wait(state: &mut State, children: &mut [(usize, Child)]) -> Result<()> {
     let doctor = state.doctor()?;
-    let limit = Duration::from_secs(timeout());
+    let limit = timeout(state.kind);
     let began = Instant::now();
     let mut pending: Vec<&mut (usize, Child)> = children.iter_mut().collect();
     loop {
@@ -249,8 +251,10 @@ fn watch(state: &mut State, index: usize, child: &mut Child) -> Result<Watch> {
     Ok(Watch::Runs)
 }
 
-fn timeout() -> u64 {
-    env::var(TIMEOUT_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(USUAL_TIMEOUT)
+fn timeout(kind: ServerKind) -> Duration {
+    let usual = if kind == ServerKind::Cluster { USUAL_CLUSTER_TIMEOUT } else { USUAL_TIMEOUT };
+    let wanted = env::var(TIMEOUT_VARIABLE).ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(wanted.unwrap_or(usual))
 }
 
 fn not_healthy(state: &State, index: usize, reason: String) -> Error {

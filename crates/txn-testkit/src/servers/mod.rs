@@ -7,7 +7,11 @@
 //! `txn-servers`, which is made the first time, and where that account cannot enter the caller's
 //! home the folder is `/var/cache/txn-servers`.
 //!
-//! Servers have 120 seconds to become healthy; `$TXN_SERVERS_TIMEOUT` (seconds) changes that.
+//! A server has 120 seconds to become healthy, a cluster 240; `$TXN_SERVERS_TIMEOUT` (seconds)
+//! changes that.
+//!
+//! The Elasticsearch package holds little beside the core: no scripts, no ingest processors, no
+//! `_delete_by_query`, and only the basic analyzers. OpenSearch comes with its usual modules.
 //!
 //! All functions block; call them outside of the tasks that a test wants to go on meanwhile. Linux
 //! only: processes are told apart by what `/proc` says about them, so that a process that got the
