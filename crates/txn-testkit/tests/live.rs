@@ -1,5 +1,7 @@
 //! Starts real servers, hurts them, and looks whether they come back.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
