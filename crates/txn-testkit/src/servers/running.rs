@@ -77,7 +77,7 @@ impl Running {
         self.state.is_well()
     }
 
-    /// The variables that [`env`] reads, with their values for this server.
+    /// The variables that [`crate::env`](mod@crate::env) reads, with their values for this server.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let url = self.urls().join(",");
