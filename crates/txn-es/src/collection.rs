@@ -252,7 +252,13 @@ impl Inner {
             let path = format!("/{name}/_block/write");
             let answer = self.change(&what, Method::Put, &path, None).await;
             let answer = answer.map_err(Changed::into_error)?;
-            if answer["shards_acknowledged"] != true {
+            // The servers answer without any index if the block is there already. They put it there
+            // only after every shard had finished the writes it was at; a block that is not yet
+            // confirmed by every shard is confirmed again instead.
+            let before = answer["indices"].as_array().is_some_and(Vec::is_empty);
+            if answer["shards_acknowledged"] != true
+                && !(before && self.look(&target.name).await?.is_some_and(|i| i.is_blocked()))
+            {
                 let text = format!("{what}: not acknowledged by every shard in time");
                 return Err(StoreError::new(StoreErrorKind::Unavailable, text));
             }

@@ -82,6 +82,11 @@ impl Index {
         })
     }
 
+    /// Whether a write block is set.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.setting("index.blocks.write") == Some("true")
+    }
+
     /// The owning domain, as the mapping's `_meta` has it.
     pub(crate) fn owner(&self) -> Option<String> {
         let domain = self.mappings.get("_meta")?.get("txn")?.get("domain")?;
