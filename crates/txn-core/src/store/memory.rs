@@ -243,7 +243,8 @@ impl Store for MemoryStore {
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         state.existing(collection)?;
-        state.aliases.insert(alias.into(), collection.into());
+        let target = state.resolve(collection).cloned().unwrap_or_else(|| collection.into());
+        state.aliases.insert(alias.into(), target);
         Ok(())
     }
 

@@ -8,8 +8,10 @@
 //! # What a store guarantees
 //! - An acknowledged write ([`Outcome::Applied`]) is durable, and a conditional one replaced exactly
 //!   the version that it named.
-//! - A version ([`Version`]) is never given to two contents of one document, also after the document
-//!   was deleted, after its collection was dropped and made again, and after a restart.
+//! - A version ([`Version`]) is never given to two contents of one document of one collection, also
+//!   after the document was deleted and after a restart. A collection that is dropped and made again
+//!   is another one, with another [`CollectionInfo::uid`]; its versions differ as well wherever the
+//!   store can do that (Elasticsearch can not, so the engine compares uids, too).
 //! - After an acknowledged write, no write that is conditioned on an older version of the document
 //!   can succeed any more.
 //! - A write into a dropped collection fails; it never brings the collection back.
@@ -26,6 +28,10 @@
 //! A [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a
 //! reconnect and race with itself. The engine settles it by a further acknowledged write.
 
+#[cfg(feature = "testing")]
+mod counting;
+#[cfg(feature = "testing")]
+mod fault;
 mod memory;
 
 use std::fmt;
@@ -33,6 +39,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+#[cfg(feature = "testing")]
+pub use counting::{CountingStore, Counts};
+#[cfg(feature = "testing")]
+pub use fault::{FaultPlan, FaultStore, Injected};
 pub use memory::MemoryStore;
 
 /// The name of one document: collection, id, and the routing value it was written with.
@@ -352,11 +362,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome>;
 
     /// Makes every acknowledged write of the collection visible to [`Store::scan`].
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn refresh(&self, collection: &str) -> Result<(), StoreError>;
 
     /// One page of the documents of a collection, at most `size` of them, in no particular order.
     /// Pages of one scan together hold every document that was visible (see [`Store::refresh`])
     /// when the scan began, once.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn scan(
         &self,
         collection: &str,
@@ -379,7 +395,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError>;
 
     /// Sets or lifts a write block. Once it is acknowledged as set, no write to the collection is
-    /// applied ([`Outcome::Rejected`]) until it is lifted. Reads and scans go on.
+    /// applied ([`Outcome::Rejected`]) until it is lifted. [`Store::get_many`] and scans go on;
+    /// primary reads may be unavailable, checks and verifies rejected. Idempotent.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError>;
 }
 

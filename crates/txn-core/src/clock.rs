@@ -1,0 +1,101 @@
+//! Time and randomness, injected: the engine takes both from here and nowhere else, so that a
+//! simulation can own them.
+
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+
+/// Clocks. They decide age and speed, never safety.
+#[async_trait]
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Time since the Unix epoch. May jump.
+    fn wall(&self) -> Duration;
+
+    /// Time since some fixed moment of this process. Never goes back.
+    fn monotonic(&self) -> Duration;
+
+    /// Returns once `duration` of monotonic time has passed. Cancel safe.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// Random numbers: for the node part of transaction ids and the jitter of waits, not for secrets.
+pub trait Entropy: fmt::Debug + Send + Sync + 'static {
+    /// Sixty-four random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// The clocks of the operating system and of tokio.
+#[derive(Debug)]
+pub struct SystemClock {
+    origin: Instant,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self { origin: Instant::now() }
+    }
+}
+
+#[async_trait]
+impl Clock for SystemClock {
+    fn wall(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
+
+/// The randomness of the operating system.
+#[derive(Debug, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn next_u64(&self) -> u64 {
+        // A fresh `RandomState` is keyed by the operating system and a counter.
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(Instant::now())
+    }
+}
+
+/// Waits that double from `first` to `cap`, each jittered over its upper half.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    cap: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(first: Duration, cap: Duration) -> Self {
+        Self { next: first, cap }
+    }
+
+    pub(crate) fn next(&mut self, entropy: &dyn Entropy) -> Duration {
+        let whole = self.next;
+        self.next = (whole * 2).min(self.cap);
+        let half = u64::try_from(whole.as_micros() / 2).unwrap_or(u64::MAX);
+        Duration::from_micros(half + entropy.next_u64() % (half + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_cap_and_jitter_over_the_upper_half() {
+        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(10));
+        for whole in [2, 4, 8, 10, 10] {
+            let wait = backoff.next(&SystemEntropy);
+            assert!(
+                wait >= Duration::from_millis(whole) / 2 && wait <= Duration::from_millis(whole)
+            );
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Documents as raw JSON: the application's content keeps its bytes, the reserved fields beside it
+//! are the engine's.
+
+mod json;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::fields::{TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
+use crate::store::{Source, Version};
+use crate::tid::Tid;
+
+pub use json::JsonError;
+pub(crate) use json::flatten;
+
+/// The application's content of one document: the text of a JSON object without reserved fields.
+///
+/// Keys and values keep their bytes; white space between the fields of the top level is normalised
+/// away, so that equal text means equal content.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Image(Arc<str>);
+
+impl Image {
+    /// Takes the text of a JSON object.
+    ///
+    /// # Errors
+    /// [`JsonError`] if it is not a JSON object, has a key twice at any depth, or uses a reserved
+    /// field.
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        let flat = flatten(text);
+        let fields = json::fields(&flat)?;
+        if let Some(field) =
+            fields.iter().find(|field| crate::fields::RESERVED.contains(&&*field.name))
+        {
+            return Err(JsonError::new(format!(
+                "the field {:?} is reserved for transactions",
+                field.name
+            )));
+        }
+        Ok(Self::of_fields(&fields))
+    }
+
+    fn of_fields(fields: &[json::Field<'_>]) -> Self {
+        let mut text = String::from("{");
+        push_fields(&mut text, fields);
+        text.push('}');
+        Self(text.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn inner(&self) -> &str {
+        self.0.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or_default()
+    }
+}
+
+impl Default for Image {
+    fn default() -> Self {
+        Self("{}".into())
+    }
+}
+
+/// Bodies of documents stay out of logs: only the length is shown.
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Image({} bytes)", self.0.len())
+    }
+}
+
+fn push_fields(text: &mut String, fields: &[json::Field<'_>]) {
+    for (index, field) in fields.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(field.key);
+        text.push(':');
+        text.push_str(field.value);
+    }
+}
+
+/// A document as it stands in the store: reserved fields and content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// `transaction_tid`.
+    pub(crate) lock: Option<Tid>,
+    /// `tid`.
+    pub(crate) tid: Option<Tid>,
+    /// `transaction_recent`, oldest first.
+    pub(crate) recent: Vec<Tid>,
+    /// `transaction_absent`: a placeholder, which readers take for a missing document.
+    pub(crate) absent: bool,
+    /// The application's content.
+    pub(crate) image: Image,
+}
+
+impl Stored {
+    /// A lock on a document that does not exist.
+    pub(crate) fn placeholder(lock: Tid) -> Self {
+        Self { lock: Some(lock), absent: true, ..Self::default() }
+    }
+
+    /// Whether this is a placeholder and nothing but one: a plain client has not written into it.
+    pub(crate) fn is_bare_placeholder(&self) -> bool {
+        self.absent && self.image == Image::default()
+    }
+
+    /// Reads a stored source.
+    pub(crate) fn parse(source: &str) -> Result<Self, JsonError> {
+        let flat = flatten(source);
+        let mut stored = Self::default();
+        let mut own = Vec::new();
+        for field in json::fields(&flat)? {
+            match &*field.name {
+                TRANSACTION_TID => stored.lock = field.parse()?,
+                TID => stored.tid = field.parse()?,
+                TRANSACTION_RECENT => {
+                    stored.recent = field.parse::<Option<Vec<Tid>>>()?.unwrap_or_default();
+                }
+                TRANSACTION_ABSENT => {
+                    stored.absent = field.parse::<Option<bool>>()?.unwrap_or_default();
+                }
+                _ => own.push(field),
+            }
+        }
+        stored.image = Image::of_fields(&own);
+        Ok(stored)
+    }
+
+    /// The source to store.
+    pub(crate) fn encode(&self) -> Source {
+        use std::fmt::Write;
+        let mut text = String::from("{");
+        // Writing to a `String` does not fail.
+        if let Some(lock) = self.lock {
+            let _ = write!(text, "\"{TRANSACTION_TID}\":\"{lock}\",");
+        }
+        if let Some(tid) = self.tid {
+            let _ = write!(text, "\"{TID}\":\"{tid}\",");
+        }
+        if !self.recent.is_empty() {
+            let recent: Vec<String> = self.recent.iter().map(|tid| tid.compact()).collect();
+            let _ = write!(text, "\"{TRANSACTION_RECENT}\":[\"{}\"],", recent.join("\",\""));
+        }
+        if self.absent {
+            let _ = write!(text, "\"{TRANSACTION_ABSENT}\":true,");
+        }
+        text.push_str(self.image.inner());
+        if text.ends_with(',') {
+            text.pop();
+        }
+        text.push('}');
+        text.into()
+    }
+
+    /// The same document under another lock, or under none.
+    pub(crate) fn locked_by(&self, lock: Option<Tid>) -> Self {
+        Self { lock, ..self.clone() }
+    }
+}
+
+/// What a read showed of one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// No document.
+    Absent,
+    /// A document or a placeholder.
+    Present {
+        /// Where it stood.
+        version: Version,
+        /// The source as it stands, to be written again by a touch.
+        source: Source,
+        /// The source, taken apart.
+        stored: Stored,
+    },
+}
+
+impl View {
+    /// The holder of the lock that the view shows.
+    pub(crate) fn holder(&self) -> Option<Tid> {
+        match self {
+            Self::Absent => None,
+            Self::Present { stored, .. } => stored.lock,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TID_1: &str = "5e1f0000-c6a1-11f0-8000-0123456789ab";
+
+    #[test]
+    fn content_keeps_the_bytes_of_keys_and_values() {
+        let text = "{ \"a\" : 1.0,\n\"b\\u0062\":{\"x\": [1e3,\t\"\\u00e9\"]} , \"n\":123456789012345678901234567890}";
+        let image = Image::parse(text).expect("valid");
+        assert_eq!(
+            image.as_str(),
+            "{\"a\":1.0,\"b\\u0062\":{\"x\": [1e3,\t\"\\u00e9\"]},\"n\":123456789012345678901234567890}"
+        );
+        let stored = Stored { lock: TID_1.parse().ok(), image: image.clone(), ..Stored::default() };
+        assert_eq!(Stored::parse(&stored.encode()).expect("own encoding").image, image);
+    }
+
+    #[test]
+    fn every_reserved_field_survives_a_round_trip() {
+        let tid: Tid = TID_1.parse().expect("a tid");
+        for image in ["{}", "{\"x\":1}"] {
+            let image = Image::parse(image).expect("valid");
+            for stored in [
+                Stored { image: image.clone(), ..Stored::default() },
+                Stored { tid: Some(tid), image: image.clone(), ..Stored::default() },
+                Stored {
+                    lock: Some(tid),
+                    tid: Some(tid),
+                    recent: vec![tid, tid],
+                    absent: true,
+                    image,
+                },
+            ] {
+                let source = stored.encode();
+                assert_eq!(Stored::parse(&source).as_ref(), Ok(&stored), "{source}");
+            }
+        }
+    }
+
+    #[test]
+    fn reserved_fields_are_found_behind_escapes_and_refused_from_users() {
+        let escaped = format!("{{\"transaction\\u005ftid\":\"{TID_1}\",\"x\":1}}");
+        assert!(
+            Image::parse(&escaped).expect_err("reserved").to_string().contains("transaction_tid")
+        );
+        let stored = Stored::parse(&escaped).expect("valid");
+        assert_eq!(stored.lock, TID_1.parse().ok());
+        assert_eq!(stored.image.as_str(), "{\"x\":1}");
+    }
+
+    #[test]
+    fn null_reserved_fields_mean_absent_ones_and_garbage_is_refused() {
+        let nulls = "{\"transaction_tid\":null,\"tid\":null,\"transaction_recent\":null,\"transaction_absent\":null}";
+        assert_eq!(Stored::parse(nulls), Ok(Stored::default()));
+        for garbage in
+            ["{\"tid\":\"x\"}", "{\"transaction_tid\":7}", "{\"transaction_absent\":\"no\"}"]
+        {
+            assert!(Stored::parse(garbage).is_err(), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_object_with_single_keys_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "1",
+            "{",
+            "{\"a\":1}{",
+            "{\"a\":1,\"a\":2}",
+            "{\"a\":1,\"\\u0061\":2}",
+            "{\"o\":{\"a\":1,\"a\":2}}",
+            "{\"o\":[{\"a\":{\"b\":1,\"b\":2}}]}",
+            "{\"a\":\"\n",
+        ] {
+            assert!(Image::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bare_placeholders() {
+        let lock = TID_1.parse().expect("a tid");
+        assert!(Stored::placeholder(lock).is_bare_placeholder());
+        let written = Stored {
+            image: Image::parse("{\"a\":1}").expect("valid"),
+            ..Stored::placeholder(lock)
+        };
+        assert!(!written.is_bare_placeholder());
+    }
+
+    #[test]
+    fn debug_shows_no_content() {
+        let image = Image::parse("{\"secret\":42}").expect("valid");
+        assert!(!format!("{image:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,246 @@
+//! The transaction record: one document that decides one attempt of a transaction.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::document::{Image, JsonError, flatten};
+use crate::store::{Key, Source, Version};
+use crate::tid::Tid;
+
+/// The state that a record stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// A heartbeat of a transaction that is still under way.
+    Pending,
+    /// Written together with the locks by a coordinator that commits in parallel; decides nothing
+    /// by itself.
+    Staged,
+    /// Committed; perhaps not yet applied to all members.
+    Committed,
+    /// Committed, and every member is applied.
+    Finished,
+    /// Aborted: it will never commit.
+    Aborted,
+}
+
+impl State {
+    /// The states of records that still need somebody's work.
+    pub(crate) const OPEN: [&'static str; 3] = ["pending", "staged", "committed"];
+
+    /// Whether the transaction is committed.
+    #[must_use]
+    pub fn is_committed(self) -> bool {
+        matches!(self, Self::Committed | Self::Finished)
+    }
+}
+
+/// What a transaction does with a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// Replaces the content of a document that exists.
+    Write,
+    /// Deletes a document that exists.
+    Delete,
+    /// Writes a document that does not exist, by way of a placeholder.
+    Insert,
+    /// Only reads, under a lock.
+    Read,
+}
+
+/// One document that a transaction holds a lock on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) collection: Arc<str>,
+    pub(crate) id: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) routing: Option<Arc<str>>,
+    pub(crate) op: Op,
+    /// The version that the lock was conditioned on; none for a placeholder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expected: Option<Version>,
+    /// The acknowledged version of the placeholder; none where a document was locked. A `create`
+    /// carries no condition, so only this version tells the lock from a forked duplicate that landed late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) placeholder: Option<Version>,
+}
+
+impl Member {
+    pub(crate) fn key(&self) -> Key {
+        let (collection, id) = (self.collection.clone(), self.id.clone());
+        Key { collection, id, routing: self.routing.clone() }
+    }
+}
+
+/// Who aborted a transaction, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aborted {
+    /// The attempt or the coordinator that did it.
+    pub by: String,
+    /// Its reason.
+    pub why: String,
+}
+
+/// What is stored but never searched.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Body {
+    /// The redo log: for each member the absolute new content, where there is one.
+    #[serde(default)]
+    images: Vec<Option<Box<RawValue>>>,
+    /// The caller's own words about the transaction, a JSON value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Wire {
+    state: State,
+    tid: Tid,
+    attempt: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aborted: Option<Aborted>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commit_tid: Option<Tid>,
+    #[serde(default)]
+    members: Vec<Member>,
+    #[serde(default)]
+    body: Body,
+    coordinator: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
+    created_at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    heartbeat_at: Option<u64>,
+    modified_at: u64,
+}
+
+/// A transaction record. Times are milliseconds since the Unix epoch by the writer's clock, for people only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) state: State,
+    pub(crate) tid: Tid,
+    pub(crate) aborted: Option<Aborted>,
+    pub(crate) commit_tid: Option<Tid>,
+    pub(crate) members: Vec<Member>,
+    /// The new content of each member, in the order of `members`; none for deletes and reads.
+    pub(crate) images: Vec<Option<Image>>,
+    pub(crate) metadata: Option<String>,
+    pub(crate) coordinator: String,
+    pub(crate) application: Option<String>,
+    pub(crate) created_at: u64,
+    pub(crate) heartbeat_at: Option<u64>,
+    pub(crate) modified_at: u64,
+}
+
+impl Record {
+    pub(crate) fn parse(source: &str) -> Result<Self, JsonError> {
+        let fault = |e: serde_json::Error| JsonError::new(format!("not a transaction record: {e}"));
+        let wire: Wire = serde_json::from_str(&flatten(source)).map_err(fault)?;
+        let images: Result<Vec<_>, _> = wire
+            .body
+            .images
+            .iter()
+            .map(|raw| raw.as_ref().map(|raw| Image::parse(raw.get())).transpose())
+            .collect();
+        let mut images = images?;
+        images.resize(wire.members.len(), None);
+        Ok(Self {
+            state: wire.state,
+            tid: wire.tid,
+            aborted: wire.aborted,
+            commit_tid: wire.commit_tid,
+            members: wire.members,
+            images,
+            metadata: wire.body.metadata.map(|raw| raw.get().to_owned()),
+            coordinator: wire.coordinator,
+            application: wire.application,
+            created_at: wire.created_at,
+            heartbeat_at: wire.heartbeat_at,
+            modified_at: wire.modified_at,
+        })
+    }
+
+    pub(crate) fn encode(&self) -> Result<Source, JsonError> {
+        let fault =
+            |e: serde_json::Error| JsonError::new(format!("can not encode the record: {e}"));
+        let raw = |text: &str| RawValue::from_string(text.to_owned());
+        let images: Result<Vec<_>, _> = self
+            .images
+            .iter()
+            .map(|image| image.as_ref().map(|i| raw(i.as_str())).transpose())
+            .collect();
+        let wire = Wire {
+            state: self.state,
+            tid: self.tid,
+            attempt: self.tid.attempt(),
+            aborted: self.aborted.clone(),
+            commit_tid: self.commit_tid,
+            members: self.members.clone(),
+            body: Body {
+                images: images.map_err(fault)?,
+                metadata: self.metadata.as_deref().map(raw).transpose().map_err(fault)?,
+            },
+            coordinator: self.coordinator.clone(),
+            application: self.application.clone(),
+            created_at: self.created_at,
+            heartbeat_at: self.heartbeat_at,
+            modified_at: self.modified_at,
+        };
+        serde_json::to_string(&wire).map(Into::into).map_err(fault)
+    }
+
+    /// The member of that key, with its new content.
+    pub(crate) fn member(&self, key: &Key) -> Option<(&Member, Option<&Image>)> {
+        let same = |m: &&Member| {
+            m.id == key.id && m.collection == key.collection && m.routing == key.routing
+        };
+        let index = self.members.iter().position(|m| same(&m))?;
+        Some((&self.members[index], self.images[index].as_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_a_round_trip_with_the_bytes_of_its_images() {
+        let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
+        let version = Version { term: 2, seq_no: 40 };
+        let member = |id: &str, op, expected, placeholder| Member {
+            collection: "accounts".into(),
+            id: id.into(),
+            routing: None,
+            op,
+            expected,
+            placeholder,
+        };
+        let record = Record {
+            state: State::Committed,
+            tid,
+            aborted: Some(Aborted { by: "x".into(), why: "y".into() }),
+            commit_tid: Some(tid),
+            members: vec![
+                member("a", Op::Write, Some(version), None),
+                member("b", Op::Delete, Some(version), None),
+                member("c", Op::Insert, None, Some(version)),
+            ],
+            images: vec![Image::parse("{\"n\":1.10}").ok(), None, Image::parse("{}").ok()],
+            metadata: Some("{\"why\":1e2}".into()),
+            coordinator: "host".into(),
+            application: None,
+            created_at: 1,
+            heartbeat_at: None,
+            modified_at: 2,
+        };
+        let source = record.encode().expect("encodes");
+        assert_eq!(Record::parse(&source).as_ref(), Ok(&record));
+        assert!(source.contains("\"state\":\"committed\"") && source.contains("1.10"), "{source}");
+        assert_eq!(record.member(&Key::new("accounts", "c")).map(|(m, _)| m.op), Some(Op::Insert));
+        assert!(record.member(&Key::new("accounts", "d")).is_none());
+        assert!(Record::parse("{\"state\":\"odd\"}").is_err());
+    }
+}

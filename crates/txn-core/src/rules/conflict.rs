@@ -1,0 +1,93 @@
+//! Wound-wait: R wants a document that H holds.
+
+use crate::record::State;
+use crate::tid::Tid;
+
+/// What the holder's record shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HolderState {
+    /// No record, in a partition that exists.
+    Missing,
+    /// The partition of its day was dropped.
+    Gone,
+    /// A record in this state.
+    Record(State),
+}
+
+/// Who wants the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requester {
+    /// A transaction that locks: compared by age.
+    Locking(Tid),
+    /// One that holds nothing and wounds nobody: a read-only transaction, or an apply that waits its turn.
+    Patient,
+}
+
+/// What to do about the holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// It is entitled to finish: wait.
+    Wait,
+    /// Its transaction is to be decided now, by [`super::resolve::recovery`].
+    Resolve,
+}
+
+/// Wait for the holder or put it aside? `dead`: its lock and its record were unchanged for one lease
+/// on the observer's own clock.
+pub(crate) fn conflict(
+    requester: Requester,
+    holder: Tid,
+    state: HolderState,
+    dead: bool,
+) -> Conflict {
+    match state {
+        // Decided already: whoever meets it helps.
+        HolderState::Gone
+        | HolderState::Record(State::Committed | State::Finished | State::Aborted) => {
+            Conflict::Resolve
+        }
+        _ if dead => Conflict::Resolve,
+        // About to finish: nobody wounds it.
+        HolderState::Record(State::Staged) => Conflict::Wait,
+        HolderState::Missing | HolderState::Record(State::Pending) => match requester {
+            // Younger, or an earlier attempt of the requester itself, which can not commit any more.
+            Requester::Locking(me) if holder.age() >= me.age() => Conflict::Resolve,
+            Requester::Locking(_) | Requester::Patient => Conflict::Wait,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tid;
+    use super::*;
+
+    #[test]
+    fn every_row() {
+        use Conflict::{Resolve, Wait};
+        use HolderState::{Gone, Missing, Record};
+        use State::{Aborted, Committed, Finished, Pending, Staged};
+        let me = tid(5, 2);
+        let (older, younger, mine) = (tid(4, 0), tid(6, 0), tid(5, 1));
+        // state, then what to do with an older, a younger and one's own earlier attempt, then when dead
+        for (state, older_does, younger_does, mine_does, dead_does) in [
+            (Missing, Wait, Resolve, Resolve, Resolve),
+            (Record(Pending), Wait, Resolve, Resolve, Resolve),
+            (Record(Staged), Wait, Wait, Wait, Resolve),
+            (Record(Committed), Resolve, Resolve, Resolve, Resolve),
+            (Record(Finished), Resolve, Resolve, Resolve, Resolve),
+            (Record(Aborted), Resolve, Resolve, Resolve, Resolve),
+            (Gone, Resolve, Resolve, Resolve, Resolve),
+        ] {
+            let asks = |holder, dead| conflict(Requester::Locking(me), holder, state, dead);
+            assert_eq!(asks(older, false), older_does, "{state:?} older");
+            assert_eq!(asks(younger, false), younger_does, "{state:?} younger");
+            assert_eq!(asks(mine, false), mine_does, "{state:?} mine");
+            for holder in [older, younger, mine] {
+                assert_eq!(asks(holder, true), dead_does, "{state:?} dead");
+                let patient = conflict(Requester::Patient, holder, state, false);
+                assert_eq!(patient, older_does, "{state:?} patient waits as for an older one");
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What stands there when a lock is to be taken, or was not acknowledged.
+
+use super::validate::Observed;
+use crate::document::View;
+use crate::store::Version;
+use crate::tid::Tid;
+
+/// The next step towards one lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// Create a placeholder: there is no document.
+    CreatePlaceholder,
+    /// Lock the document on this version.
+    LockAt(Version),
+    /// The lock stands but was not acknowledged: touch it on this version.
+    Settle(Version),
+    /// Somebody else holds it: a conflict.
+    Held(Tid),
+    /// The content is not what the closure read: it starts again.
+    Changed,
+}
+
+/// `read`: what the closure read, if it read the document. `now` must come from the primary or be the
+/// very view that was read.
+pub(crate) fn locking(me: Tid, read: Option<&Observed>, now: &View) -> Locking {
+    match now.holder() {
+        Some(holder) if holder != me => return Locking::Held(holder),
+        _ => {}
+    }
+    if read.is_some_and(|read| !read.same_logical_version(&Observed::of(now))) {
+        return Locking::Changed;
+    }
+    match now {
+        View::Absent => Locking::CreatePlaceholder,
+        View::Present { version, stored, .. } if stored.lock.is_some() => Locking::Settle(*version),
+        View::Present { version, .. } => Locking::LockAt(*version),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{image, tid, version, view};
+    use super::*;
+    use crate::document::Stored;
+
+    #[test]
+    fn every_row() {
+        let (me, other) = (tid(3, 1), tid(2, 0));
+        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let read = Observed::of(&view(1, stored.clone()));
+        let absent = Observed::of(&View::Absent);
+        let changed = Stored { image: image(2), ..stored.clone() };
+        for (read, now, expect) in [
+            (None, View::Absent, Locking::CreatePlaceholder),
+            (Some(&absent), View::Absent, Locking::CreatePlaceholder),
+            (Some(&read), View::Absent, Locking::Changed),
+            (None, view(4, stored.clone()), Locking::LockAt(version(4))),
+            (Some(&read), view(4, stored.clone()), Locking::LockAt(version(4))),
+            (Some(&read), view(4, changed.clone()), Locking::Changed),
+            (Some(&absent), view(4, stored.clone()), Locking::Changed),
+            (Some(&read), view(4, stored.locked_by(Some(me))), Locking::Settle(version(4))),
+            // A lock of one's own over other content was taken for another read: start again.
+            (Some(&read), view(4, changed.locked_by(Some(me))), Locking::Changed),
+            (Some(&read), view(4, stored.locked_by(Some(other))), Locking::Held(other)),
+            (None, view(4, Stored::placeholder(me)), Locking::Settle(version(4))),
+            (Some(&absent), view(4, Stored::placeholder(me)), Locking::Settle(version(4))),
+            (Some(&absent), view(4, Stored::placeholder(other)), Locking::Held(other)),
+            // An earlier attempt of one's own is somebody else, to be aborted first.
+            (Some(&read), view(4, stored.locked_by(Some(tid(3, 0)))), Locking::Held(tid(3, 0))),
+        ] {
+            assert_eq!(locking(me, read, &now), expect, "{read:?} {now:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Recovery and reading: what to do with somebody's lock, by the holder's record.
+
+use super::conflict::HolderState;
+use crate::record::{Op, State};
+
+/// What a reader, who never locks, answers for a locked document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The document's own top level, which is always the last committed content.
+    CommittedImage,
+    /// The content that the holder's record has for it.
+    RecordImage,
+    /// The record decides nothing by itself: the members have to be probed.
+    Staged,
+}
+
+/// `written`: the record names the document as a member that it writes, deletes or inserts, and the
+/// lock that was seen is that member's (see [`super::apply::is_members_lock`]).
+pub(crate) fn reading(state: HolderState, written: bool) -> Reading {
+    match state {
+        HolderState::Record(State::Committed | State::Finished) if written => Reading::RecordImage,
+        HolderState::Record(State::Staged) => Reading::Staged,
+        HolderState::Missing
+        | HolderState::Gone
+        | HolderState::Record(
+            State::Pending | State::Aborted | State::Committed | State::Finished,
+        ) => Reading::CommittedImage,
+    }
+}
+
+/// Whether an operation changes its member.
+pub(crate) fn writes(op: Op) -> bool {
+    match op {
+        Op::Write | Op::Delete | Op::Insert => true,
+        Op::Read => false,
+    }
+}
+
+/// What a writer or a janitor does about a holder that is dead, wounded or decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// Create the record as `aborted`; acknowledged, its locks are void.
+    CreateAborted,
+    /// Swap the record from `pending` to `aborted`; acknowledged, its locks are void.
+    SwapToAborted,
+    /// Touch the `aborted` record, for it may be a write that vanishes; acknowledged, its locks are
+    /// void.
+    TouchAborted,
+    /// Its locks are void.
+    Void,
+    /// Touch the `committed` record, apply every member, then mark it `finished`.
+    RollForward,
+    /// Apply where a member is still locked, void what is no member's lock.
+    ApplyOrVoid,
+    /// Probe, touch and fence the members, then decide.
+    DecideStaged,
+}
+
+/// `ours`: the `aborted` record was written by this process and acknowledged to it.
+pub(crate) fn recovery(state: HolderState, ours: bool) -> Recovery {
+    match state {
+        HolderState::Missing => Recovery::CreateAborted,
+        HolderState::Gone => Recovery::Void,
+        HolderState::Record(State::Pending) => Recovery::SwapToAborted,
+        HolderState::Record(State::Aborted) if ours => Recovery::Void,
+        HolderState::Record(State::Aborted) => Recovery::TouchAborted,
+        HolderState::Record(State::Committed) => Recovery::RollForward,
+        HolderState::Record(State::Staged) => Recovery::DecideStaged,
+        HolderState::Record(State::Finished) => Recovery::ApplyOrVoid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row() {
+        use HolderState::{Gone, Missing, Record};
+        use Reading::{CommittedImage, RecordImage};
+        use State::{Aborted, Committed, Finished, Pending, Staged};
+        for (state, member_reads, other_reads, does) in [
+            (Missing, CommittedImage, CommittedImage, Recovery::CreateAborted),
+            (Gone, CommittedImage, CommittedImage, Recovery::Void),
+            (Record(Pending), CommittedImage, CommittedImage, Recovery::SwapToAborted),
+            (Record(Aborted), CommittedImage, CommittedImage, Recovery::TouchAborted),
+            (Record(Committed), RecordImage, CommittedImage, Recovery::RollForward),
+            (Record(Staged), Reading::Staged, Reading::Staged, Recovery::DecideStaged),
+            (Record(Finished), RecordImage, CommittedImage, Recovery::ApplyOrVoid),
+        ] {
+            assert_eq!(reading(state, true), member_reads, "{state:?}, a written member");
+            assert_eq!(reading(state, false), other_reads, "{state:?}, not written");
+            assert_eq!(recovery(state, false), does, "{state:?}");
+            let ours = if state == Record(Aborted) { Recovery::Void } else { does };
+            assert_eq!(recovery(state, true), ours, "{state:?}, our own word");
+        }
+    }
+
+    #[test]
+    fn a_read_member_is_not_written() {
+        let written: Vec<bool> =
+            [Op::Write, Op::Delete, Op::Insert, Op::Read].into_iter().map(writes).collect();
+        assert_eq!(written, [true, true, true, false]);
+    }
+}

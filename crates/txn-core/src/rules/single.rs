@@ -1,0 +1,71 @@
+//! A write without a record: the document itself tells whether it happened.
+
+use super::validate::Observed;
+use crate::document::View;
+use crate::store::Version;
+use crate::tid::Tid;
+
+/// What became of a one-document write that was not acknowledged, by what stands there now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settling {
+    /// The document is still as it was read: send the same write again.
+    Resend,
+    /// The write is in the list: an acknowledged touch on this version makes it committed.
+    CommittedOnceTouched(Version),
+    /// The list goes back to what was read and the write is not in it: an acknowledged touch on this
+    /// version makes sure that it never happens.
+    NotAppliedOnceTouched(Version),
+    /// The list does not go back far enough.
+    Unknown,
+}
+
+/// `read` is what the write was conditioned on, `commit` the tid it carries.
+pub(crate) fn settling(read: &Observed, commit: Tid, now: &View) -> Settling {
+    let View::Present { version, stored, .. } = now else { return Settling::Unknown };
+    if stored.recent.contains(&commit) || stored.tid == Some(commit) {
+        return Settling::CommittedOnceTouched(*version);
+    }
+    if read.version == Some(*version) {
+        return Settling::Resend;
+    }
+    match read.tid {
+        Some(tid)
+            if !stored.absent && (stored.recent.contains(&tid) || stored.tid == Some(tid)) =>
+        {
+            Settling::NotAppliedOnceTouched(*version)
+        }
+        _ => Settling::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{image, tid, version, view};
+    use super::*;
+    use crate::document::Stored;
+
+    #[test]
+    fn every_row() {
+        let (old, base, commit, later) = (tid(1, 0), tid(2, 0), tid(5, 0), tid(6, 0));
+        let stored = |t: Tid, recent: &[Tid]| Stored {
+            tid: Some(t),
+            recent: recent.to_vec(),
+            image: image(1),
+            ..Stored::default()
+        };
+        let read = Observed::of(&view(3, stored(base, &[old, base])));
+        let v = version(4);
+        for (now, expect) in [
+            (view(3, stored(base, &[old, base])), Settling::Resend),
+            (view(4, stored(commit, &[base, commit])), Settling::CommittedOnceTouched(v)),
+            (view(4, stored(later, &[commit, later])), Settling::CommittedOnceTouched(v)),
+            (view(4, stored(later, &[base, later])), Settling::NotAppliedOnceTouched(v)),
+            (view(4, stored(base, &[])), Settling::NotAppliedOnceTouched(v)),
+            (view(4, stored(later, &[later])), Settling::Unknown),
+            (view(4, Stored::placeholder(later)), Settling::Unknown),
+            (View::Absent, Settling::Unknown),
+        ] {
+            assert_eq!(settling(&read, commit, &now), expect, "{now:?}");
+        }
+    }
+}
