@@ -343,6 +343,10 @@ fn plan_write<'a>(
         Some(Err(Miss::Missing)) | None => return Err(Outcome::MissingCollection),
         Some(Err(Miss::Failed(error))) => return Err(not_sent(error.clone())),
     };
+    // The servers do not mind what deletes require.
+    if write.require_alias && write.key.collection == target.name {
+        return Err(Outcome::MissingCollection);
+    }
     let route = match (write.require_alias, &target.guard) {
         (true, _) => write.key.collection.clone(),
         (false, Some(guard)) => guard.clone(),
