@@ -1,0 +1,144 @@
+//! Reaching servers: closed ports, limits of requests, logins, certificates.
+#![cfg(feature = "live")]
+
+mod live;
+
+use std::time::Duration;
+
+use txn_core::store::{
+    CollectionSpec, Key, Outcome, Read, RefusalKind, Role, Store, StoreErrorKind, Write, WriteOp,
+};
+use txn_es::{EsConfig, EsStore};
+
+fn closed_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    format!("http://{}", listener.local_addr().expect("its address"))
+}
+
+fn create(key: Key, source: &str) -> Write {
+    Write::new(key, WriteOp::Create(source.into()))
+}
+
+async fn data(store: &EsStore, name: &str) {
+    let role = Role::Data { owner: None };
+    let spec = CollectionSpec { name: name.to_owned(), role, create: true, mappings: None };
+    store.open_collection(&spec).await.expect("made");
+}
+
+#[tokio::test]
+async fn a_closed_port_is_unavailable() {
+    let config = EsConfig::from_url(&closed_port()).expect("an address");
+    let error = EsStore::connect(config).await.expect_err("nobody listens");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    assert!(error.message.contains("nothing was sent"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_that_is_down_is_passed_over() {
+    for variable in live::ALL {
+        let Some(url) = live::url(variable) else { continue };
+        let config = EsConfig::new([closed_port(), url]).expect("addresses");
+        let store = EsStore::connect(config).await.expect("one node is up");
+        let name = live::unique("down");
+        data(&store, &name).await;
+        for n in 0..6 {
+            let key = Key::new(name.as_str(), n.to_string());
+            let outcome = store.write_many(&[create(key, "{}")]).await.remove(0);
+            assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+        }
+        store.drop_collection(&name).await.expect("dropped");
+    }
+}
+
+#[tokio::test]
+async fn large_batches_are_split_and_keep_their_order() {
+    for variable in live::ALL {
+        let Some(url) = live::url(variable) else { continue };
+        let config = EsConfig::from_url(&url).expect("an address");
+        let config = config.with_max_bulk_items(7).with_max_bulk_bytes(4_000);
+        let store = EsStore::connect(config).await.expect("a server");
+        let name = live::unique("split");
+        data(&store, &name).await;
+        let mut writes: Vec<_> = (0..50)
+            .map(|n| {
+                let source = format!(r#"{{"pad":"{}"}}"#, "x".repeat(n * 60));
+                create(Key::new(name.as_str(), n.to_string()), &source)
+            })
+            .collect();
+        let huge = format!(r#"{{"pad":"{}"}}"#, "x".repeat(5_000));
+        writes.push(create(Key::new(name.as_str(), "huge"), &huge));
+        // The second of one document meets the first.
+        writes.push(create(Key::new(name.as_str(), "0"), "{}"));
+        let outcomes = store.write_many(&writes).await;
+        for outcome in &outcomes[..50] {
+            assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+        }
+        let Outcome::Invalid(refusal) = &outcomes[50] else { panic!("{:?}", outcomes[50]) };
+        assert_eq!(refusal.kind, RefusalKind::TooLarge);
+        assert_eq!(outcomes[51], Outcome::Conflict);
+        let keys: Vec<_> = writes[..50].iter().map(|write| write.key.clone()).collect();
+        for reads in [store.get_many(&keys).await, store.read_primary(&keys).await] {
+            for ((read, outcome), write) in reads.iter().zip(&outcomes).zip(&writes) {
+                let (Read::Found { version, source }, WriteOp::Create(written)) = (read, &write.op)
+                else {
+                    panic!("{read:?}")
+                };
+                assert_eq!((outcome, source), (&Outcome::Applied(*version), written));
+            }
+        }
+        store.drop_collection(&name).await.expect("dropped");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_gets_no_answer_is_unknown() {
+    for variable in live::ALL {
+        let Some(url) = live::url(variable) else { continue };
+        let config = EsConfig::from_url(&url).expect("an address");
+        let store = EsStore::connect(config.clone()).await.expect("a server");
+        let name = live::unique("late");
+        data(&store, &name).await;
+        let hasty = config.with_request_timeout(Duration::from_micros(1));
+        let hasty = EsStore::connect(hasty).await;
+        let error = hasty.expect_err("no server is that quick");
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
+        assert!(error.message.contains("in time"), "{error}");
+        store.drop_collection(&name).await.expect("dropped");
+    }
+}
+
+/// The server with security: its address, its authority, and a login.
+fn secured() -> Option<(String, Vec<u8>, String, String)> {
+    let url = live::url("TXN_SECURED_URL")?;
+    let authority = std::fs::read(live::url("TXN_SECURED_CA")?).expect("the authority's file");
+    Some((url, authority, live::url("TXN_SECURED_USER")?, live::url("TXN_SECURED_PASSWORD")?))
+}
+
+#[tokio::test]
+async fn logins_and_certificates() {
+    let Some((url, authority, user, password)) = secured() else { return };
+    let bare = EsConfig::from_url(&url).expect("an address");
+
+    let untrusted = EsStore::connect(bare.clone().with_basic_auth(&user, &password)).await;
+    let error = untrusted.expect_err("an authority that nobody knows");
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.message.contains("certificate"), "{error}");
+
+    let trusting = bare.with_certificate_authority(authority);
+    let nobody = EsStore::connect(trusting.clone()).await.expect_err("no login");
+    assert_eq!(nobody.kind, StoreErrorKind::Denied, "{nobody}");
+    let wrong = trusting.clone().with_basic_auth(&user, "hunter2");
+    let wrong = EsStore::connect(wrong).await.expect_err("a wrong password");
+    assert_eq!(wrong.kind, StoreErrorKind::Denied, "{wrong}");
+    assert!(!wrong.message.contains("hunter2"), "{wrong}");
+
+    let config = trusting.with_basic_auth(&user, &password);
+    let store = EsStore::connect(config).await.expect("the right login");
+    assert!(!format!("{store:?} {store:#?}").contains(&password));
+    let name = live::unique("secured");
+    data(&store, &name).await;
+    let key = Key::new(name.as_str(), "1");
+    let outcome = store.write_many(&[create(key, "{}")]).await.remove(0);
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    store.drop_collection(&name).await.expect("dropped");
+}
