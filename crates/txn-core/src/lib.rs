@@ -1,16 +1,68 @@
 //! Multi-document transactions on any document store with conditional writes.
+//!
+//! A [`Domain`] is one name space of transactions over collections of a [`Store`](store::Store).
+//! [`Domain::transact`] runs a closure over any number of documents: atomic, isolated, recoverable, by two-phase
+//! locking with wound-wait, without any service beside the store.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use txn_core::store::MemoryStore;
+//! use txn_core::{Config, Domain, Error, Typed};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let domain = Domain::open(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
+//! let stock = domain.create_collection::<Typed<i64Doc>>("stock", None).await?;
+//! # #[derive(serde::Serialize, serde::Deserialize, Default)] #[allow(non_camel_case_types)] struct i64Doc { left: i64 }
+//! domain
+//!     .transact(async |tx| {
+//!         let mut shelf = tx.get(&stock, "shelf").await?.unwrap_or_default();
+//!         let mut cart = tx.get(&stock, "cart").await?.unwrap_or_default();
+//!         shelf.left -= 1;
+//!         cart.left += 1;
+//!         tx.put(&stock, "shelf", &shelf)?;
+//!         tx.put(&stock, "cart", &cart)
+//!     })
+//!     .await?;
+//! # domain.shutdown(std::time::Duration::from_secs(5)).await;
+//! # Ok(())
+//! # }
+//! ```
 
+mod apply;
+mod attempt;
 pub mod clock;
+mod collection;
+mod config;
 mod document;
+mod domain;
+mod engine;
 mod error;
+pub mod event;
 pub mod fields;
+mod janitor;
+mod liveness;
+mod reader;
 mod record;
+mod resolve;
 mod rules;
+mod stop;
 pub mod store;
+mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tid;
+mod transaction;
+mod wait;
 
+pub use attempt::Receipt;
+pub use collection::{Codec, Collection, DocumentId, Raw, Typed};
+pub use config::{Acknowledge, Config, Options};
 pub use document::{Image, JsonError};
+pub use domain::{Committed, Domain, TransactionFn};
 pub use error::{Error, ErrorKind, Result};
+pub use janitor::{Report, TransactionOutcome};
+pub use reader::{CompareAndSet, Reader, Snapshot};
+pub use record::{Aborted, Op, State};
 pub use tid::{Age, Day, ParseTidError, Tid};
+pub use transaction::Transaction;

@@ -1,0 +1,262 @@
+//! Applying a committed transaction to its members, and taking void locks off. Used by the owner and
+//! by whoever recovers it.
+
+use std::collections::BTreeMap;
+
+use crate::document::{Stored, View};
+use crate::engine::{Engine, From};
+use crate::error::Error;
+use crate::event::Event;
+use crate::record::{Member, Record, State};
+use crate::resolve::Met;
+use crate::rules::apply::{Applying, applying, voiding};
+use crate::rules::conflict::Requester;
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::tid::Tid;
+
+/// What an apply could not do and never will.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    pub(crate) document: Key,
+    pub(crate) why: String,
+}
+
+impl Engine {
+    /// Applies a committed transaction of somebody else, and marks it finished.
+    pub(crate) async fn replay(
+        &self,
+        record: &Record,
+        version: Version,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        let tid = record.tid;
+        let open = record.state == State::Committed;
+        let stuck = self.apply(record, BTreeMap::new(), patience).await?;
+        if let Some(stuck) = stuck.into_iter().next() {
+            return Err(Error::damaged(format!(
+                "it is locked by a committed transaction that can not be applied: {}",
+                stuck.why
+            ))
+            .at(&stuck.document)
+            .in_transaction(tid)
+            .into());
+        }
+        if open {
+            let documents = record.members.iter().map(Member::key).collect();
+            self.tell(&Event::Replayed { tid, documents });
+            self.finish(record, version, patience).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies every member, each by an acknowledged write. `known`: what the caller knows of members by
+    /// acknowledged writes of its own. Returns the members that are refused for good.
+    pub(crate) async fn apply(
+        &self,
+        record: &Record,
+        mut known: BTreeMap<Key, View>,
+        patience: &Patience,
+    ) -> Result<Vec<Stuck>, Stop> {
+        let tid = record.tid;
+        let commit = record.commit_tid.ok_or_else(|| {
+            Error::damaged("the committed record has no commit tid").in_transaction(tid)
+        })?;
+        let mut pending: BTreeMap<Key, usize> =
+            record.members.iter().enumerate().map(|(i, member)| (member.key(), i)).collect();
+        let mut stuck = Vec::new();
+        let mut backoff = self.backoff();
+        loop {
+            let unread: Vec<Key> =
+                pending.keys().filter(|key| !known.contains_key(*key)).cloned().collect();
+            let views = self.views(&unread, From::Primary, patience).await?;
+            known.extend(unread.into_iter().zip(views));
+            let mut writes = Vec::new();
+            let mut absences = Vec::new();
+            let mut hindrance = None;
+            for (key, index) in &pending {
+                let Some(view) = known.get(key) else { continue };
+                let member = &record.members[*index];
+                let step = applying(tid, commit, member, view);
+                match self.step_write(step, view, |before| {
+                    let image = record.images[*index].clone().unwrap_or_default();
+                    self.committed(before, commit, &image)
+                }) {
+                    Some(op) => writes.push(Write::new(key.clone(), op)),
+                    None => match step {
+                        Applying::ProveAbsence => absences.push(key.clone()),
+                        Applying::Held(holder) => {
+                            if self.step_aside(key, view, holder, patience).await? == Met::Busy {
+                                hindrance = Some(Hindrance::Others(key.clone()));
+                            }
+                        }
+                        Applying::Damaged => stuck.push(Stuck {
+                            document: key.clone(),
+                            why: "another client wrote the document while it was locked".to_owned(),
+                        }),
+                        _ => {}
+                    },
+                }
+            }
+            let is_left = |key: &Key, known: &BTreeMap<Key, View>, stuck: &[Stuck]| {
+                let index = pending.get(key).copied().unwrap_or_default();
+                let done = known.get(key).is_some_and(|view| {
+                    applying(tid, commit, &record.members[index], view) == Applying::Done
+                });
+                !done && !stuck.iter().any(|s| s.document == *key)
+            };
+            let mut left: BTreeMap<Key, usize> = pending
+                .iter()
+                .filter(|(key, _)| is_left(key, &known, &stuck))
+                .map(|(k, i)| (k.clone(), *i))
+                .collect();
+            for (write, outcome) in writes.iter().zip(self.store.write_many(&writes).await) {
+                match outcome {
+                    Outcome::Applied(_) => {
+                        left.remove(&write.key);
+                    }
+                    Outcome::Conflict => {}
+                    Outcome::Rejected(why) | Outcome::Unknown(why) => {
+                        hindrance = Some(Hindrance::Store(why));
+                    }
+                    refused => {
+                        let error =
+                            Error::from_refused(&refused, &write.key, "apply a committed write");
+                        stuck.push(Stuck { document: write.key.clone(), why: error.to_string() });
+                        left.remove(&write.key);
+                    }
+                }
+            }
+            for key in absences {
+                if self.prove_absence(&key, patience).await? {
+                    left.remove(&key);
+                }
+            }
+            if left.is_empty() {
+                for stuck in &stuck {
+                    tracing::error!(%tid, document = %stuck.document, why = stuck.why, "committed but not applied");
+                    let (document, what) = (stuck.document.clone(), stuck.why.clone());
+                    self.tell(&Event::Damaged { tid, document, what });
+                }
+                return Ok(stuck);
+            }
+            pending = left;
+            known.clear();
+            let conflict = || Hindrance::Store("its documents are being changed".to_owned());
+            self.pause(patience, &mut backoff, hindrance.unwrap_or_else(conflict)).await?;
+        }
+    }
+
+    /// The write that a step asks for, if it asks for one.
+    fn step_write(
+        &self,
+        step: Applying,
+        view: &View,
+        committed: impl FnOnce(&Stored) -> Stored,
+    ) -> Option<WriteOp> {
+        let View::Present { source, stored, .. } = view else { return None };
+        match step {
+            Applying::Write(version) => Some(WriteOp::Replace(committed(stored).encode(), version)),
+            Applying::Delete(version) | Applying::RemovePlaceholder(version) => {
+                Some(WriteOp::Delete(version))
+            }
+            Applying::Unlock(version) => {
+                Some(WriteOp::Replace(stored.locked_by(None).encode(), version))
+            }
+            Applying::Touch(version) => Some(WriteOp::Replace(source.clone(), version)),
+            Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => None,
+        }
+    }
+
+    /// Another transaction holds a member that seems applied: it is decided first, and nobody is wounded
+    /// for it.
+    async fn step_aside(
+        &self,
+        key: &Key,
+        view: &View,
+        holder: Tid,
+        patience: &Patience,
+    ) -> Result<Met, Stop> {
+        let View::Present { version, .. } = view else { return Ok(Met::Applied) };
+        let met = self.meet(Requester::Patient, key, *version, holder, patience).await?;
+        if met == Met::Void {
+            self.unlock(key, view, holder).await;
+        }
+        Ok(met)
+    }
+
+    /// Takes the void lock of an aborted transaction off, if it still stands as seen. Whether it succeeded shows at the next
+    /// look.
+    pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Option<Outcome> {
+        let step = voiding(view, holder);
+        let op = self.step_write(step, view, Stored::clone)?;
+        let outcome = self.write_one(Write::new(key.clone(), op)).await;
+        if matches!(outcome, Outcome::Applied(_)) {
+            self.tell(&Event::Unlocked { tid: holder, document: key.clone() });
+        }
+        Some(outcome)
+    }
+
+    /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
+    /// deleted, both acknowledged.
+    async fn prove_absence(&self, key: &Key, patience: &Patience) -> Result<bool, Stop> {
+        let tombstone = self.tombstone(patience).await?;
+        let source = Stored::placeholder(tombstone).encode();
+        let created = self.write_one(Write::new(key.clone(), WriteOp::Create(source))).await;
+        let Outcome::Applied(version) = created else { return Ok(false) };
+        let deleted = self.write_one(Write::new(key.clone(), WriteOp::Delete(version))).await;
+        Ok(matches!(deleted, Outcome::Applied(_)))
+    }
+
+    /// A tid of today whose `aborted` record is acknowledged.
+    async fn tombstone(&self, patience: &Patience) -> Result<Tid, Stop> {
+        let mut tombstone = self.tombstone.lock().await;
+        let fresh = self.tids.start();
+        if let Some(tid) = tombstone.filter(|tid| tid.day() == fresh.day()) {
+            return Ok(tid);
+        }
+        let missing = crate::table::Found::missing();
+        self.decide(fresh, missing, "marks placeholders that only prove an absence", patience)
+            .await?;
+        *tombstone = Some(fresh);
+        Ok(fresh)
+    }
+
+    /// Marks a committed transaction as finished: every one of its writes was acknowledged.
+    pub(crate) async fn finish(
+        &self,
+        record: &Record,
+        mut version: Version,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        let tid = record.tid;
+        let finished =
+            Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
+        let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
+        let mut backoff = self.backoff();
+        loop {
+            let why = match self
+                .write_record(tid, &WriteOp::Replace(source.clone(), version), patience)
+                .await?
+            {
+                Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
+                Outcome::Conflict => "its record is being changed by others".to_owned(),
+                Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                refused => {
+                    let key = self.table.record_key(tid);
+                    return Err(Error::from_refused(&refused, &key, "finish a transaction").into());
+                }
+            };
+            let found = self.record_of(tid, From::Primary, patience).await?;
+            match (&found.record, found.at) {
+                (Some(record), Some(_)) if record.state == State::Finished => return Ok(()),
+                (Some(record), Some((now, _))) if record.state == State::Committed => version = now,
+                _ => {
+                    let message = "its committed record was removed or replaced by something else";
+                    return Err(Error::damaged(message).in_transaction(tid).into());
+                }
+            }
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+    }
+}

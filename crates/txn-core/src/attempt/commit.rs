@@ -1,0 +1,434 @@
+//! The commit: locks, validation, the one write that decides, and the apply behind it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+
+use super::{Attempt, Intent, Locks, ReadEntry, Slot};
+use crate::config::Acknowledge;
+use crate::document::{Image, Stored, View};
+use crate::engine::From;
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::record::{Member, Op, Record, State};
+use crate::rules::conflict::{HolderState, Requester};
+use crate::stop::{Cause, Hindrance, Patience, Stop};
+use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::tid::Tid;
+
+/// How a transaction ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The attempt that succeeded. A one-document or read-only transaction leaves no record under it.
+    pub tid: Tid,
+    /// The version of everything that it wrote; `None` if it wrote nothing.
+    pub commit_tid: Option<Tid>,
+    /// How many attempts it took, from 1.
+    pub attempts: u32,
+    /// Whether every document was applied (and refreshed, if that was asked for) when it returned. `false`
+    /// where the caller did not ask to wait for it, or where the store did not let it happen in time: it is
+    /// committed all the same, and whoever meets its locks finishes it.
+    pub applied: bool,
+}
+
+/// A record that decides, and what the owner knows of its members by acknowledged locks.
+pub(super) struct Decisive {
+    record: Record,
+    version: Version,
+    known: BTreeMap<Key, View>,
+}
+
+impl Attempt {
+    /// Commits, by a tracked task that goes on when the caller is dropped.
+    pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, Stop> {
+        if self.concluding.swap(true, Ordering::AcqRel) {
+            return Err(Error::invalid("the transaction is over").into());
+        }
+        let (acknowledge, acknowledged) = oneshot::channel();
+        let this = self.clone();
+        // The task reports through the channel; a panic drops it.
+        drop(self.engine.tasks.spawn(async move { this.run_commit(acknowledge).await }));
+        acknowledged.await.unwrap_or_else(|_| {
+            let unknown = Error::new(ErrorKind::Unknown, "the engine's task failed");
+            Err(unknown.in_transaction(self.tid).into())
+        })
+    }
+
+    async fn run_commit(self: &Arc<Self>, acknowledge: oneshot::Sender<Result<Receipt, Stop>>) {
+        let receipt = |commit_tid, applied| Receipt {
+            tid: self.tid,
+            commit_tid,
+            attempts: u32::from(self.tid.attempt()) + 1,
+            applied,
+        };
+        // Nobody listening any more is no reason to stop: the outcome stands in the record.
+        let say = |result| drop(acknowledge.send(result));
+        match self.prepare().await {
+            Ok(Prepared::Nothing) => {
+                self.release("it only read", false).await;
+                say(Ok(receipt(None, true)));
+            }
+            Ok(Prepared::Single { key, entry, image }) => {
+                let result = self.commit_single(&key, &entry, &image).await;
+                self.engine.locals.forget(self.tid);
+                self.released.store(true, Ordering::Release);
+                say(match result {
+                    Ok(commit) => {
+                        self.refresh_if_asked([&key]).await;
+                        Ok(receipt(Some(commit), true))
+                    }
+                    Err(stop) => Err(stop),
+                });
+            }
+            Ok(Prepared::Decisive(decisive)) => {
+                self.released.store(true, Ordering::Release);
+                let commit = decisive.record.commit_tid;
+                if self.options.acknowledge == Acknowledge::Committed {
+                    say(Ok(receipt(commit, false)));
+                    self.finish(*decisive).await;
+                } else {
+                    let applied = self.finish(*decisive).await;
+                    say(Ok(receipt(commit, applied)));
+                }
+            }
+            Err(Stop::Fail(error)) if error.kind() == ErrorKind::Unknown => {
+                // The commit may land: nothing may be taken back. Whoever meets the locks decides.
+                self.released.store(true, Ordering::Release);
+                self.heart.cancel();
+                self.engine.locals.forget(self.tid);
+                say(Err(Stop::Fail(error.in_transaction(self.tid))));
+            }
+            Err(stop) => {
+                let (why, retried) = match &stop {
+                    Stop::Retry(cause) => (cause.to_string(), true),
+                    Stop::Fail(error) => (error.to_string(), false),
+                };
+                self.release(&why, retried).await;
+                say(Err(stop));
+            }
+        }
+    }
+
+    /// Everything up to and including the commit point.
+    async fn prepare(self: &Arc<Self>) -> Result<Prepared, Stop> {
+        let _one_at_a_time = self.locking.lock().await;
+        let (reads, writes) = {
+            let working = self.working.lock();
+            (working.reads.clone(), working.writes.clone())
+        };
+        let held = self.locks.lock().held.clone();
+        if let Some(single) = self.single_document(&reads, &writes).await? {
+            return Ok(single);
+        }
+        let mut wanted: BTreeMap<Key, Option<ReadEntry>> = writes
+            .keys()
+            .filter(|key| !held.contains_key(*key))
+            .map(|key| (key.clone(), reads.get(key).cloned()))
+            .collect();
+        let mut only_read: BTreeMap<Key, ReadEntry> = reads
+            .into_iter()
+            .filter(|(key, _)| !held.contains_key(key) && !writes.contains_key(key))
+            .collect();
+        for key in self.reads_to_lock(&only_read, !writes.is_empty()) {
+            wanted.insert(key.clone(), only_read.remove(&key));
+        }
+        let checks = self.dry_runs(&writes)?;
+        self.check_record_size(&wanted, &writes)?;
+        if !wanted.is_empty() || !checks.is_empty() {
+            self.acquire(wanted, checks).await?;
+        }
+        let locks_nothing = self.locks.lock().held.is_empty();
+        let requester =
+            if locks_nothing { Requester::Patient } else { Requester::Locking(self.tid) };
+        self.validate(only_read, requester).await?;
+        let (members, images, known) = self.members(&writes)?;
+        if members.iter().all(|member| member.op == Op::Read) {
+            // Nothing to commit: that every lock was held at once is all that was asked for.
+            return Ok(Prepared::Nothing);
+        }
+        let commit = self.commit_tid()?;
+        let record = Record {
+            commit_tid: Some(commit),
+            members,
+            images,
+            metadata: self.options.metadata.clone(),
+            ..self.engine.record(self.tid, State::Committed)
+        };
+        let written = known.len();
+        let version = self.commit_record(&record).await?;
+        self.engine.tell(&Event::Committed { tid: self.tid, commit_tid: commit, written });
+        Ok(Prepared::Decisive(Box::new(Decisive { record, version, known })))
+    }
+
+    /// Of the documents that were only read, those that are locked rather than validated.
+    fn reads_to_lock(&self, only_read: &BTreeMap<Key, ReadEntry>, has_writes: bool) -> Vec<Key> {
+        let absent = || only_read.iter().filter(|(_, read)| read.observed.image.is_none());
+        if self.options.lock_reads {
+            return only_read.keys().cloned().collect();
+        }
+        // An absence has no version that could be validated together with others.
+        let verifiable = if has_writes { only_read.len() <= 1 } else { absent().count() <= 1 };
+        if verifiable { Vec::new() } else { absent().map(|(key, _)| key.clone()).collect() }
+    }
+
+    /// Would the new contents be accepted? Asked before the commit, for after it there is no way back.
+    fn dry_runs(&self, writes: &BTreeMap<Key, Intent>) -> Result<Vec<Write>, Error> {
+        let stored = |image: &Image| Stored {
+            tid: Some(self.tid),
+            recent: vec![self.tid],
+            image: image.clone(),
+            ..Stored::default()
+        };
+        let check = |(key, intent): (&Key, &Intent)| {
+            let source = stored(intent.image()?).encode();
+            Some(Write::new(key.clone(), WriteOp::Check(source)))
+        };
+        Ok(writes.iter().filter_map(check).collect())
+    }
+
+    /// The record is one document: it must fit before the first lock is taken.
+    fn check_record_size(
+        &self,
+        wanted: &BTreeMap<Key, Option<ReadEntry>>,
+        writes: &BTreeMap<Key, Intent>,
+    ) -> Result<(), Error> {
+        let longest = Version { term: u64::MAX, seq_no: u64::MAX };
+        let held = self.locks.lock().held.keys().cloned().collect::<Vec<_>>();
+        let keys: std::collections::BTreeSet<&Key> =
+            wanted.keys().chain(writes.keys()).chain(&held).collect();
+        let member = |key: &Key| member_of(key, Op::Insert, Some(longest), Some(longest));
+        let record = Record {
+            commit_tid: Some(self.tid),
+            members: keys.iter().map(|key| member(key)).collect(),
+            images: keys
+                .iter()
+                .map(|key| writes.get(*key).and_then(|intent| intent.image().cloned()))
+                .collect(),
+            metadata: self.options.metadata.clone(),
+            ..self.engine.record(self.tid, State::Committed)
+        };
+        let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
+        let key = self.engine.table.record_key(self.tid);
+        self.engine.store.limits().check(&key, source.len()).map_err(|refusal| {
+            Error::invalid(format!(
+                "the transaction is too large, for its record is one document: {}",
+                refusal.reason
+            ))
+        })
+    }
+
+    /// The members of the record, with their new contents and what is known of them by the locks.
+    #[expect(clippy::type_complexity, reason = "three aligned lists, taken apart at once")]
+    fn members(
+        &self,
+        writes: &BTreeMap<Key, Intent>,
+    ) -> Result<(Vec<Member>, Vec<Option<Image>>, BTreeMap<Key, View>), Error> {
+        let Locks { held, .. } = &*self.locks.lock();
+        let (mut members, mut images, mut known) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for (key, lock) in held {
+            let absent = lock.before.absent;
+            let op = match writes.get(key) {
+                Some(Intent::Insert(_)) if !absent => return Err(Self::exists(key)),
+                Some(Intent::Put(_) | Intent::Insert(_)) if absent => Op::Insert,
+                Some(Intent::Put(_) | Intent::Insert(_)) => Op::Write,
+                Some(Intent::Delete) if !absent => Op::Delete,
+                Some(Intent::Delete) | None => Op::Read,
+            };
+            let placeholder = absent.then_some(lock.version);
+            members.push(member_of(key, op, lock.expected, placeholder));
+            images.push(writes.get(key).and_then(|intent| intent.image().cloned()));
+            let stored = lock.before.locked_by(Some(self.tid));
+            let (version, source) = (lock.version, stored.encode());
+            known.insert(key.clone(), View::Present { version, source, stored });
+        }
+        Ok((members, images, known))
+    }
+
+    /// Later than everything that was read or is overwritten.
+    pub(super) fn commit_tid(&self) -> Result<Tid, Error> {
+        let working = self.working.lock();
+        let read = working.reads.values().filter_map(|read| read.observed.tid).max();
+        let held = self.locks.lock().held.values().filter_map(|held| held.before.tid).max();
+        let drift = self.engine.config.max_drift;
+        self.engine.tids.commit(read.max(held), drift).map_err(|ahead| {
+            Error::new(
+                ErrorKind::Misconfigured,
+                format!(
+                    "a document that was read was written {} s in the future of this process's clock: \
+                     set the clocks right",
+                    ahead.by.as_secs()
+                ),
+            )
+        })
+    }
+
+    /// The commit point: one conditional write of the record.
+    async fn commit_record(&self, record: &Record) -> Result<Version, Stop> {
+        let engine = &self.engine;
+        self.patience
+            .left(&*engine.config.clock, &Hindrance::Store("no time is left".to_owned()))?;
+        // From here on only the record says whether the attempt is aborted.
+        let patience = Patience::until(self.deadline);
+        let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
+        let mut backoff = engine.backoff();
+        self.heart.cancel();
+        let mut slot = self.slot.lock().await;
+        let mut pending = match std::mem::replace(&mut *slot, Slot::Sealed) {
+            Slot::Pending(version) => Some(version),
+            Slot::Unwritten => None,
+            Slot::Sealed => return Err(Error::unavailable("the transaction is over").into()),
+        };
+        let mut sent = false;
+        loop {
+            let op = match pending {
+                None => WriteOp::Create(source.clone()),
+                Some(version) => WriteOp::Replace(source.clone(), version),
+            };
+            let outcome = match engine.write_record(self.tid, &op, &patience).await {
+                Ok(outcome) => outcome,
+                Err(stop) => return Err(self.late(sent, stop)),
+            };
+            let why = match outcome {
+                Outcome::Applied(version) => return Ok(version),
+                Outcome::Rejected(why) => why,
+                Outcome::Conflict => {
+                    sent = true;
+                    "its record is there already".to_owned()
+                }
+                Outcome::Unknown(why) => {
+                    sent = true;
+                    why
+                }
+                refused => {
+                    let key = engine.table.record_key(self.tid);
+                    let error = Error::from_refused(&refused, &key, "commit").into();
+                    return Err(self.late(sent, error));
+                }
+            };
+            match self.settle_commit(&mut pending, &patience).await {
+                Ok(Some(version)) => return Ok(version),
+                Ok(None) => {}
+                // Said by an acknowledged touch.
+                Err(stop @ Stop::Retry(Cause::Wounded)) => return Err(stop),
+                Err(stop) => return Err(self.late(sent, stop)),
+            }
+            if let Err(stop) = engine.pause(&patience, &mut backoff, Hindrance::Store(why)).await {
+                return Err(self.late(sent, stop));
+            }
+        }
+    }
+
+    /// After a 409 or an unknown: what stands there decides, once an acknowledged write says so.
+    async fn settle_commit(
+        &self,
+        pending: &mut Option<Version>,
+        patience: &Patience,
+    ) -> Result<Option<Version>, Stop> {
+        let engine = &self.engine;
+        let found = engine.record_of(self.tid, From::Primary, patience).await?;
+        let (HolderState::Record(state), Some((version, source))) = (found.state, found.at) else {
+            *pending = None;
+            return Ok(None);
+        };
+        let touch = WriteOp::Replace(source, version);
+        match state {
+            State::Pending | State::Staged => {
+                *pending = Some(version);
+                Ok(None)
+            }
+            // Only the owner commits what was not staged: it was our own write.
+            State::Committed | State::Finished => {
+                match engine.write_record(self.tid, &touch, patience).await? {
+                    Outcome::Applied(version) => Ok(Some(version)),
+                    _ => Ok(None),
+                }
+            }
+            State::Aborted => match engine.write_record(self.tid, &touch, patience).await? {
+                Outcome::Applied(_) => {
+                    engine.aborted.insert(self.tid);
+                    Err(Stop::Retry(Cause::Wounded))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// No patience is left. If a commit was sent whose fate is not known, that is what is to be said.
+    fn late(&self, sent: bool, stop: Stop) -> Stop {
+        if !sent {
+            return stop;
+        }
+        let why = stop.into_error();
+        let message = format!(
+            "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
+        );
+        Stop::Fail(Error::new(ErrorKind::Unknown, message).in_transaction(self.tid))
+    }
+
+    /// Applies what was committed, off the critical path. Returns whether all of it is done.
+    async fn finish(self: &Arc<Self>, decisive: Decisive) -> bool {
+        let engine = &self.engine;
+        let Decisive { record, version, known } = decisive;
+        let keys: Vec<Key> = known.keys().cloned().collect();
+        let patience = engine.patience(engine.config.deadline);
+        let applied = async {
+            let stuck = engine.apply(&record, known, &patience).await?;
+            engine.locals.release(&keys);
+            if self.options.acknowledge == Acknowledge::Searchable {
+                self.refresh(&keys).await?;
+            }
+            if stuck.is_empty() {
+                engine.finish(&record, version, &patience).await?;
+                engine.tell(&Event::Finished { tid: self.tid });
+            }
+            Ok::<bool, Stop>(stuck.is_empty())
+        };
+        let done = applied.await;
+        if let Err(stop) = &done {
+            let why = match stop {
+                Stop::Fail(error) => error.to_string(),
+                Stop::Retry(cause) => cause.to_string(),
+            };
+            tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
+        }
+        engine.locals.forget(self.tid);
+        engine.locals.release(&keys);
+        done.unwrap_or(false)
+    }
+
+    async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), Stop> {
+        let patience = self.engine.patience(self.engine.config.deadline);
+        let collections: std::collections::BTreeSet<Arc<str>> =
+            keys.into_iter().map(|key| key.collection.clone()).collect();
+        for collection in collections {
+            self.engine.patiently(&patience, || self.engine.store.refresh(&collection)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
+        if self.options.acknowledge == Acknowledge::Searchable
+            && let Err(stop) = self.refresh(keys).await
+        {
+            tracing::warn!(tid = %self.tid, why = %stop.into_error(), "committed, but not refreshed");
+        }
+    }
+}
+
+fn member_of(key: &Key, op: Op, expected: Option<Version>, placeholder: Option<Version>) -> Member {
+    let (collection, id) = (key.collection.clone(), key.id.clone());
+    Member { collection, id, routing: key.routing.clone(), op, expected, placeholder }
+}
+
+/// What an attempt came to.
+pub(super) enum Prepared {
+    /// Nothing was to be written.
+    Nothing,
+    /// One document is the whole transaction: one conditional write.
+    Single { key: Key, entry: ReadEntry, image: Image },
+    /// The record is committed.
+    Decisive(Box<Decisive>),
+}

@@ -1,0 +1,76 @@
+//! The heartbeat: a transaction that lives longer than half a lease says that it is alive.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Attempt, Slot};
+use crate::engine::From;
+use crate::record::{Record, State};
+use crate::rules::conflict::HolderState;
+use crate::store::{Outcome, WriteOp};
+
+impl Attempt {
+    /// Starts the heartbeat, once, with the first lock.
+    pub(super) fn start_heart(self: &Arc<Self>) {
+        if self.beating.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.clone();
+        self.engine.tasks.spawn(async move {
+            let heart = this.heart.clone();
+            tokio::select! {
+                biased;
+                () = heart.cancelled() => {}
+                () = this.beat() => {}
+            }
+        });
+    }
+
+    /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is dropped leaves
+    /// the slot as it was; whoever seals it finds the record at another version and settles that.
+    async fn beat(&self) {
+        let lease = self.engine.config.lease_of(self.tid.attempt());
+        self.engine.config.clock.sleep(lease / 2).await;
+        while self.beat_once().await {
+            self.engine.config.clock.sleep(lease / 3).await;
+        }
+    }
+
+    async fn beat_once(&self) -> bool {
+        let mut slot = self.slot.lock().await;
+        let pending = Record {
+            heartbeat_at: Some(self.engine.unix_millis()),
+            ..self.engine.record(self.tid, State::Pending)
+        };
+        let Ok(source) = pending.encode() else { return false };
+        let op = match *slot {
+            Slot::Unwritten => WriteOp::Create(source),
+            Slot::Pending(version) => WriteOp::Replace(source, version),
+            Slot::Sealed => return false,
+        };
+        match self.engine.write_record(self.tid, &op, &self.patience).await {
+            Ok(Outcome::Applied(version)) => {
+                *slot = Slot::Pending(version);
+                true
+            }
+            Ok(Outcome::Conflict | Outcome::Unknown(_)) => {
+                let found = self.engine.record_of(self.tid, From::Primary, &self.patience).await;
+                let Ok(found) = found else { return false };
+                match (found.state, found.version()) {
+                    (HolderState::Record(State::Pending), Some(version)) => {
+                        *slot = Slot::Pending(version);
+                        true
+                    }
+                    (HolderState::Record(State::Aborted), _) => {
+                        self.local.wounded.store(true, Ordering::Release);
+                        false
+                    }
+                    (HolderState::Missing, _) => true,
+                    _ => false,
+                }
+            }
+            Ok(Outcome::Rejected(_)) => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Taking locks: one bulk of conditional writes, and whatever has to be settled until each is
+//! acknowledged.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Attempt, Held, ReadEntry};
+use crate::clock::Backoff;
+use crate::document::{Stored, View};
+use crate::engine::From;
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::record::State;
+use crate::resolve::Met;
+use crate::rules::conflict::{HolderState, Requester};
+use crate::rules::lock::{Locking, locking};
+use crate::rules::validate::Observed;
+use crate::stop::{Cause, Hindrance, Stop};
+use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::tid::Tid;
+use crate::wait::Ticket;
+
+/// A lock that is wanted.
+#[derive(Debug, Default)]
+struct Want {
+    /// What the closure read, if it read the document.
+    read: Option<Observed>,
+    /// What stands there, as far as it is known.
+    view: Option<View>,
+}
+
+/// The queues that an attempt waits in.
+#[derive(Default)]
+struct Queues {
+    tickets: BTreeMap<Key, Ticket>,
+    polls: u32,
+}
+
+impl Attempt {
+    /// Locks documents as they are read.
+    pub(super) async fn acquire_for_reading(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), Stop> {
+        let _one_at_a_time = self.locking.lock().await;
+        if self.concluding.load(Ordering::Acquire) {
+            // A read that the closure did not wait for: nobody would take its lock off.
+            return Err(Error::unavailable("the transaction is over").into());
+        }
+        self.acquire(keys.into_iter().map(|key| (key, None)).collect(), Vec::new()).await
+    }
+
+    /// Locks documents, each on the version that was read, and has `checks` (dry runs) answered in the
+    /// same bulk. Waits for older holders, wounds younger ones, helps committed ones. The caller holds
+    /// `self.locking`.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        wanted: BTreeMap<Key, Option<ReadEntry>>,
+        mut checks: Vec<Write>,
+    ) -> Result<(), Stop> {
+        let mut wants: BTreeMap<Key, Want> = BTreeMap::new();
+        for (key, entry) in wanted {
+            if self.locks.lock().held.contains_key(&key) {
+                continue;
+            }
+            let want = entry.map_or_else(Want::default, |entry| Want {
+                // What came from a record is no view to lock on: look again.
+                view: entry.observed.version.map_or_else(
+                    || entry.observed.holder.is_none().then_some(View::Absent),
+                    |_| Some(entry.view),
+                ),
+                read: Some(entry.observed),
+            });
+            wants.insert(key, want);
+        }
+        self.start_heart();
+        let mut backoff = self.engine.backoff();
+        let mut queues = Queues::default();
+        while !wants.is_empty() || !checks.is_empty() {
+            let blank: Vec<Key> = wants
+                .iter()
+                .filter(|(_, w)| w.view.is_none())
+                .map(|(key, _)| key.clone())
+                .collect();
+            let views = self.engine.views(&blank, From::Primary, &self.patience).await?;
+            for (key, view) in blank.into_iter().zip(views) {
+                wants.entry(key).or_default().view = Some(view);
+            }
+            let mut writes = std::mem::take(&mut checks);
+            let dry_runs = writes.len();
+            let mut busy = None;
+            for (key, want) in &mut wants {
+                match self.step(key, want).await? {
+                    Step::Write(op) => writes.push(Write::new(key.clone(), op)),
+                    Step::LookAgain => {}
+                    Step::Busy(holder) => busy = Some((key.clone(), holder)),
+                }
+            }
+            let locking = writes[dry_runs..].iter().map(|write| write.key.clone());
+            self.locks.lock().uncertain.extend(locking);
+            let hindrance = self.take_outcomes(writes, &mut wants, &mut checks).await?;
+            match (busy, hindrance) {
+                (Some((key, holder)), _) => {
+                    self.wait_for(&key, holder, &mut queues, &mut backoff).await?;
+                }
+                (None, Some(hindrance)) => {
+                    self.engine.pause(&self.patience, &mut backoff, hindrance).await?;
+                }
+                (None, None) => {
+                    self.patience
+                        .left(&*self.engine.config.clock, &Hindrance::Store(String::new()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next step towards one lock.
+    async fn step(self: &Arc<Self>, key: &Key, want: &mut Want) -> Result<Step, Stop> {
+        let Some(view) = &mut want.view else { return Ok(Step::LookAgain) };
+        loop {
+            let decision = locking(self.tid, want.read.as_ref(), view);
+            match (decision, &mut *view) {
+                (Locking::CreatePlaceholder, _) => {
+                    return Ok(Step::Write(WriteOp::Create(
+                        Stored::placeholder(self.tid).encode(),
+                    )));
+                }
+                (Locking::LockAt(version), View::Present { stored, .. }) => {
+                    if stored.absent && !stored.is_bare_placeholder() {
+                        let message =
+                            "another client wrote content into the placeholder of a transaction";
+                        return Err(Error::damaged(message).at(key).into());
+                    }
+                    let locked = stored.locked_by(Some(self.tid)).encode();
+                    return Ok(Step::Write(WriteOp::Replace(locked, version)));
+                }
+                (Locking::Settle(version), View::Present { source, .. }) => {
+                    return Ok(Step::Write(WriteOp::Replace(source.clone(), version)));
+                }
+                (Locking::Changed, _) => return Err(Stop::Retry(Cause::Changed(key.clone()))),
+                (Locking::Held(holder), View::Present { version, stored, .. }) => {
+                    let requester = Requester::Locking(self.tid);
+                    let met =
+                        self.engine.meet(requester, key, *version, holder, &self.patience).await?;
+                    match met {
+                        // Aborted, acknowledged to us: its lock may be replaced by CAS.
+                        Met::Void => stored.lock = None,
+                        Met::Applied => {
+                            want.view = None;
+                            return Ok(Step::LookAgain);
+                        }
+                        Met::Busy => {
+                            want.view = None;
+                            return Ok(Step::Busy(holder));
+                        }
+                    }
+                }
+                (Locking::LockAt(_) | Locking::Settle(_) | Locking::Held(_), View::Absent) => {
+                    return Err(Error::damaged("an absent document has no lock").at(key).into());
+                }
+            }
+        }
+    }
+
+    /// Sends a bulk of dry runs and locks. What is done leaves `wants`; unanswered dry runs go back to
+    /// `checks`. Returns what hinders, if something does.
+    async fn take_outcomes(
+        self: &Arc<Self>,
+        writes: Vec<Write>,
+        wants: &mut BTreeMap<Key, Want>,
+        checks: &mut Vec<Write>,
+    ) -> Result<Option<Hindrance>, Stop> {
+        if writes.is_empty() {
+            return Ok(None);
+        }
+        let mut outcomes = self.engine.store.write_many(&writes).await;
+        outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
+        let mut hindrance = None;
+        let mut fault = None;
+        let mut locked = Vec::new();
+        for (write, outcome) in writes.into_iter().zip(outcomes) {
+            let key = write.key.clone();
+            if matches!(write.op, WriteOp::Check(_)) {
+                match outcome {
+                    Outcome::Holds => {}
+                    Outcome::Rejected(why) | Outcome::Unknown(why) => {
+                        hindrance = Some(Hindrance::Store(why));
+                        checks.push(write);
+                    }
+                    refused => fault = Some(Error::from_refused(&refused, &key, "write it")),
+                }
+                continue;
+            }
+            match outcome {
+                Outcome::Applied(version) => {
+                    let Entry::Occupied(want) = wants.entry(key.clone()) else { continue };
+                    self.hold(&key, version, &write.op, want.remove());
+                    locked.push(key);
+                }
+                Outcome::Conflict => {
+                    wants.entry(key).or_default().view = None;
+                }
+                Outcome::Rejected(why) => {
+                    self.locks.lock().uncertain.remove(&key);
+                    hindrance = Some(Hindrance::Store(why));
+                }
+                Outcome::Unknown(why) => {
+                    wants.entry(key).or_default().view = None;
+                    hindrance = Some(Hindrance::Store(why));
+                }
+                refused => {
+                    self.locks.lock().uncertain.remove(&key);
+                    fault = Some(Error::from_refused(&refused, &key, "lock it"));
+                }
+            }
+        }
+        if !locked.is_empty() {
+            self.engine.tell(&Event::Locked { tid: self.tid, documents: locked });
+        }
+        match fault {
+            Some(error) => Err(error.in_transaction(self.tid).into()),
+            None => Ok(hindrance),
+        }
+    }
+
+    /// A lock was acknowledged.
+    fn hold(&self, key: &Key, version: Version, op: &WriteOp, want: Want) {
+        let (before, seen) = match want.view {
+            Some(View::Present { stored, version, .. }) => (stored, Some(version)),
+            _ => (Stored { absent: true, ..Stored::default() }, None),
+        };
+        let expected = seen.filter(|_| matches!(op, WriteOp::Replace(..)));
+        let before = before.locked_by(None);
+        let observed = Observed {
+            version: expected,
+            tid: before.tid,
+            image: (!before.absent).then(|| before.image.clone()),
+            holder: None,
+        };
+        let view = View::Absent;
+        self.working.lock().reads.entry(key.clone()).or_insert(ReadEntry { observed, view });
+        let mut locks = self.locks.lock();
+        locks.uncertain.remove(key);
+        locks.held.insert(key.clone(), Held { version, expected, before });
+    }
+
+    /// Waits for an older holder: in this process in the queue by age, across processes by polling.
+    async fn wait_for(
+        &self,
+        key: &Key,
+        holder: Tid,
+        queues: &mut Queues,
+        backoff: &mut Backoff,
+    ) -> Result<(), Stop> {
+        let engine = &self.engine;
+        let ticket = queues.tickets.entry(key.clone()).or_insert_with(|| {
+            let (tid, document) = (self.tid, key.clone());
+            engine.tell(&Event::Waiting { tid, holder, document });
+            engine.locals.enter(key, self.tid.age())
+        });
+        queues.polls += 1;
+        if queues.polls.is_multiple_of(8) {
+            self.check_own_record().await?;
+        }
+        let left = self.patience.left(&*engine.config.clock, &Hindrance::Others(key.clone()))?;
+        // Whoever is not first is woken by those of this process, and need not poll often.
+        let poll = if ticket.is_first() && !engine.locals.is_live(holder) {
+            backoff.next(&*engine.config.entropy)
+        } else {
+            engine.config.lease / 4
+        };
+        tokio::select! {
+            () = ticket.woken() => {}
+            () = engine.config.clock.sleep(poll.min(left)) => {}
+        }
+        Ok(())
+    }
+
+    /// Finds out early that an older transaction aborted this one.
+    async fn check_own_record(&self) -> Result<(), Stop> {
+        let found = self.engine.record_of(self.tid, From::AnyCopy, &self.patience).await?;
+        if found.state == HolderState::Record(State::Aborted) {
+            self.local.wounded.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// A document that is to be inserted exists.
+    pub(crate) fn exists(key: &Key) -> Error {
+        Error::new(ErrorKind::Exists, "can not insert it: it exists already").at(key)
+    }
+}
+
+enum Step {
+    Write(WriteOp),
+    LookAgain,
+    Busy(Tid),
+}

@@ -1,0 +1,244 @@
+//! One attempt of a transaction: what it read, what it wants to write, which locks it holds.
+//!
+//! From the first lock on, the writes of an attempt are carried out by tracked tasks that own it
+//! (`Arc<Attempt>`), never by the caller's future: dropping that future stops nothing half way.
+
+mod commit;
+mod heartbeat;
+mod lock;
+mod read;
+mod release;
+mod single;
+mod validate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Options;
+use crate::document::{Image, Stored, View};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::event::Event;
+use crate::rules::validate::Observed;
+use crate::stop::{Patience, Stop};
+use crate::store::{Key, Version};
+use crate::tid::Tid;
+use crate::wait::Local;
+
+pub use commit::Receipt;
+pub(crate) use single::SingleOutcome;
+
+/// What the closure wants to do with a document.
+#[derive(Clone, Debug)]
+pub(crate) enum Intent {
+    /// Write it, whether or not it exists.
+    Put(Image),
+    /// Write it; it must not exist.
+    Insert(Image),
+    /// Delete it, if it exists.
+    Delete,
+}
+
+impl Intent {
+    pub(crate) fn image(&self) -> Option<&Image> {
+        match self {
+            Self::Put(image) | Self::Insert(image) => Some(image),
+            Self::Delete => None,
+        }
+    }
+}
+
+/// A document that was read, as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadEntry {
+    pub(crate) observed: Observed,
+    pub(crate) view: View,
+}
+
+#[derive(Debug, Default)]
+struct Working {
+    reads: BTreeMap<Key, ReadEntry>,
+    writes: BTreeMap<Key, Intent>,
+}
+
+/// A lock that was acknowledged.
+#[derive(Clone, Debug)]
+struct Held {
+    /// The version of the lock itself.
+    version: Version,
+    /// The version it was conditioned on; none for a placeholder that was created.
+    expected: Option<Version>,
+    /// The document as it stands, without the lock. `absent` for a placeholder.
+    before: Stored,
+}
+
+#[derive(Debug, Default)]
+struct Locks {
+    held: BTreeMap<Key, Held>,
+    /// Documents for which a lock was sent whose outcome is not known.
+    uncertain: BTreeSet<Key>,
+}
+
+/// Where the attempt's own record stands. All its writes go through here, one after the other.
+#[derive(Debug)]
+enum Slot {
+    /// Nothing was written.
+    Unwritten,
+    /// A heartbeat wrote `pending`.
+    Pending(Version),
+    /// The commit was sent, or the attempt is over: no heartbeat any more.
+    Sealed,
+}
+
+pub(crate) struct Attempt {
+    engine: Arc<Engine>,
+    pub(crate) tid: Tid,
+    local: Arc<Local>,
+    pub(crate) options: Options,
+    /// Lock at each read.
+    pub(crate) pessimistic: bool,
+    patience: Patience,
+    /// Of the whole transaction, on the monotonic clock.
+    deadline: Duration,
+    working: Mutex<Working>,
+    locks: Mutex<Locks>,
+    /// One lock operation of the attempt at a time.
+    locking: tokio::sync::Mutex<()>,
+    slot: tokio::sync::Mutex<Slot>,
+    heart: CancellationToken,
+    beating: AtomicBool,
+    /// The commit has begun: a tracked task sees the attempt through, whoever goes away.
+    concluding: AtomicBool,
+    released: AtomicBool,
+}
+
+impl Attempt {
+    pub(crate) fn begin(
+        engine: Arc<Engine>,
+        tid: Tid,
+        options: Options,
+        pessimistic: bool,
+        deadline: Duration,
+    ) -> Arc<Self> {
+        let local = engine.locals.register(tid);
+        let limit = engine.now() + engine.config.transaction_limit;
+        let patience = Patience::of_attempt(deadline, limit, local.clone());
+        engine.tell(&Event::Started { tid });
+        Arc::new(Self {
+            engine,
+            tid,
+            local,
+            options,
+            pessimistic,
+            patience,
+            deadline,
+            working: Mutex::default(),
+            locks: Mutex::default(),
+            locking: tokio::sync::Mutex::default(),
+            slot: tokio::sync::Mutex::new(Slot::Unwritten),
+            heart: CancellationToken::new(),
+            beating: AtomicBool::new(false),
+            concluding: AtomicBool::new(false),
+            released: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs `work` as a tracked task that goes on when the caller is dropped.
+    pub(crate) async fn owned<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = Result<T, Stop>> + Send + 'static,
+    ) -> Result<T, Stop> {
+        if self.engine.tasks.is_closed() {
+            return Err(Error::unavailable("the domain is shut down").into());
+        }
+        match self.engine.tasks.spawn(work).await {
+            Ok(result) => result,
+            // A panic inside the engine: whether the commit was sent is not known here.
+            Err(join) => Err(Error::new(crate::ErrorKind::Unknown, "the engine's task failed")
+                .in_transaction(self.tid)
+                .because(join)
+                .into()),
+        }
+    }
+
+    /// Ends the attempt without a commit, and takes its locks off. Returns once that is done; it goes on when the
+    /// caller is dropped.
+    pub(crate) async fn roll_back(self: &Arc<Self>, why: String, retried: bool) {
+        if self.concluding.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.clone();
+        let task = self.engine.tasks.spawn(async move { this.release(&why, retried).await });
+        if let Err(join) = task.await {
+            tracing::error!(tid = %self.tid, %join, "the engine's task failed");
+        }
+    }
+
+    /// The caller is gone: stop as soon as possible, and take the locks off.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        if self.concluding.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.local.cancelled.store(true, Ordering::Release);
+        if !self.may_hold_locks() {
+            self.engine.locals.forget(self.tid);
+            return;
+        }
+        let this = self.clone();
+        // After the tracker is closed, tasks are still tracked: a shutdown waits for them.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.engine
+                .tasks
+                .spawn(async move { this.release("its caller went away", false).await });
+        }
+    }
+
+    fn may_hold_locks(&self) -> bool {
+        let locks = self.locks.lock();
+        !locks.held.is_empty() || !locks.uncertain.is_empty() || self.locking.try_lock().is_err()
+    }
+
+    pub(crate) fn intend(&self, key: Key, intent: Intent) -> Result<(), Error> {
+        if self.options.read_only {
+            return Err(Error::invalid("the transaction is read-only").at(&key));
+        }
+        let size = intent.image().map_or(0, |image| image.as_str().len());
+        self.engine.store.limits().check(&key, size + RESERVED_BYTES).map_err(|refusal| {
+            let kind = crate::ErrorKind::from(&refusal);
+            Error::new(kind, format!("can not write it: {}", refusal.reason)).at(&key)
+        })?;
+        let mut working = self.working.lock();
+        working.writes.insert(key, intent);
+        self.check_count(&working)
+    }
+
+    fn check_count(&self, working: &Working) -> Result<(), Error> {
+        let only_written =
+            working.writes.keys().filter(|key| !working.reads.contains_key(*key)).count();
+        let count = working.reads.len() + only_written;
+        let most = self.engine.config.max_documents;
+        if count > most {
+            return Err(Error::invalid(format!(
+                "the transaction uses more than {most} documents: raise max_documents or split it"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the transaction itself wants to do with a document.
+    pub(crate) fn intent(&self, key: &Key) -> Option<Intent> {
+        self.working.lock().writes.get(key).cloned()
+    }
+
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.working.lock().writes.is_empty()
+    }
+}
+
+/// Room for the reserved fields beside a document's own content.
+const RESERVED_BYTES: usize = 4 * 1024;

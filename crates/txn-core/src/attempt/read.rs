@@ -1,0 +1,111 @@
+//! Reads of a transaction, and the lock-free reading of locked documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Attempt, ReadEntry};
+use crate::document::{Image, View};
+use crate::engine::{Engine, From};
+use crate::error::{Error, ErrorKind};
+use crate::rules::apply::is_members_lock;
+use crate::rules::resolve::{Reading, reading, writes};
+use crate::rules::validate::Observed;
+use crate::stop::{Patience, Stop};
+use crate::store::{Key, Version};
+use crate::table::Found;
+use crate::tid::Tid;
+
+impl Attempt {
+    /// The committed content of documents, or what the transaction itself wrote; one per key, in order.
+    pub(crate) async fn read(self: &Arc<Self>, keys: &[Key]) -> Result<Vec<Option<Image>>, Stop> {
+        for key in keys {
+            self.engine.store.limits().check(key, 0).map_err(|refusal| {
+                Error::invalid(format!("can not read it: {}", refusal.reason)).at(key)
+            })?;
+        }
+        let missing: Vec<Key> = {
+            let working = self.working.lock();
+            let known =
+                |key: &Key| working.reads.contains_key(key) || working.writes.contains_key(key);
+            let missing: BTreeSet<&Key> = keys.iter().filter(|key| !known(key)).collect();
+            missing.into_iter().cloned().collect()
+        };
+        if !missing.is_empty() {
+            self.fetch(missing).await?;
+        }
+        let working = self.working.lock();
+        let content = |key: &Key| match working.writes.get(key) {
+            Some(intent) => intent.image().cloned(),
+            None => working.reads.get(key).and_then(|read| read.observed.image.clone()),
+        };
+        Ok(keys.iter().map(content).collect())
+    }
+
+    async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), Stop> {
+        if self.pessimistic {
+            let this = self.clone();
+            return self.owned(async move { this.acquire_for_reading(keys).await }).await;
+        }
+        let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
+        let entries = self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
+        let mut working = self.working.lock();
+        working.reads.extend(keys.into_iter().zip(entries));
+        Ok(self.check_count(&working)?)
+    }
+}
+
+impl Engine {
+    /// What readers, who never lock, answer for documents as they were seen.
+    pub(crate) async fn observe(
+        &self,
+        keys: &[Key],
+        views: Vec<View>,
+        from: From,
+        patience: &Patience,
+    ) -> Result<Vec<ReadEntry>, Stop> {
+        let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
+        let records = if holders.is_empty() {
+            BTreeMap::new()
+        } else {
+            self.records(&holders, from, patience).await?
+        };
+        let mut entries = Vec::with_capacity(keys.len());
+        for (key, view) in keys.iter().zip(views) {
+            let mut observed = Observed::of(&view);
+            if let View::Present { version, stored, .. } = &view
+                && let Some(found) = stored.lock.and_then(|holder| records.get(&holder))
+            {
+                resolve_observed(&mut observed, key, *version, found)?;
+            }
+            entries.push(ReadEntry { observed, view });
+        }
+        Ok(entries)
+    }
+}
+
+/// Puts the record's content in the place of the document's own, where the holder is committed.
+fn resolve_observed(
+    observed: &mut Observed,
+    key: &Key,
+    version: Version,
+    found: &Found,
+) -> Result<(), Stop> {
+    let member = found.record.as_ref().and_then(|record| record.member(key));
+    let written =
+        member.filter(|(member, _)| writes(member.op) && is_members_lock(member, version));
+    match reading(found.state, written.is_some()) {
+        Reading::CommittedImage => {}
+        Reading::RecordImage => {
+            observed.image = written.and_then(|(_, image)| image.cloned());
+            observed.tid = found.record.as_ref().and_then(|record| record.commit_tid);
+            // The content is not that of this version: only the commit identifies it.
+            observed.version = None;
+        }
+        Reading::Staged => {
+            let message = "it is locked by a coordinator that commits in parallel, by a newer version \
+                           of this library; this version can not read its state";
+            return Err(Error::new(ErrorKind::Misconfigured, message).at(key).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! The end of an attempt that did not commit: its locks are taken off. Nothing else has to be undone,
+//! for the content of a locked document never changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Attempt, Slot};
+use crate::document::View;
+use crate::engine::From;
+use crate::event::Event;
+use crate::store::{Key, Outcome, Write, WriteOp};
+
+impl Attempt {
+    /// Takes the locks off, once. No commit of this attempt may have been sent, or its `aborted` is acknowledged.
+    /// What can not be taken off now is left to whoever meets it.
+    pub(super) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
+        if self.released.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // A lock operation of this attempt that still runs sees that it is cancelled.
+        self.local.cancelled.store(true, Ordering::Release);
+        let _one_at_a_time = self.locking.lock().await;
+        self.heart.cancel();
+        let engine = &self.engine;
+        let (held, uncertain) = {
+            let mut locks = self.locks.lock();
+            (std::mem::take(&mut locks.held), std::mem::take(&mut locks.uncertain))
+        };
+        let has_record = {
+            let mut slot = self.slot.lock().await;
+            matches!(std::mem::replace(&mut *slot, Slot::Sealed), Slot::Pending(_))
+        };
+        let patience = engine.patience(engine.config.lease_of(self.tid.attempt()));
+        if has_record || !uncertain.is_empty() {
+            // A lock may land late, or a heartbeat says that we live: a record spares others the wait.
+            let found = engine.record_of(self.tid, From::Primary, &patience).await;
+            if let Ok(found) = found
+                && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
+                && let Err(stop) = engine.decide(self.tid, found, why, &patience).await
+            {
+                tracing::warn!(tid = %self.tid, why = %stop.into_error(), "the aborted record could not be written");
+            }
+        }
+        let voids: Vec<Write> = held
+            .iter()
+            .map(|(key, lock)| {
+                let op = if lock.before.absent {
+                    WriteOp::Delete(lock.version)
+                } else {
+                    WriteOp::Replace(lock.before.encode(), lock.version)
+                };
+                Write::new(key.clone(), op)
+            })
+            .collect();
+        let mut left: BTreeMap<Key, ()> = uncertain.iter().map(|key| (key.clone(), ())).collect();
+        if !voids.is_empty() {
+            let outcomes = engine.store.write_many(&voids).await;
+            for (write, outcome) in voids.iter().zip(outcomes) {
+                if !matches!(outcome, Outcome::Applied(_)) {
+                    left.insert(write.key.clone(), ());
+                }
+            }
+        }
+        let left: Vec<Key> = left.into_keys().collect();
+        if let Ok(views) = engine.views(&left, From::Primary, &patience).await {
+            for (key, view) in left.iter().zip(&views) {
+                if matches!(view, View::Present { .. }) && view.holder() == Some(self.tid) {
+                    engine.unlock(key, view, self.tid).await;
+                }
+            }
+        }
+        engine.locals.forget(self.tid);
+        engine.locals.release(held.keys().chain(&uncertain));
+        if !(held.is_empty() && uncertain.is_empty()) || retried {
+            engine.tell(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
+        }
+    }
+}

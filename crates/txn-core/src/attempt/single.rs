@@ -1,0 +1,146 @@
+//! One document, one conditional write, no lock and no record. Whether an unacknowledged write happened is
+//! told by the document itself: it keeps the last commit tids.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::commit::Prepared;
+use super::{Attempt, Intent, ReadEntry};
+use crate::document::{Image, View};
+use crate::engine::{Engine, From};
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::rules::single::{Settling, settling};
+use crate::stop::{Cause, Hindrance, Patience, Stop};
+use crate::store::{Key, Outcome, Write, WriteOp};
+use crate::tid::Tid;
+
+/// What became of a write without a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SingleOutcome {
+    /// It is committed.
+    Committed,
+    /// Another write came first, and this one never happens.
+    Overtaken,
+}
+
+impl Attempt {
+    /// Whether the transaction is one document that was committed before: then it needs no record. A document
+    /// without a `tid` has no list to tell what happened; a deletion leaves none; and an attempt that
+    /// locks at each read holds a lock already.
+    pub(super) async fn single_document(
+        self: &Arc<Self>,
+        reads: &BTreeMap<Key, ReadEntry>,
+        writes: &BTreeMap<Key, Intent>,
+    ) -> Result<Option<Prepared>, Stop> {
+        let Some((key, Intent::Put(image))) = writes.first_key_value() else { return Ok(None) };
+        let alone = writes.len() == 1 && reads.keys().all(|read| read == key);
+        if !alone || self.pessimistic || self.options.metadata.is_some() {
+            return Ok(None);
+        }
+        let entry = match reads.get(key) {
+            Some(entry) => entry.clone(),
+            None => {
+                let keys = [key.clone()];
+                let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
+                let entries =
+                    self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
+                let Some(entry) = entries.into_iter().next() else { return Ok(None) };
+                self.working.lock().reads.insert(key.clone(), entry.clone());
+                entry
+            }
+        };
+        let observed = &entry.observed;
+        if observed.holder.is_some() || observed.tid.is_none() || observed.image.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Prepared::Single { key: key.clone(), image: image.clone(), entry }))
+    }
+
+    pub(super) async fn commit_single(
+        &self,
+        key: &Key,
+        entry: &ReadEntry,
+        image: &Image,
+    ) -> Result<Tid, Stop> {
+        let commit = self.commit_tid()?;
+        let outcome = self.engine.write_single(key, entry, image, commit, &self.patience).await?;
+        match outcome {
+            SingleOutcome::Committed => {
+                let tid = self.tid;
+                self.engine.tell(&Event::Committed { tid, commit_tid: commit, written: 1 });
+                Ok(commit)
+            }
+            SingleOutcome::Overtaken => Err(Stop::Retry(Cause::Overtaken(key.clone()))),
+        }
+    }
+}
+
+impl Engine {
+    /// Writes one document on the version that was read, which carried no lock.
+    pub(crate) async fn write_single(
+        &self,
+        key: &Key,
+        entry: &ReadEntry,
+        image: &Image,
+        commit: Tid,
+        patience: &Patience,
+    ) -> Result<SingleOutcome, Stop> {
+        let View::Present { version, stored, .. } = &entry.view else {
+            return Ok(SingleOutcome::Overtaken);
+        };
+        let source = self.committed(stored, commit, image).encode();
+        let write = Write::new(key.clone(), WriteOp::Replace(source, *version));
+        let mut backoff = self.backoff();
+        let mut sent = false;
+        let doubt =
+            |stop: Stop, sent: bool| if sent { unknown(key, &stop.into_error()) } else { stop };
+        loop {
+            let why = match self.write_one(write.clone()).await {
+                Outcome::Applied(_) => return Ok(SingleOutcome::Committed),
+                Outcome::Rejected(why) => {
+                    let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
+                    wait.map_err(|stop| doubt(stop, sent))?;
+                    continue;
+                }
+                Outcome::Conflict => "the document is being changed".to_owned(),
+                Outcome::Unknown(why) => why,
+                refused => {
+                    let error = Error::from_refused(&refused, key, "write it").into();
+                    return Err(doubt(error, sent));
+                }
+            };
+            sent = true;
+            let views = self.views(std::slice::from_ref(key), From::Primary, patience).await;
+            let views = views.map_err(|stop| doubt(stop, sent))?;
+            let now = views.first().unwrap_or(&View::Absent);
+            let (touched, outcome) = match settling(&entry.observed, commit, now) {
+                Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
+                Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),
+                Settling::Resend => {
+                    let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
+                    wait.map_err(|stop| doubt(stop, sent))?;
+                    continue;
+                }
+                Settling::Unknown => {
+                    let error = Error::new(ErrorKind::Conflict, "too many other writes followed");
+                    return Err(unknown(key, &error));
+                }
+            };
+            if let View::Present { source, .. } = now {
+                let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), touched));
+                if matches!(self.write_one(touch).await, Outcome::Applied(_)) {
+                    return Ok(outcome);
+                }
+            }
+            let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
+            wait.map_err(|stop| doubt(stop, sent))?;
+        }
+    }
+}
+
+/// A one-document write leaves no record that could be asked later.
+fn unknown(key: &Key, why: &Error) -> Stop {
+    let message = format!("it is unknown whether the write happened; look at the document: {why}");
+    Stop::Fail(Error::new(ErrorKind::Unknown, message).at(key))
+}

@@ -1,0 +1,139 @@
+//! Validation: after every lock is acknowledged, is everything that was only read still what it was?
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Attempt, ReadEntry};
+use crate::document::View;
+use crate::engine::From;
+use crate::error::Error;
+use crate::resolve::Met;
+use crate::rules::conflict::Requester;
+use crate::rules::validate::{Validity, validity};
+use crate::stop::{Cause, Hindrance, Stop};
+use crate::store::{Key, Outcome, Write, WriteOp};
+
+/// A transaction that wounds nobody looks this often at a lock before it starts again.
+const MOST_WAITS: u32 = 16;
+
+impl Attempt {
+    /// Validates all that was read and is not locked.
+    pub(crate) async fn validate_reads(self: &Arc<Self>, requester: Requester) -> Result<(), Stop> {
+        let reads = {
+            let (working, locks) = (self.working.lock(), self.locks.lock());
+            let free = working.reads.iter().filter(|(key, _)| !locks.held.contains_key(*key));
+            free.map(|(key, read)| (key.clone(), read.clone())).collect()
+        };
+        self.validate(reads, requester).await
+    }
+
+    /// Validates reads. A transaction that holds locks meets conflicts by age; one that holds nothing
+    /// wounds nobody.
+    pub(super) async fn validate(
+        self: &Arc<Self>,
+        mut reads: BTreeMap<Key, ReadEntry>,
+        requester: Requester,
+    ) -> Result<(), Stop> {
+        let engine = &self.engine;
+        let mut backoff = engine.backoff();
+        // An absence has no version: it is verified first, alone; more than one are locked.
+        let absent = reads.iter().find(|(_, read)| read.observed.image.is_none());
+        if let Some(key) = absent.map(|(key, _)| key.clone())
+            && let Some(read) = reads.remove(&key)
+        {
+            self.validate_round(BTreeMap::from([(key, read)]), requester, &mut backoff).await?;
+        }
+        self.validate_round(reads, requester, &mut backoff).await
+    }
+
+    async fn validate_round(
+        self: &Arc<Self>,
+        mut reads: BTreeMap<Key, ReadEntry>,
+        requester: Requester,
+        backoff: &mut crate::clock::Backoff,
+    ) -> Result<(), Stop> {
+        let engine = &self.engine;
+        let mut waits = 0;
+        while !reads.is_empty() {
+            let verifies: Vec<Write> = reads
+                .iter()
+                .filter(|(_, read)| read.observed.holder.is_none())
+                .map(|(key, read)| Write::new(key.clone(), WriteOp::Verify(read.observed.version)))
+                .collect();
+            let mut hindrance = None;
+            let mut doubtful: Vec<Key> = reads
+                .iter()
+                .filter(|(_, read)| read.observed.holder.is_some())
+                .map(|(key, _)| key.clone())
+                .collect();
+            if !verifies.is_empty() {
+                let mut outcomes = engine.store.write_many(&verifies).await;
+                outcomes.resize_with(verifies.len(), || Outcome::Unknown("no answer".to_owned()));
+                for (write, outcome) in verifies.into_iter().zip(outcomes) {
+                    match outcome {
+                        Outcome::Holds => {
+                            reads.remove(&write.key);
+                        }
+                        Outcome::Conflict => doubtful.push(write.key),
+                        Outcome::Rejected(why) | Outcome::Unknown(why) => {
+                            hindrance = Some(Hindrance::Store(why));
+                        }
+                        refused => {
+                            let error =
+                                Error::from_refused(&refused, &write.key, "validate a read");
+                            return Err(error.in_transaction(self.tid).into());
+                        }
+                    }
+                }
+            }
+            let views = engine.views(&doubtful, From::Primary, &self.patience).await?;
+            for (key, view) in doubtful.into_iter().zip(views) {
+                if self.revalidate(&key, &view, &mut reads, requester).await? {
+                    continue;
+                }
+                waits += 1;
+                if requester == Requester::Patient && waits > MOST_WAITS {
+                    return Err(Stop::Retry(Cause::Waited(key)));
+                }
+                hindrance = Some(Hindrance::Others(key));
+            }
+            if !reads.is_empty() {
+                let hindrance = hindrance.unwrap_or_else(|| {
+                    Hindrance::Store("its documents are being changed".to_owned())
+                });
+                engine.pause(&self.patience, backoff, hindrance).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A second look at one read. Returns whether nobody has to be waited for.
+    async fn revalidate(
+        self: &Arc<Self>,
+        key: &Key,
+        view: &View,
+        reads: &mut BTreeMap<Key, ReadEntry>,
+        requester: Requester,
+    ) -> Result<bool, Stop> {
+        let engine = &self.engine;
+        let Some(read) = reads.get_mut(key) else { return Ok(true) };
+        match (validity(&read.observed, view, Some(self.tid)), view) {
+            (Validity::Valid, _) => {
+                reads.remove(key);
+                Ok(true)
+            }
+            (Validity::Held(holder), View::Present { version, .. }) => {
+                // The lock has to be looked at again, whoever held it at first.
+                read.observed.holder = Some(holder);
+                let met = engine.meet(requester, key, *version, holder, &self.patience).await?;
+                if met == Met::Void {
+                    engine.unlock(key, view, holder).await;
+                }
+                Ok(met != Met::Busy)
+            }
+            (Validity::Changed | Validity::Held(_), _) => {
+                Err(Stop::Retry(Cause::Changed(key.clone())))
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Handles of collections, and the names of documents within them.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::document::Image;
+use crate::error::{Error, Result};
+use crate::store::Key;
+
+/// The id of a document, with its routing if it has one. Made from any string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentId {
+    id: Arc<str>,
+    routing: Option<Arc<str>>,
+}
+
+impl DocumentId {
+    /// The id of a document that is written with a routing value.
+    pub fn routed(id: impl Into<Arc<str>>, routing: impl Into<Arc<str>>) -> Self {
+        Self { id: id.into(), routing: Some(routing.into()) }
+    }
+}
+
+impl<S: Into<Arc<str>>> From<S> for DocumentId {
+    fn from(id: S) -> Self {
+        Self { id: id.into(), routing: None }
+    }
+}
+
+/// The raw JSON text of a document, for those who want no types: the `T` of a [`Collection`] whose values are
+/// passed through with the bytes that they have.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Raw(String);
+
+impl Raw {
+    /// The text of a JSON object. It is checked when it is written.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Bodies of documents stay out of logs: only the length is shown.
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Raw({} bytes)", self.0.len())
+    }
+}
+
+/// How a value becomes the content of a document and back. Implemented for [`Raw`], and for every
+/// serde type by [`Typed`].
+pub trait Codec: Send + Sync + 'static {
+    /// What the application works with.
+    type Value: Send;
+
+    /// The text of a JSON object.
+    ///
+    /// # Errors
+    /// The value can not be written as one.
+    fn encode(value: &Self::Value) -> Result<String, serde_json::Error>;
+
+    /// The value of a stored text.
+    ///
+    /// # Errors
+    /// The text is no such value.
+    fn decode(text: &str) -> Result<Self::Value, serde_json::Error>;
+}
+
+/// The [`Codec`] of serde types.
+#[derive(Debug)]
+pub struct Typed<T>(PhantomData<fn() -> T>);
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Typed<T> {
+    type Value = T;
+
+    fn encode(value: &T) -> Result<String, serde_json::Error> {
+        serde_json::to_string(value)
+    }
+
+    fn decode(text: &str) -> Result<T, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+impl Codec for Raw {
+    type Value = Self;
+
+    fn encode(value: &Self) -> Result<String, serde_json::Error> {
+        Ok(value.0.clone())
+    }
+
+    fn decode(text: &str) -> Result<Self, serde_json::Error> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// A handle of one collection of a domain; cheap to clone. `C` is [`Typed`] or [`Raw`].
+pub struct Collection<C> {
+    pub(crate) name: Arc<str>,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<C> Clone for Collection<C> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), codec: PhantomData }
+    }
+}
+
+impl<C> fmt::Debug for Collection<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Collection").field(&self.name).finish()
+    }
+}
+
+impl<C: Codec> Collection<C> {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self { name, codec: PhantomData }
+    }
+
+    /// The physical name, aliases resolved.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key of a document.
+    pub fn key(&self, id: impl Into<DocumentId>) -> Key {
+        let DocumentId { id, routing } = id.into();
+        Key { collection: self.name.clone(), id, routing }
+    }
+
+    pub(crate) fn encode(key: &Key, value: &C::Value) -> Result<Image> {
+        let invalid = |why: String| Error::invalid(format!("can not write it: {why}")).at(key);
+        let text = C::encode(value).map_err(|e| invalid(e.to_string()))?;
+        Image::parse(&text).map_err(|e| invalid(e.to_string()))
+    }
+
+    pub(crate) fn decode(key: &Key, image: Option<&Image>) -> Result<Option<C::Value>> {
+        let decode = |image: &Image| C::decode(image.as_str());
+        image.map(decode).transpose().map_err(|e| {
+            // serde's words may quote values: only the place is told.
+            let (line, column) = (e.line(), e.column());
+            let why = format!(
+                "the stored document is not of the expected type (line {line}, column {column})"
+            );
+            Error::invalid(why).at(key)
+        })
+    }
+}

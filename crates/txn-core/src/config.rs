@@ -1,0 +1,187 @@
+//! Settings of a domain and of one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy};
+use crate::error::{Error, Result};
+use crate::event::Observer;
+use crate::tid::MAX_ATTEMPT;
+
+/// Settings of a [`Domain`](crate::Domain). All processes of a domain should agree on `lease` and
+/// `transaction_limit`; nothing breaks if they don't, but transactions of the hastier ones are taken
+/// for dead later and those of the others earlier.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// How long a lock and its record may stand unchanged before an observer takes their owner for
+    /// dead. Doubles with each attempt up to `transaction_limit`. Default 1 s.
+    pub lease: Duration,
+    /// How long one attempt may take until its commit is sent. Default 10 s.
+    pub transaction_limit: Duration,
+    /// How long a transaction with all its attempts may take until its commit is known. Default 30 s.
+    pub deadline: Duration,
+    /// Most attempts of one transaction. Default 1,000; at most 16,384.
+    pub max_attempts: u16,
+    /// Most documents that one transaction may read and write. Default 10,000.
+    pub max_documents: usize,
+    /// How far the clocks of processes may drift apart: a commit later than this is refused.
+    /// Default 60 s.
+    pub max_drift: Duration,
+    /// For how many days before today records are kept. Default 7, at least 1.
+    pub retention_days: u16,
+    /// How often the janitor task looks for forgotten transactions; `None` runs no such task.
+    /// Default 10 s.
+    pub janitor_interval: Option<Duration>,
+    /// A name of the application, kept in its records for people.
+    pub application: Option<String>,
+    /// A name of this process, kept in its records for people. Default: the process id.
+    pub coordinator: String,
+    /// Is told what happens. Only observes.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// The randomness.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(1),
+            transaction_limit: Duration::from_secs(10),
+            deadline: Duration::from_secs(30),
+            max_attempts: 1_000,
+            max_documents: 10_000,
+            max_drift: Duration::from_secs(60),
+            retention_days: 7,
+            janitor_interval: Some(Duration::from_secs(10)),
+            application: None,
+            coordinator: format!("pid {}", std::process::id()),
+            observer: None,
+            clock: Arc::new(SystemClock::default()),
+            entropy: Arc::new(SystemEntropy),
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $field:ident: $type:ty;)*) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        })*
+    };
+}
+
+impl Config {
+    setters! {
+        /// Sets [`Config::lease`].
+        with_lease: lease: Duration;
+        /// Sets [`Config::transaction_limit`].
+        with_transaction_limit: transaction_limit: Duration;
+        /// Sets [`Config::deadline`].
+        with_deadline: deadline: Duration;
+        /// Sets [`Config::max_attempts`].
+        with_max_attempts: max_attempts: u16;
+        /// Sets [`Config::max_documents`].
+        with_max_documents: max_documents: usize;
+        /// Sets [`Config::max_drift`].
+        with_max_drift: max_drift: Duration;
+        /// Sets [`Config::retention_days`].
+        with_retention_days: retention_days: u16;
+        /// Sets [`Config::janitor_interval`].
+        with_janitor_interval: janitor_interval: Option<Duration>;
+        /// Sets [`Config::application`].
+        with_application: application: Option<String>;
+        /// Sets [`Config::coordinator`].
+        with_coordinator: coordinator: String;
+        /// Sets [`Config::observer`].
+        with_observer: observer: Option<Arc<dyn Observer>>;
+        /// Sets [`Config::clock`].
+        with_clock: clock: Arc<dyn Clock>;
+        /// Sets [`Config::entropy`].
+        with_entropy: entropy: Arc<dyn Entropy>;
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse =
+            |why: &str| Err(Error::invalid(format!("this configuration can not work: {why}")));
+        if self.lease < Duration::from_millis(10) {
+            return refuse("the lease is under 10 ms");
+        }
+        if self.transaction_limit < self.lease {
+            return refuse("the transaction limit is shorter than the lease");
+        }
+        if self.max_attempts == 0 || self.max_attempts > MAX_ATTEMPT + 1 {
+            return refuse("max_attempts must be between 1 and 16,384");
+        }
+        if self.max_documents == 0 {
+            return refuse("max_documents is 0");
+        }
+        if self.retention_days == 0 {
+            return refuse("retention_days must be at least 1");
+        }
+        if self.deadline + self.transaction_limit > Duration::from_secs(12 * 3600) {
+            return refuse(
+                "a transaction must end long before its record may be dropped (12 hours)",
+            );
+        }
+        Ok(())
+    }
+
+    /// The lease of an attempt: doubles, so that an overloaded cluster does not kill everyone.
+    pub(crate) fn lease_of(&self, attempt: u16) -> Duration {
+        let doubled = self.lease.saturating_mul(1 << attempt.min(16));
+        doubled.min(self.transaction_limit)
+    }
+}
+
+/// When a transaction returns to its caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// At the commit point: durable, and seen by every transaction and every reader of this crate.
+    #[default]
+    Committed,
+    /// Once plain GETs see it too.
+    Applied,
+    /// Once plain searches see it too: applied, and its collections are refreshed.
+    Searchable,
+}
+
+/// Settings of one transaction.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Lock at each read from the first attempt on, instead of at the end.
+    pub pessimistic: bool,
+    /// Lock what is only read, too (two-phase locking by the book).
+    pub lock_reads: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// When to return.
+    pub acknowledge: Acknowledge,
+    /// Instead of [`Config::deadline`].
+    pub deadline: Option<Duration>,
+    /// A JSON value kept in the record, for people and programs that look at it. Never logged.
+    pub metadata: Option<String>,
+}
+
+impl Options {
+    setters! {
+        /// Sets [`Options::pessimistic`].
+        with_pessimistic: pessimistic: bool;
+        /// Sets [`Options::lock_reads`].
+        with_lock_reads: lock_reads: bool;
+        /// Sets [`Options::read_only`].
+        with_read_only: read_only: bool;
+        /// Sets [`Options::acknowledge`].
+        with_acknowledge: acknowledge: Acknowledge;
+        /// Sets [`Options::deadline`].
+        with_deadline: deadline: Option<Duration>;
+        /// Sets [`Options::metadata`].
+        with_metadata: metadata: Option<String>;
+    }
+}

@@ -1,0 +1,374 @@
+//! A domain: one name space of transactions over the collections of a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::attempt::{Attempt, Receipt};
+use crate::collection::{Codec, Collection, Raw, Typed};
+use crate::config::{Config, Options};
+use crate::engine::{Engine, KnownAborted};
+use crate::error::{Error, ErrorKind, Result};
+use crate::liveness::Liveness;
+use crate::stop::{Cause, Hindrance, Patience, Stop};
+use crate::store::{
+    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Write, WriteOp,
+};
+use crate::table::{REGISTRY, Table};
+use crate::tid::{Day, Tid, TidSource};
+use crate::transaction::Transaction;
+use crate::wait::Locals;
+
+/// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
+/// [`Domain::shutdown`].
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// A closure that a transaction runs: `async |tx| { … }`, or `async move |tx| { … }` with captured references.
+///
+/// It may run more than once. Implemented for every such closure; the trait only spells out what the
+/// compiler needs to know to spawn it.
+pub trait TransactionFn<'t, T, E>:
+    AsyncFn(&'t Transaction) -> Result<T, E> + Fn(&'t Transaction) -> Self::Future
+{
+    /// What a call returns.
+    type Future: Future<Output = Result<T, E>> + Send;
+}
+
+impl<'t, T, E, F, R> TransactionFn<'t, T, E> for F
+where
+    F: AsyncFn(&'t Transaction) -> Result<T, E> + Fn(&'t Transaction) -> R,
+    R: Future<Output = Result<T, E>> + Send,
+{
+    type Future = R;
+}
+
+/// What a transaction returned, and how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Committed<T> {
+    /// What the closure returned.
+    pub value: T,
+    /// How it ended.
+    pub receipt: Receipt,
+}
+
+/// A read-only transaction locks its reads after this many attempts that had to start again.
+const READ_ONLY_ATTEMPTS: u16 = 3;
+
+impl Domain {
+    /// Opens a domain, and makes it if there is none of that name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name or a configuration that can not work;
+    /// [`ErrorKind::Unavailable`] and [`ErrorKind::Misconfigured`] as the store says.
+    pub async fn open(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
+        config.check()?;
+        check_name(name)?;
+        let engine = Arc::new(Engine {
+            tids: TidSource::new(config.clock.clone(), &*config.entropy),
+            table: Table::new(name),
+            locals: Arc::new(Locals::default()),
+            liveness: Liveness::default(),
+            aborted: KnownAborted::default(),
+            collections: parking_lot::Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            tombstone: tokio::sync::Mutex::default(),
+            store,
+            config,
+        });
+        let patience = engine.patience(engine.config.deadline);
+        let registry = CollectionSpec {
+            name: REGISTRY.into(),
+            role: Role::Registry,
+            create: true,
+            mappings: None,
+        };
+        engine
+            .patiently(&patience, || engine.store.open_collection(&registry))
+            .await
+            .map_err(Stop::into_error)?;
+        let today = Day::of_unix_time(engine.config.clock.wall());
+        for day in [today, today.plus(1)] {
+            engine.ensure_partition(day, &patience).await.map_err(Stop::into_error)?;
+        }
+        crate::janitor::start(&engine);
+        Ok(Self { engine })
+    }
+
+    /// The name of the domain.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.engine.table.domain()
+    }
+
+    /// Opens a collection of serde values that exists, and claims it for this domain.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] if it does not exist, belongs to another domain, or can not serve
+    /// transactions: the message names the remedy.
+    pub async fn collection<T>(&self, name: &str) -> Result<Collection<Typed<T>>>
+    where
+        Typed<T>: Codec,
+    {
+        self.open_collection(name, false, None).await
+    }
+
+    /// Opens a collection of raw JSON that exists, and claims it for this domain.
+    ///
+    /// # Errors
+    /// As [`Domain::collection`].
+    pub async fn raw_collection(&self, name: &str) -> Result<Collection<Raw>> {
+        self.open_collection(name, false, None).await
+    }
+
+    /// Opens a collection, and makes it if it is missing, with field mappings in the words of the store
+    /// (a JSON object; stores without mappings ignore it).
+    ///
+    /// # Errors
+    /// As [`Domain::collection`].
+    pub async fn create_collection<C: Codec>(
+        &self,
+        name: &str,
+        mappings: Option<&str>,
+    ) -> Result<Collection<C>> {
+        self.open_collection(name, true, mappings).await
+    }
+
+    async fn open_collection<C: Codec>(
+        &self,
+        name: &str,
+        create: bool,
+        mappings: Option<&str>,
+    ) -> Result<Collection<C>> {
+        let engine = &self.engine;
+        let patience = engine.patience(engine.config.deadline);
+        let open = |owner: Option<String>| {
+            let mappings = mappings.map(|text| Source::from(crate::document::flatten(text)));
+            CollectionSpec { name: name.to_owned(), role: Role::Data { owner }, create, mappings }
+        };
+        let claimed = async {
+            let look = open(None);
+            let info = engine.patiently(&patience, || engine.store.open_collection(&look)).await?;
+            engine.claim(&info, &patience).await?;
+            let mirror = open(Some(self.name().to_owned()));
+            let info =
+                engine.patiently(&patience, || engine.store.open_collection(&mirror)).await?;
+            Ok::<_, Stop>(info)
+        };
+        let info = claimed.await.map_err(Stop::into_error)?;
+        let name = info.name.clone();
+        engine.collections.lock().insert(name.clone(), info);
+        Ok(Collection::new(name))
+    }
+
+    /// Runs a transaction with the default options: see [`Domain::run`].
+    ///
+    /// # Errors
+    /// The closure's own error, or one of the engine.
+    pub async fn transact<T, E, F>(&self, closure: F) -> Result<T, E>
+    where
+        F: for<'t> TransactionFn<'t, T, E>,
+        E: From<Error>,
+    {
+        Ok(self.run(&Options::default(), closure).await?.value)
+    }
+
+    /// Runs a transaction: calls the closure and commits, again as long as others are in the way and
+    /// the deadline and the attempt limit allow it. The age is kept over the attempts, so
+    /// the transaction gets through once it is the oldest.
+    ///
+    /// The first attempt is optimistic (it locks at the end), later ones lock at each read. Errors of the closure are returned
+    /// once its reads are known to belong together; nothing is written then.
+    ///
+    /// Dropping the returned future before the commit began rolls back in the background; after that the
+    /// commit goes on.
+    ///
+    /// # Errors
+    /// The closure's own error, or one of the engine.
+    pub async fn run<T, E, F>(&self, options: &Options, closure: F) -> Result<Committed<T>, E>
+    where
+        F: for<'t> TransactionFn<'t, T, E>,
+        E: From<Error>,
+    {
+        let engine = &self.engine;
+        let deadline = engine.now() + options.deadline.unwrap_or(engine.config.deadline);
+        let logical = engine.tids.start();
+        let mut attempt = 0;
+        let mut pessimistic = options.pessimistic;
+        let mut options = options.clone();
+        loop {
+            let tid = logical.with_attempt(attempt);
+            let tx = self.start(tid, &options, pessimistic && !options.read_only, deadline)?;
+            let cause = match closure(&tx).await {
+                Ok(value) => match tx.conclude().await {
+                    Ok(receipt) => return Ok(Committed { value, receipt }),
+                    Err(Stop::Fail(error)) => return Err(error.into()),
+                    Err(Stop::Retry(cause)) => cause,
+                },
+                Err(error) => match tx.examine().await {
+                    Ok(()) => {
+                        tx.attempt()
+                            .roll_back("the application's own error".to_owned(), false)
+                            .await;
+                        return Err(error);
+                    }
+                    Err(Stop::Retry(cause)) => cause,
+                    // The closure's error stands if it can not be examined.
+                    Err(Stop::Fail(_)) => {
+                        tx.attempt()
+                            .roll_back("the application's own error".to_owned(), false)
+                            .await;
+                        return Err(error);
+                    }
+                },
+            };
+            tx.attempt().roll_back(cause.to_string(), true).await;
+            attempt += 1;
+            if tx.attempt().has_writes() {
+                pessimistic = true;
+            } else if attempt >= READ_ONLY_ATTEMPTS {
+                options.lock_reads = true;
+            }
+            drop(tx);
+            self.check_retry(tid, attempt, deadline, &cause)?;
+        }
+    }
+
+    fn check_retry(&self, tid: Tid, attempt: u16, deadline: Duration, cause: &Cause) -> Result<()> {
+        let engine = &self.engine;
+        let give_up = |why: String| Err(Error::new(ErrorKind::Conflict, why).in_transaction(tid));
+        if attempt >= engine.config.max_attempts {
+            return give_up(format!("gave up after {attempt} attempts: {cause}"));
+        }
+        let hindrance = Hindrance::Store(cause.to_string());
+        match Patience::until(deadline).left(&*engine.config.clock, &hindrance) {
+            Ok(_) => Ok(()),
+            Err(_) => give_up(format!("the deadline passed after {attempt} attempts: {cause}")),
+        }
+    }
+
+    /// Begins a transaction that the caller commits or rolls back, without retries. Dropping the handle rolls
+    /// back in the background.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the domain is shut down.
+    pub fn begin(&self, options: &Options) -> Result<Transaction> {
+        let deadline = self.engine.now() + options.deadline.unwrap_or(self.engine.config.deadline);
+        self.start(self.engine.tids.start(), options, options.pessimistic, deadline)
+    }
+
+    fn start(
+        &self,
+        tid: Tid,
+        options: &Options,
+        pessimistic: bool,
+        deadline: Duration,
+    ) -> Result<Transaction> {
+        if self.engine.closing.is_cancelled() {
+            return Err(Error::unavailable("the domain is shutting down"));
+        }
+        if let Some(metadata) = &options.metadata {
+            let valid = serde_json::from_str::<serde::de::IgnoredAny>(metadata);
+            valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
+        }
+        let engine = self.engine.clone();
+        let attempt = Attempt::begin(engine, tid, options.clone(), pessimistic, deadline);
+        Ok(Transaction::new(attempt))
+    }
+
+    /// Refuses new transactions, and waits until those that run have committed or rolled back and are applied, at most for
+    /// `deadline`. Returns whether all of it was done; what was not is finished by whoever meets it.
+    ///
+    /// # Cancel safety
+    /// Dropped, the domain stays closed and its tasks go on.
+    pub async fn shutdown(&self, deadline: Duration) -> bool {
+        self.engine.closing.cancel();
+        self.engine.tasks.close();
+        let drained = async {
+            self.engine.tasks.wait().await;
+            while self.engine.locals.live_count() > 0 {
+                self.engine.config.clock.sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            () = drained => true,
+            () = self.engine.config.clock.sleep(deadline) => false,
+        }
+    }
+}
+
+impl Engine {
+    /// Claims a collection for the domain by the acknowledged creation of a registry document under its
+    /// identity.
+    async fn claim(&self, info: &CollectionInfo, patience: &Patience) -> Result<(), Stop> {
+        let key = Key::new(REGISTRY, format!("collection:{}", info.uid));
+        let domain = self.table.domain();
+        let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
+        let create = Write::new(key.clone(), WriteOp::Create(claim.to_string().into()));
+        let mut backoff = self.backoff();
+        loop {
+            let why = match self.write_one(create.clone()).await {
+                Outcome::Applied(_) => break,
+                Outcome::Rejected(why) => why,
+                Outcome::Conflict | Outcome::Unknown(_) => match self.claimed_by(&key).await? {
+                    Some(owner) if owner == **domain => break,
+                    Some(owner) => {
+                        let message = format!(
+                            "the collection {:?} belongs to the domain {owner:?}: open it there, or use another \
+                             collection",
+                            info.name
+                        );
+                        return Err(Error::new(ErrorKind::Misconfigured, message).into());
+                    }
+                    None => "its claim is not acknowledged".to_owned(),
+                },
+                refused => {
+                    return Err(Error::from_refused(&refused, &key, "claim the collection").into());
+                }
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+        let (name, uid) = (info.name.to_string(), info.uid.to_string());
+        let (known, ..) = self.domain_document(patience).await?;
+        if known.collections.get(&name) != Some(&uid) {
+            self.change_domain(patience, |document| {
+                document.collections.insert(name.clone(), uid.clone()).as_ref() != Some(&uid)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Who claimed a collection, by an answer of the primary that still held afterwards.
+    async fn claimed_by(&self, key: &Key) -> Result<Option<String>, Stop> {
+        let read = self.store.read_primary(std::slice::from_ref(key)).await;
+        let Some(Read::Found { version, source }) = read.into_iter().next() else {
+            return Ok(None);
+        };
+        let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), version));
+        if !matches!(self.write_one(touch).await, Outcome::Applied(_)) {
+            return Ok(None);
+        }
+        let claim: serde_json::Value = serde_json::from_str(&source)
+            .map_err(|e| Error::damaged(format!("the claim can not be read: {e}")).at(key))?;
+        Ok(claim.get("domain").and_then(|domain| domain.as_str()).map(str::to_owned))
+    }
+}
+
+/// Domain names become parts of collection names.
+fn check_name(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if starts && name.len() <= 64 && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name:?} can not name a domain: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or a digit"
+    )))
+}

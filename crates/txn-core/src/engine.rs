@@ -1,0 +1,208 @@
+//! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Backoff;
+use crate::config::Config;
+use crate::document::{Stored, View};
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::liveness::Liveness;
+use crate::record::{Aborted, Record, State};
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{CollectionInfo, Key, Read, Store, Version};
+use crate::table::Table;
+use crate::tid::{Tid, TidSource};
+use crate::wait::Locals;
+
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: Config,
+    pub(crate) tids: TidSource,
+    pub(crate) table: Table,
+    pub(crate) locals: Arc<Locals>,
+    pub(crate) liveness: Liveness,
+    /// Tids whose `aborted` record is acknowledged to this process.
+    pub(crate) aborted: KnownAborted,
+    /// The collections that were opened, by physical name.
+    pub(crate) collections: Mutex<BTreeMap<Arc<str>, CollectionInfo>>,
+    /// Every task of the domain.
+    pub(crate) tasks: TaskTracker,
+    /// Cancelled when the domain begins to shut down.
+    pub(crate) closing: CancellationToken,
+    /// A tid that is aborted for good, for placeholders that only prove an absence.
+    pub(crate) tombstone: tokio::sync::Mutex<Option<Tid>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("domain", &self.table.domain()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(crate) fn now(&self) -> Duration {
+        self.config.clock.monotonic()
+    }
+
+    /// Milliseconds since the Unix epoch, for records.
+    pub(crate) fn unix_millis(&self) -> u64 {
+        u64::try_from(self.config.clock.wall().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        tracing::debug!(?event);
+        if let Some(observer) = &self.config.observer {
+            observer.on_event(event);
+        }
+    }
+
+    /// The patience of work on behalf of a domain, not of one transaction.
+    pub(crate) fn patience(&self, wait: Duration) -> Patience {
+        Patience::until(self.now() + wait)
+    }
+
+    /// The backoff between tries against the store or polls of a lock.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_millis(2), Duration::from_millis(200))
+    }
+
+    pub(crate) async fn pause(
+        &self,
+        patience: &Patience,
+        backoff: &mut Backoff,
+        hindrance: Hindrance,
+    ) -> Result<(), Stop> {
+        let wait = backoff.next(&*self.config.entropy);
+        patience.pause(&*self.config.clock, wait, hindrance).await
+    }
+
+    /// A record of the attempt, without members.
+    pub(crate) fn record(&self, tid: Tid, state: State) -> Record {
+        let now = self.unix_millis();
+        Record {
+            state,
+            tid,
+            aborted: None,
+            commit_tid: None,
+            members: Vec::new(),
+            images: Vec::new(),
+            metadata: None,
+            coordinator: self.config.coordinator.clone(),
+            application: self.config.application.clone(),
+            created_at: now,
+            heartbeat_at: None,
+            modified_at: now,
+        }
+    }
+
+    /// An `aborted` record in this process's words.
+    pub(crate) fn aborted_record(&self, tid: Tid, why: &str) -> Record {
+        let by = self.config.coordinator.clone();
+        let aborted = Some(Aborted { by, why: why.to_owned() });
+        Record { aborted, ..self.record(tid, State::Aborted) }
+    }
+
+    /// Reads documents until the store answers for all of them, in order.
+    pub(crate) async fn views(
+        &self,
+        keys: &[Key],
+        from: From,
+        patience: &Patience,
+    ) -> Result<Vec<View>, Stop> {
+        let mut backoff = self.backoff();
+        let mut views: Vec<Option<View>> = vec![None; keys.len()];
+        loop {
+            let missing: Vec<usize> = (0..keys.len()).filter(|i| views[*i].is_none()).collect();
+            if missing.is_empty() {
+                return Ok(views.into_iter().flatten().collect());
+            }
+            let asked: Vec<Key> = missing.iter().map(|i| keys[*i].clone()).collect();
+            let reads = match from {
+                From::AnyCopy => self.store.get_many(&asked).await,
+                From::Primary => self.store.read_primary(&asked).await,
+            };
+            let mut why = "the store answered for too few documents".to_owned();
+            for ((index, key), read) in missing.into_iter().zip(&asked).zip(reads) {
+                match read {
+                    Read::Found { version, source } => {
+                        views[index] = Some(view(key, version, &source)?);
+                    }
+                    Read::Absent => views[index] = Some(View::Absent),
+                    Read::MissingCollection => return Err(missing_collection(key).into()),
+                    Read::Unavailable(error)
+                        if error.kind == crate::store::StoreErrorKind::Unavailable =>
+                    {
+                        why = error.message;
+                    }
+                    Read::Unavailable(error) => return Err(Error::from(error).at(key).into()),
+                }
+            }
+            if views.iter().any(Option::is_none) {
+                self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            }
+        }
+    }
+
+    /// The reserved list of recent commits after one more.
+    pub(crate) fn recent_with(&self, recent: &[Tid], commit: Tid) -> Vec<Tid> {
+        let horizon = self.config.clock.wall().saturating_sub(self.store.request_timeout() * 2);
+        let mut list: Vec<Tid> = recent.iter().copied().filter(|tid| *tid != commit).collect();
+        list.push(commit);
+        let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();
+        let keep = fresh.clamp(4, 64);
+        list.split_off(list.len().saturating_sub(keep))
+    }
+
+    /// The content a commit leaves behind in place of what stood there.
+    pub(crate) fn committed(&self, before: &Stored, commit: Tid, image: &crate::Image) -> Stored {
+        let recent = self.recent_with(&before.recent, commit);
+        Stored { lock: None, tid: Some(commit), recent, absent: false, image: image.clone() }
+    }
+}
+
+/// Which copy a read asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// Any: fast, perhaps stale.
+    AnyCopy,
+    /// The primary.
+    Primary,
+}
+
+/// Takes a source apart.
+pub(crate) fn view(key: &Key, version: Version, source: &str) -> Result<View, Error> {
+    let stored = Stored::parse(source).map_err(|e| {
+        Error::damaged(format!("the stored document can not be used in a transaction: {e}")).at(key)
+    })?;
+    Ok(View::Present { version, source: crate::document::flatten(source).into(), stored })
+}
+
+pub(crate) fn missing_collection(key: &Key) -> Error {
+    let message = format!("the collection {:?} does not exist (any more)", key.collection);
+    Error::new(ErrorKind::Misconfigured, message).at(key)
+}
+
+/// A bounded memory of tids.
+#[derive(Debug, Default)]
+pub(crate) struct KnownAborted(Mutex<std::collections::BTreeSet<Tid>>);
+
+impl KnownAborted {
+    pub(crate) fn insert(&self, tid: Tid) {
+        let mut known = self.0.lock();
+        known.insert(tid);
+        if known.len() > 10_000 {
+            known.pop_first();
+        }
+    }
+
+    pub(crate) fn contains(&self, tid: Tid) -> bool {
+        self.0.lock().contains(&tid)
+    }
+}

@@ -1,0 +1,107 @@
+//! What happens inside the engine, told to an observer as it happens.
+
+use std::fmt;
+
+use crate::store::Key;
+use crate::tid::{Day, Tid};
+
+/// Is told of events. Called on the engine's own tasks: it must return at once.
+pub trait Observer: fmt::Debug + Send + Sync + 'static {
+    /// Something happened.
+    fn on_event(&self, event: &Event);
+}
+
+/// Something that happened, from this process's point of view. Holds no document bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// An attempt began.
+    Started {
+        /// The attempt.
+        tid: Tid,
+    },
+    /// Locks were acknowledged.
+    Locked {
+        /// The attempt.
+        tid: Tid,
+        /// The documents.
+        documents: Vec<Key>,
+    },
+    /// An attempt waits for an older holder.
+    Waiting {
+        /// The attempt.
+        tid: Tid,
+        /// Who holds the document.
+        holder: Tid,
+        /// The document.
+        document: Key,
+    },
+    /// An older transaction aborted a younger one that was in its way, and takes its lock.
+    Wounded {
+        /// The older one.
+        by: Tid,
+        /// The younger one.
+        victim: Tid,
+        /// The document both want.
+        document: Key,
+    },
+    /// The commit was acknowledged.
+    Committed {
+        /// The attempt.
+        tid: Tid,
+        /// The version of what it wrote.
+        commit_tid: Tid,
+        /// How many documents it wrote.
+        written: usize,
+    },
+    /// An attempt ended without a commit.
+    Aborted {
+        /// The attempt.
+        tid: Tid,
+        /// Why, in words.
+        why: String,
+        /// Whether another attempt follows.
+        retried: bool,
+    },
+    /// Every member of a committed transaction of this process is applied.
+    Finished {
+        /// The attempt.
+        tid: Tid,
+    },
+    /// A transaction of somebody else that was committed, and not applied, was replayed.
+    Replayed {
+        /// The transaction.
+        tid: Tid,
+        /// Its members.
+        documents: Vec<Key>,
+    },
+    /// A transaction of somebody else that was taken for dead was aborted: its locks are void.
+    Voided {
+        /// The transaction.
+        tid: Tid,
+        /// The document at which it was met.
+        document: Key,
+    },
+    /// A lock of an aborted transaction was taken off.
+    Unlocked {
+        /// The transaction.
+        tid: Tid,
+        /// The document.
+        document: Key,
+    },
+    /// A document or a record is not what the protocol allows, or a committed write is refused for
+    /// good. A person must look.
+    Damaged {
+        /// The transaction.
+        tid: Tid,
+        /// The document.
+        document: Key,
+        /// What is wrong.
+        what: String,
+    },
+    /// A partition of the transaction table was dropped.
+    PartitionDropped {
+        /// Its day.
+        day: Day,
+    },
+}

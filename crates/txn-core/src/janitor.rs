@@ -1,0 +1,403 @@
+//! The janitor: finds transactions that everybody forgot, decides and applies them, and drops old
+//! partitions. It searches only to discover candidates; every verdict is by acknowledged writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::document::View;
+use crate::domain::Domain;
+use crate::engine::{Engine, view};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::record::{Record, State};
+use crate::resolve::Met;
+use crate::rules::conflict::Requester;
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Version};
+use crate::table::{DomainDocument, REGISTRY};
+use crate::tid::{Day, Tid};
+
+/// What a look at a domain found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Locked documents, with their holders as text (a forged lock need not be a tid).
+    pub locked: Vec<(Key, String)>,
+    /// Records that are neither finished nor aborted, with their state.
+    pub open: Vec<(Tid, State)>,
+    /// Documents and records that a person must look at, and what is wrong with them.
+    pub damaged: Vec<(Key, String)>,
+    /// How many transactions were decided or applied.
+    pub recovered: usize,
+    /// How many partitions of the transaction table were dropped.
+    pub partitions_dropped: usize,
+}
+
+impl Report {
+    /// Whether nothing is left over.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.locked.is_empty() && self.open.is_empty() && self.damaged.is_empty()
+    }
+}
+
+/// Documents that a scan asks for at once.
+const PAGE: usize = 500;
+
+/// Starts the janitor task of a domain, if one is wanted.
+pub(crate) fn start(engine: &Arc<Engine>) {
+    let Some(interval) = engine.config.janitor_interval else { return };
+    let engine_of_task = Arc::downgrade(engine);
+    let closing = engine.closing.clone();
+    let clock = engine.config.clock.clone();
+    engine.tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => return,
+                () = clock.sleep(interval) => {}
+            }
+            let Some(engine) = engine_of_task.upgrade() else { return };
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => return,
+                passed = engine.janitor_pass() => {
+                    if let Err(stop) = passed {
+                        tracing::warn!(why = %stop.into_error(), "the janitor could not finish its pass");
+                    }
+                }
+            }
+        }
+    });
+}
+
+impl Domain {
+    /// One pass of the janitor: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
+    /// over afterwards. Takes at least one lease if anything is found.
+    ///
+    /// # Errors
+    /// As the store says.
+    ///
+    /// # Cancel safety
+    /// Dropped, what was done is done; every step stands for itself.
+    pub async fn janitor_pass(&self) -> Result<Report> {
+        self.engine.janitor_pass().await.map_err(Stop::into_error)
+    }
+
+    /// Looks for locks and open records, and changes nothing. What is under way at the moment shows up too.
+    ///
+    /// # Errors
+    /// As the store says.
+    pub async fn inspect(&self) -> Result<Report> {
+        let engine = &self.engine;
+        let patience = engine.patience(engine.config.deadline);
+        let look = async {
+            let (document, ..) = engine.domain_document(&patience).await?;
+            engine.look(&document, &patience).await.map(|candidates| candidates.report())
+        };
+        look.await.map_err(Stop::into_error)
+    }
+}
+
+/// What a scan found. Only a hint: scans are stale, and may miss things.
+#[derive(Default)]
+struct Candidates {
+    locked: Vec<(Key, View, Tid)>,
+    open: BTreeMap<Tid, (Version, Record)>,
+    damaged: Vec<(Key, String)>,
+}
+
+impl Candidates {
+    fn report(self) -> Report {
+        Report {
+            locked: self.locked.into_iter().map(|(key, _, tid)| (key, tid.to_string())).collect(),
+            open: self.open.into_iter().map(|(tid, (_, record))| (tid, record.state)).collect(),
+            damaged: self.damaged,
+            ..Report::default()
+        }
+    }
+}
+
+impl Engine {
+    async fn janitor_pass(&self) -> Result<Report, Stop> {
+        let patience = self.patience(self.config.deadline);
+        let today = Day::of_unix_time(self.config.clock.wall());
+        for day in [today, today.plus(1)] {
+            self.ensure_partition(day, &patience).await?;
+        }
+        let (document, ..) = self.domain_document(&patience).await?;
+        let mut recovered = 0;
+        let mut left = self.look(&document, &patience).await?;
+        // What stands unchanged long enough is dead; what moves on is not ours.
+        let longest = self.config.transaction_limit + self.config.lease;
+        let until = self.now() + longest;
+        let mut damaged = BTreeMap::new();
+        while !(left.locked.is_empty() && left.open.is_empty()) {
+            let busy = self.recover(&left, &mut recovered, &mut damaged, &patience).await?;
+            left = self.look(&document, &patience).await?;
+            left.locked.retain(|(key, ..)| !damaged.contains_key(key));
+            left.open.retain(|tid, _| !damaged.contains_key(&self.table.record_key(*tid)));
+            if !busy || self.now() >= until {
+                break;
+            }
+            self.config.clock.sleep(self.config.lease / 2).await;
+        }
+        let dropped = self.drop_old_partitions(today, &patience).await?;
+        let mut report = self.look(&document, &patience).await?.report();
+        report.damaged.extend(damaged);
+        (report.recovered, report.partitions_dropped) = (recovered, dropped);
+        Ok(report)
+    }
+
+    /// Decides and applies what is dead. Returns whether something may still be alive.
+    async fn recover(
+        &self,
+        found: &Candidates,
+        recovered: &mut usize,
+        damaged: &mut BTreeMap<Key, String>,
+        patience: &Patience,
+    ) -> Result<bool, Stop> {
+        let mut busy = false;
+        for (key, view, holder) in &found.locked {
+            let View::Present { version, .. } = view else { continue };
+            match self.meet(Requester::Patient, key, *version, *holder, patience).await {
+                Ok(Met::Busy) => busy = true,
+                Ok(Met::Applied) => *recovered += 1,
+                Ok(Met::Void) => {
+                    // A scan is stale: the lock is taken off only if it still stands there.
+                    self.unlock(key, view, *holder).await;
+                    *recovered += 1;
+                }
+                Err(stop) => note_damage(damaged, key, stop)?,
+            }
+        }
+        for (tid, (version, _)) in &found.open {
+            let key = self.table.record_key(*tid);
+            match self.meet(Requester::Patient, &key, *version, *tid, patience).await {
+                Ok(Met::Busy) => busy = true,
+                Ok(_) => *recovered += 1,
+                Err(stop) => note_damage(damaged, &key, stop)?,
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Scans every collection of the domain for locks, and every partition for open records.
+    async fn look(
+        &self,
+        document: &DomainDocument,
+        patience: &Patience,
+    ) -> Result<Candidates, Stop> {
+        let mut found = Candidates::default();
+        for (name, uid) in &document.collections {
+            let spec = CollectionSpec {
+                name: name.clone(),
+                role: Role::Data { owner: None },
+                create: false,
+                mappings: None,
+            };
+            match self.patiently(patience, || self.store.open_collection(&spec)).await {
+                Ok(info) if *info.uid == **uid => {}
+                Ok(_) => {
+                    let what = "the collection was dropped and made again: its transactions are lost; \
+                                open it anew to claim it";
+                    found.damaged.push((Key::new(name.as_str(), "*"), what.to_owned()));
+                    continue;
+                }
+                Err(Stop::Fail(error)) if error.kind() == ErrorKind::Misconfigured => {
+                    found.damaged.push((Key::new(name.as_str(), "*"), error.to_string()));
+                    continue;
+                }
+                Err(stop) => return Err(stop),
+            }
+            let locked = Filter::Exists(crate::fields::TRANSACTION_TID);
+            for (key, version, source) in self.scan_all(name, &locked, patience).await? {
+                match view(&key, version, &source) {
+                    Ok(view) => {
+                        if let Some(holder) = view.holder() {
+                            found.locked.push((key, view, holder));
+                        }
+                    }
+                    Err(error) => found.damaged.push((key, error.to_string())),
+                }
+            }
+        }
+        let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
+        for name in document.partitions.values() {
+            for (key, version, source) in self.scan_all(name, &open, patience).await? {
+                match Record::parse(&source) {
+                    Ok(record) => {
+                        found.open.insert(record.tid, (version, record));
+                    }
+                    Err(error) => found.damaged.push((key, error.to_string())),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn scan_all(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        patience: &Patience,
+    ) -> Result<Vec<(Key, Version, crate::store::Source)>, Stop> {
+        self.patiently(patience, || self.store.refresh(collection)).await?;
+        let mut documents = Vec::new();
+        let mut from: Option<Cursor> = None;
+        loop {
+            let cursor = from.take();
+            let scan = || self.store.scan(collection, filter, PAGE, cursor.clone());
+            let Page { documents: page, next } = self.patiently(patience, scan).await?;
+            documents.extend(page);
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(documents),
+            }
+        }
+    }
+
+    /// Drops the partitions of days that are past their retention, oldest first. Stops at a day with anything open.
+    async fn drop_old_partitions(&self, today: Day, patience: &Patience) -> Result<usize, Stop> {
+        let last = today.plus(-1 - i64::from(self.config.retention_days));
+        let (document, ..) = self.domain_document(patience).await?;
+        let old = document.partitions.into_iter().filter(|(day, _)| *day <= last);
+        let mut dropped = 0;
+        for (day, name) in old {
+            if !self.drop_partition(day, &name, patience).await? {
+                break;
+            }
+            dropped += 1;
+        }
+        Ok(dropped)
+    }
+
+    /// Drops one day, whose transactions all were resolved before: block, look again completely, move the
+    /// watermark, delete. Returns whether it is dropped.
+    async fn drop_partition(
+        &self,
+        day: Day,
+        name: &str,
+        patience: &Patience,
+    ) -> Result<bool, Stop> {
+        let (document, version, _) = self.domain_document(patience).await?;
+        if document.partitions.get(&day).is_none_or(|official| official != name) {
+            return Ok(false);
+        }
+        self.patiently(patience, || self.store.block_writes(name, true)).await?;
+        let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
+        if self.scan_all(name, &open, patience).await?.is_empty()
+            && self.move_watermark(document, version, day, patience).await?
+        {
+            self.patiently(patience, || self.store.drop_collection(name)).await?;
+            self.tell(&Event::PartitionDropped { day });
+            return Ok(true);
+        }
+        // Still open: whoever moved the watermark with the version that we read can not have finished.
+        self.change_domain(patience, |_| false).await?;
+        if !self.domain_document(patience).await?.0.is_gone(day) {
+            self.patiently(patience, || self.store.block_writes(name, false)).await?;
+        }
+        Ok(false)
+    }
+
+    /// Moves `dropped_through` on the version of the domain document that was read before the block.
+    async fn move_watermark(
+        &self,
+        mut document: DomainDocument,
+        version: Version,
+        day: Day,
+        patience: &Patience,
+    ) -> Result<bool, Stop> {
+        use crate::store::{Outcome, Write, WriteOp};
+        document.dropped_through = document.dropped_through.max(Some(day));
+        document.partitions.retain(|other, _| *other > day);
+        let source = serde_json::to_string(&document)
+            .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))?;
+        let key = Key::new(REGISTRY, self.table.domain_key().id);
+        let write = Write::new(key, WriteOp::Replace(source.into(), version));
+        if matches!(self.write_one(write).await, Outcome::Applied(_)) {
+            self.table.note_dropped(day);
+            return Ok(true);
+        }
+        // A conflict may be our own write.
+        let (now, _) = self.change_domain(patience, |_| false).await?;
+        Ok(now.is_gone(day))
+    }
+}
+
+/// Damage is reported; anything else ends the pass.
+fn note_damage(damaged: &mut BTreeMap<Key, String>, key: &Key, stop: Stop) -> Result<(), Stop> {
+    match stop {
+        Stop::Fail(error)
+            if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) =>
+        {
+            damaged.insert(key.clone(), error.to_string());
+            Ok(())
+        }
+        stop => Err(stop),
+    }
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionOutcome {
+    /// It is committed, as this version.
+    Committed {
+        /// The version of everything that it wrote.
+        commit_tid: Tid,
+    },
+    /// It never commits.
+    Aborted,
+    /// Its day was dropped from the transaction table: no longer known.
+    Forgotten,
+}
+
+impl Domain {
+    /// What became of a transaction, by the tid of its attempt. The answer is final: a transaction that is undecided is watched for
+    /// one lease, and aborted if it shows no sign of life.
+    ///
+    /// A one-document transaction leaves no record: do not ask for one (its errors carry no tid).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if it is still under way when the deadline passes;
+    /// [`ErrorKind::Unavailable`] if the store does not answer.
+    pub async fn outcome(&self, tid: Tid) -> Result<TransactionOutcome> {
+        let engine = &self.engine;
+        let patience = engine.patience(engine.config.deadline);
+        engine.outcome(tid, &patience).await.map_err(Stop::into_error)
+    }
+}
+
+impl Engine {
+    async fn outcome(&self, tid: Tid, patience: &Patience) -> Result<TransactionOutcome, Stop> {
+        use crate::engine::From;
+        use crate::resolve::Decided;
+        use crate::rules::conflict::{Conflict, HolderState, conflict};
+        let key = self.table.record_key(tid);
+        loop {
+            let found = self.record_of(tid, From::Primary, patience).await?;
+            if found.state == HolderState::Gone {
+                return Ok(TransactionOutcome::Forgotten);
+            }
+            let lease = self.config.lease_of(tid.attempt());
+            let signs = (found.version(), None);
+            let dead = !self.locals.is_live(tid)
+                && self.liveness.is_dead(tid, &key, signs, lease, self.now());
+            if conflict(Requester::Patient, tid, found.state, dead) == Conflict::Resolve {
+                let why = "its outcome was asked for, and it showed no sign of life for one lease";
+                return match self.decide(tid, found, why, patience).await? {
+                    Decided::Aborted => Ok(TransactionOutcome::Aborted),
+                    Decided::Committed { record, .. } => match record.commit_tid {
+                        Some(commit_tid) => Ok(TransactionOutcome::Committed { commit_tid }),
+                        None => Err(Error::damaged("the committed record has no commit tid")
+                            .in_transaction(tid)
+                            .into()),
+                    },
+                };
+            }
+            patience.pause(&*self.config.clock, lease / 4, Hindrance::Others(key.clone())).await?;
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Why an attempt stops short, and how long anything may wait.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::store::Key;
+use crate::wait::Local;
+
+/// An attempt stops short.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The transaction may try again.
+    Retry(Cause),
+    /// It may not.
+    Fail(Error),
+}
+
+/// Why an attempt has to start again.
+#[derive(Clone, Debug)]
+pub(crate) enum Cause {
+    /// An older transaction aborted it.
+    Wounded,
+    /// A document that it read was changed.
+    Changed(Key),
+    /// It took longer than the transaction limit.
+    Expired,
+    /// A read-only transaction met a lock and had to wait.
+    Waited(Key),
+    /// A write without a record was overtaken.
+    Overtaken(Key),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wounded => f.write_str("an older transaction aborted this attempt"),
+            Self::Changed(key) => write!(f, "{key} was changed by another transaction"),
+            Self::Expired => f.write_str("the attempt took longer than the transaction limit"),
+            Self::Waited(key) => write!(f, "{key} was locked by another transaction"),
+            Self::Overtaken(key) => write!(f, "another write to {key} came first"),
+        }
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Fail(error)
+    }
+}
+
+impl Stop {
+    /// The error for a caller when no further attempt follows.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Fail(error) => error,
+            Self::Retry(cause) => Error::new(ErrorKind::Conflict, cause.to_string()),
+        }
+    }
+}
+
+/// What a wait is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Hindrance {
+    /// The store does not answer, or refuses for the moment.
+    Store(String),
+    /// Another transaction is entitled to go first.
+    Others(Key),
+}
+
+impl Hindrance {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Store(why) => Error::unavailable(format!(
+                "the store did not carry it out before the deadline: {why}"
+            )),
+            Self::Others(key) => {
+                Error::new(ErrorKind::Conflict, "other transactions held it until the deadline")
+                    .at(&key)
+            }
+        }
+    }
+}
+
+/// How long something may go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    /// Give up with an error at this monotonic time.
+    until: Duration,
+    /// Start again at this monotonic time.
+    attempt_until: Option<Duration>,
+    /// Whose patience it is: stops when wounded or cancelled.
+    local: Option<Arc<Local>>,
+}
+
+impl Patience {
+    pub(crate) fn until(until: Duration) -> Self {
+        Self { until, attempt_until: None, local: None }
+    }
+
+    pub(crate) fn of_attempt(until: Duration, attempt_until: Duration, local: Arc<Local>) -> Self {
+        Self { until, attempt_until: Some(attempt_until), local: Some(local) }
+    }
+
+    /// Fails if there is no patience left; otherwise the longest wait that is still allowed.
+    pub(crate) fn left(&self, clock: &dyn Clock, hindrance: &Hindrance) -> Result<Duration, Stop> {
+        if let Some(local) = &self.local {
+            if local.cancelled.load(Ordering::Acquire) {
+                return Err(Stop::Fail(Error::unavailable("the transaction was cancelled")));
+            }
+            if local.wounded.load(Ordering::Acquire) {
+                return Err(Stop::Retry(Cause::Wounded));
+            }
+        }
+        let now = clock.monotonic();
+        if now >= self.until {
+            return Err(Stop::Fail(hindrance.clone().into_error()));
+        }
+        match self.attempt_until {
+            Some(until) if now >= until => Err(Stop::Retry(Cause::Expired)),
+            Some(until) => Ok(until.min(self.until) - now),
+            None => Ok(self.until - now),
+        }
+    }
+
+    /// Waits, or fails if there is no patience left.
+    pub(crate) async fn pause(
+        &self,
+        clock: &dyn Clock,
+        wait: Duration,
+        hindrance: Hindrance,
+    ) -> Result<(), Stop> {
+        let left = self.left(clock, &hindrance)?;
+        clock.sleep(wait.min(left)).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,380 @@
+//! The transaction table of a domain: one partition per UTC day of the tids, and the domain document
+//! that says which partitions exist and which days are gone.
+//!
+//! Records are written through the partition's alias with `require_alias`. A partition is made in three
+//! steps: the physical collection, its name in the domain document (refused for days that are gone), then
+//! the alias, by a request of its own: a process with a slow clock that wakes late never
+//! revives a dropped day. "Gone" is said by an acknowledged touch of the domain document alone,
+//! never by a missing collection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, From};
+use crate::error::{Error, ErrorKind};
+use crate::record::Record;
+use crate::rules::conflict::HolderState;
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{
+    CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
+};
+use crate::tid::{Day, Tid};
+
+/// The collection of domain documents and claims, shared by all domains.
+pub(crate) const REGISTRY: &str = "txn-registry";
+
+/// The document that rules a domain; changed by conditional writes only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DomainDocument {
+    /// Partitions up to this day are gone.
+    pub(crate) dropped_through: Option<Day>,
+    /// The official partition of each day.
+    #[serde(default)]
+    pub(crate) partitions: BTreeMap<Day, String>,
+    /// The collections of the domain, by physical name, with their identity.
+    #[serde(default)]
+    pub(crate) collections: BTreeMap<String, String>,
+}
+
+impl DomainDocument {
+    pub(crate) fn is_gone(&self, day: Day) -> bool {
+        self.dropped_through.is_some_and(|through| day <= through)
+    }
+}
+
+/// A record as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) state: HolderState,
+    /// Where the record stands and its bytes, to be touched; none if there is no record.
+    pub(crate) at: Option<(Version, Source)>,
+    pub(crate) record: Option<Arc<Record>>,
+}
+
+impl Found {
+    fn without_record(state: HolderState) -> Self {
+        Self { state, at: None, record: None }
+    }
+
+    /// No record, in a partition that exists.
+    pub(crate) fn missing() -> Self {
+        Self::without_record(HolderState::Missing)
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.at.as_ref().map(|(version, _)| *version)
+    }
+}
+
+/// Whether a day's partition can be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partition {
+    Ready,
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    domain: Arc<str>,
+    ready: Mutex<BTreeSet<Day>>,
+    dropped_through: Mutex<Option<Day>>,
+    /// One task of this process makes partitions at a time.
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Table {
+    pub(crate) fn new(domain: &str) -> Self {
+        Self {
+            domain: domain.into(),
+            ready: Mutex::default(),
+            dropped_through: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn domain(&self) -> &Arc<str> {
+        &self.domain
+    }
+
+    /// The alias of a day's partition.
+    pub(crate) fn alias(&self, day: Day) -> String {
+        format!("txn-{}-{day}", self.domain)
+    }
+
+    /// Where the record of an attempt lives.
+    pub(crate) fn record_key(&self, tid: Tid) -> Key {
+        Key::new(self.alias(tid.day()), tid.to_string())
+    }
+
+    pub(crate) fn domain_key(&self) -> Key {
+        Key::new(REGISTRY, format!("domain:{}", self.domain))
+    }
+
+    pub(crate) fn record_write(&self, tid: Tid, op: WriteOp) -> Write {
+        Write { key: self.record_key(tid), require_alias: true, op }
+    }
+
+    fn is_known_gone(&self, day: Day) -> bool {
+        self.dropped_through.lock().is_some_and(|through| day <= through)
+    }
+
+    pub(crate) fn note_dropped(&self, through: Day) {
+        let mut dropped = self.dropped_through.lock();
+        *dropped = (*dropped).max(Some(through));
+        self.ready.lock().retain(|day| *day > through);
+    }
+
+    fn forget_ready(&self, day: Day) {
+        self.ready.lock().remove(&day);
+    }
+}
+
+impl Engine {
+    /// The domain document as the primary has it, made if there is none.
+    pub(crate) async fn domain_document(
+        &self,
+        patience: &Patience,
+    ) -> Result<(DomainDocument, Version, Source), Stop> {
+        let key = self.table.domain_key();
+        let mut backoff = self.backoff();
+        loop {
+            let read = self.store.read_primary(std::slice::from_ref(&key)).await;
+            let why = match read.into_iter().next() {
+                Some(Read::Found { version, source }) => {
+                    let document = serde_json::from_str(&source).map_err(|e| {
+                        Error::damaged(format!("the domain document can not be read: {e}")).at(&key)
+                    })?;
+                    return Ok((document, version, source));
+                }
+                Some(Read::Absent) => {
+                    let source = encode(&DomainDocument::default())?;
+                    let write = Write::new(key.clone(), WriteOp::Create(source));
+                    match self.write_one(write).await {
+                        Outcome::Applied(_) | Outcome::Conflict => continue,
+                        Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                        refused => {
+                            let doing = "make the domain document";
+                            return Err(Error::from_refused(&refused, &key, doing).into());
+                        }
+                    }
+                }
+                Some(Read::Unavailable(error)) if error.kind != StoreErrorKind::Unavailable => {
+                    return Err(Error::from(error).into());
+                }
+                Some(Read::Unavailable(error)) => error.message,
+                Some(Read::MissingCollection) => {
+                    return Err(crate::engine::missing_collection(&key).into());
+                }
+                None => "the store gave no answer".to_owned(),
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+    }
+
+    /// Changes the domain document: `change` returns whether there is anything to write, and is asked
+    /// again on what stands there whenever the outcome was not acknowledged. Returns the document as
+    /// acknowledged: where nothing was to be changed it is touched.
+    pub(crate) async fn change_domain(
+        &self,
+        patience: &Patience,
+        mut change: impl FnMut(&mut DomainDocument) -> bool + Send,
+    ) -> Result<(DomainDocument, Version), Stop> {
+        let key = self.table.domain_key();
+        let mut backoff = self.backoff();
+        loop {
+            let (mut document, version, source) = self.domain_document(patience).await?;
+            let source = if change(&mut document) { encode(&document)? } else { source };
+            let write = Write::new(key.clone(), WriteOp::Replace(source, version));
+            let why = match self.write_one(write).await {
+                Outcome::Applied(version) => {
+                    if let Some(through) = document.dropped_through {
+                        self.table.note_dropped(through);
+                    }
+                    return Ok((document, version));
+                }
+                Outcome::Conflict => "the domain document is being changed by others".to_owned(),
+                Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                refused => {
+                    let doing = "change the domain document";
+                    return Err(Error::from_refused(&refused, &key, doing).into());
+                }
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+    }
+
+    /// Makes sure that the partition of a day exists, or says that it is gone.
+    pub(crate) async fn ensure_partition(
+        &self,
+        day: Day,
+        patience: &Patience,
+    ) -> Result<Partition, Stop> {
+        if self.table.is_known_gone(day) {
+            return Ok(Partition::Gone);
+        }
+        let _making = self.table.making.lock().await;
+        if self.table.ready.lock().contains(&day) {
+            return Ok(Partition::Ready);
+        }
+        let alias = self.table.alias(day);
+        let (document, _) = self.change_domain(patience, |_| false).await?;
+        if document.is_gone(day) {
+            return Ok(Partition::Gone);
+        }
+        let official = match document.partitions.get(&day) {
+            Some(official) => official.clone(),
+            None => {
+                let name = format!("{alias}-{:016x}", self.config.entropy.next_u64());
+                let spec = CollectionSpec {
+                    name: name.clone(),
+                    role: Role::Partition,
+                    create: true,
+                    mappings: None,
+                };
+                self.patiently(patience, || self.store.open_collection(&spec)).await?;
+                let (document, _) = self
+                    .change_domain(patience, |document| {
+                        let free =
+                            !document.is_gone(day) && !document.partitions.contains_key(&day);
+                        if free {
+                            document.partitions.insert(day, name.clone());
+                        }
+                        free
+                    })
+                    .await?;
+                let official = document.partitions.get(&day).cloned();
+                if official.as_ref() != Some(&name) {
+                    // Another process was first, or the day is gone: ours was never official.
+                    self.patiently(patience, || self.store.drop_collection(&name)).await?;
+                }
+                match official {
+                    Some(official) => official,
+                    None => return Ok(Partition::Gone),
+                }
+            }
+        };
+        match self.patiently(patience, || self.store.add_alias(&alias, &official)).await {
+            Ok(()) => {
+                self.table.ready.lock().insert(day);
+                Ok(Partition::Ready)
+            }
+            // Dropped between the two steps.
+            Err(Stop::Fail(error)) if error.kind() == ErrorKind::Misconfigured => {
+                let (document, _) = self.change_domain(patience, |_| false).await?;
+                if document.is_gone(day) { Ok(Partition::Gone) } else { Err(error.into()) }
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// An administrative operation, again while the store is unavailable.
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        patience: &Patience,
+        mut operation: impl FnMut() -> F + Send,
+    ) -> Result<T, Stop>
+    where
+        F: Future<Output = Result<T, crate::store::StoreError>> + Send,
+    {
+        let mut backoff = self.backoff();
+        loop {
+            match operation().await {
+                Ok(value) => return Ok(value),
+                Err(error) if error.kind == StoreErrorKind::Unavailable => {
+                    self.pause(patience, &mut backoff, Hindrance::Store(error.message)).await?;
+                }
+                Err(error) => return Err(Error::from(error).into()),
+            }
+        }
+    }
+
+    pub(crate) async fn write_one(&self, write: Write) -> Outcome {
+        let outcomes = self.store.write_many(std::slice::from_ref(&write)).await;
+        let missing = || Outcome::Unknown("the store gave no answer".to_owned());
+        outcomes.into_iter().next().unwrap_or_else(missing)
+    }
+
+    /// Writes to a record, making its partition first where that is missing. Never
+    /// [`Outcome::MissingCollection`] unless the day is gone.
+    pub(crate) async fn write_record(
+        &self,
+        tid: Tid,
+        op: &WriteOp,
+        patience: &Patience,
+    ) -> Result<Outcome, Stop> {
+        loop {
+            let outcome = self.write_one(self.table.record_write(tid, op.clone())).await;
+            if outcome != Outcome::MissingCollection {
+                return Ok(outcome);
+            }
+            self.table.forget_ready(tid.day());
+            if self.ensure_partition(tid.day(), patience).await? == Partition::Gone {
+                return Ok(outcome);
+            }
+            patience.left(&*self.config.clock, &Hindrance::Store("no partition".to_owned()))?;
+        }
+    }
+
+    /// The record of each transaction, from any copy or from the primary.
+    pub(crate) async fn records(
+        &self,
+        tids: &BTreeSet<Tid>,
+        from: From,
+        patience: &Patience,
+    ) -> Result<BTreeMap<Tid, Found>, Stop> {
+        let mut found = BTreeMap::new();
+        let mut backoff = self.backoff();
+        loop {
+            let asked: Vec<Tid> =
+                tids.iter().filter(|tid| !found.contains_key(*tid)).copied().collect();
+            if asked.is_empty() {
+                return Ok(found);
+            }
+            let keys: Vec<Key> = asked.iter().map(|tid| self.table.record_key(*tid)).collect();
+            let reads = match from {
+                From::AnyCopy => self.store.get_many(&keys).await,
+                From::Primary => self.store.read_primary(&keys).await,
+            };
+            let mut why = None;
+            for ((tid, key), read) in asked.iter().zip(&keys).zip(reads) {
+                match read {
+                    Read::Found { version, source } => {
+                        let record = Record::parse(&source).map_err(|e| {
+                            Error::damaged(e.to_string()).at(key).in_transaction(*tid)
+                        })?;
+                        let state = HolderState::Record(record.state);
+                        let at = Some((version, source));
+                        found.insert(*tid, Found { state, at, record: Some(Arc::new(record)) });
+                    }
+                    Read::Absent => {
+                        found.insert(*tid, Found::missing());
+                    }
+                    Read::MissingCollection => {
+                        self.table.forget_ready(tid.day());
+                        if self.ensure_partition(tid.day(), patience).await? == Partition::Gone {
+                            found.insert(*tid, Found::without_record(HolderState::Gone));
+                        } else {
+                            why.get_or_insert_with(|| format!("no copy of {} yet", key.collection));
+                        }
+                    }
+                    Read::Unavailable(error) if error.kind == StoreErrorKind::Unavailable => {
+                        why = Some(error.message);
+                    }
+                    Read::Unavailable(error) => return Err(Error::from(error).at(key).into()),
+                }
+            }
+            if let Some(why) = why {
+                self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            }
+        }
+    }
+}
+
+fn encode(document: &DomainDocument) -> Result<Source, Error> {
+    let text = serde_json::to_string(document);
+    text.map(Into::into)
+        .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))
+}

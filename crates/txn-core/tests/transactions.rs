@@ -1,0 +1,156 @@
+//! Transactions on the store in memory, as an application sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Typed};
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+struct Account {
+    balance: i64,
+}
+
+type Accounts = Collection<Typed<Account>>;
+
+async fn open() -> (Domain, Accounts) {
+    let store = Arc::new(MemoryStore::new());
+    let config =
+        Config::default().with_janitor_interval(None).with_lease(Duration::from_millis(100));
+    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let accounts = domain.create_collection("accounts", None).await.expect("opens");
+    (domain, accounts)
+}
+
+async fn fund(domain: &Domain, accounts: &Accounts, names: &[&str], balance: i64) {
+    domain
+        .transact::<_, Error, _>(async |tx| {
+            for name in names {
+                tx.insert(accounts, *name, &Account { balance })?;
+            }
+            Ok(())
+        })
+        .await
+        .expect("inserts");
+}
+
+async fn transfer(domain: &Domain, accounts: &Accounts, from: &str, to: &str) -> Result<(), Error> {
+    domain
+        .transact(async |tx| {
+            let mut source = tx.get(accounts, from).await?.expect("exists");
+            let mut target = tx.get(accounts, to).await?.expect("exists");
+            source.balance -= 1;
+            target.balance += 1;
+            tx.put(accounts, from, &source)?;
+            tx.put(accounts, to, &target)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn a_transfer_is_seen_by_readers_and_leaves_nothing_behind() {
+    let (domain, accounts) = open().await;
+    fund(&domain, &accounts, &["alice", "bob"], 10).await;
+    transfer(&domain, &accounts, "alice", "bob").await.expect("transfers");
+    let seen = domain.reader().get_many(&accounts, ["alice", "bob", "carol"]).await.expect("reads");
+    assert_eq!(seen, [Some(Account { balance: 9 }), Some(Account { balance: 11 }), None]);
+    assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
+    let report = domain.inspect().await.expect("looks");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[tokio::test]
+async fn inserts_and_deletes() {
+    let (domain, accounts) = open().await;
+    fund(&domain, &accounts, &["alice", "bob"], 10).await;
+    let again: Result<(), Error> =
+        domain.transact(async |tx| tx.insert(&accounts, "alice", &Account { balance: 0 })).await;
+    assert_eq!(again.expect_err("exists").kind(), ErrorKind::Exists);
+    domain
+        .transact::<_, Error, _>(async |tx| {
+            tx.delete(&accounts, "alice")?;
+            tx.delete(&accounts, "nobody")?;
+            assert_eq!(tx.get(&accounts, "alice").await?, None, "sees its own deletion");
+            tx.put(&accounts, "carol", &Account { balance: 10 })
+        })
+        .await
+        .expect("moves");
+    let seen =
+        domain.reader().verified().get_many(&accounts, ["alice", "carol"]).await.expect("reads");
+    assert_eq!(seen, [None, Some(Account { balance: 10 })]);
+    assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
+    assert!(domain.inspect().await.expect("looks").is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hot_pair_under_many_writers_loses_nothing() {
+    let (domain, accounts) = open().await;
+    fund(&domain, &accounts, &["alice", "bob"], 1_000).await;
+    let tasks: Vec<_> = (0..50)
+        .map(|n| {
+            let (domain, accounts) = (domain.clone(), accounts.clone());
+            tokio::spawn(async move {
+                let (from, to) = if n % 2 == 0 { ("alice", "bob") } else { ("bob", "alice") };
+                for _ in 0..10 {
+                    transfer(&domain, &accounts, from, to).await.expect("gets through");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let seen =
+        domain.reader().verified().get_many(&accounts, ["alice", "bob"]).await.expect("reads");
+    assert_eq!(seen, [Some(Account { balance: 1_000 }), Some(Account { balance: 1_000 })]);
+    assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
+    assert!(domain.inspect().await.expect("looks").is_clean());
+}
+
+#[tokio::test]
+async fn the_application_s_own_error_changes_nothing() {
+    let (domain, accounts) = open().await;
+    fund(&domain, &accounts, &["alice"], 10).await;
+    for options in [Options::default(), Options::default().with_pessimistic(true)] {
+        let failed: Result<_, Error> = domain
+            .run(&options, async |tx| {
+                let alice = tx.get(&accounts, "alice").await?;
+                tx.put(&accounts, "alice", &Account { balance: 0 })?;
+                tx.get(&accounts, "").await?;
+                Ok(alice)
+            })
+            .await;
+        assert_eq!(failed.expect_err("an empty id").kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(
+        domain.reader().get(&accounts, "alice").await.expect("reads"),
+        Some(Account { balance: 10 })
+    );
+    assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
+    assert!(domain.inspect().await.expect("looks").is_clean());
+}
+
+#[tokio::test]
+async fn begin_commit_and_rollback() {
+    let (domain, accounts) = open().await;
+    fund(&domain, &accounts, &["alice", "bob"], 10).await;
+    let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    assert_eq!(tx.get(&accounts, "alice").await.expect("reads"), Some(Account { balance: 10 }));
+    tx.put(&accounts, "bob", &Account { balance: 1 }).expect("takes it");
+    tx.rollback().await;
+    assert!(domain.inspect().await.expect("looks").is_clean());
+    let tx = domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    tx.put(&accounts, "alice", &Account { balance: 1 }).expect("takes it");
+    tx.put(&accounts, "bob", &Account { balance: 2 }).expect("takes it");
+    let receipt = tx.commit().await.expect("commits");
+    assert_eq!(receipt.tid, tid);
+    let outcome = domain.outcome(tid).await.expect("known");
+    assert_eq!(
+        Some(outcome),
+        receipt.commit_tid.map(|commit_tid| txn_core::TransactionOutcome::Committed { commit_tid })
+    );
+    assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
+    assert!(domain.inspect().await.expect("looks").is_clean());
+}
