@@ -93,7 +93,7 @@ impl Domain {
         let patience = engine.patience(engine.config.deadline);
         let look = async {
             let (document, ..) = engine.domain_document(&patience).await?;
-            engine.look(&document, &patience).await.map(|candidates| candidates.report())
+            engine.look(&document, &patience).await.map(Candidates::report)
         };
         look.await.map_err(Stop::into_error)
     }
