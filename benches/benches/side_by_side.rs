@@ -129,10 +129,13 @@ async fn measure(
     what: &str,
     run: impl AsyncFn(&Bench) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let _ = bench.counts_at_commit();
     let before = bench.counts();
     run(bench).await?;
-    let acknowledged = bench.counts().since(before);
-    let mut last = acknowledged;
+    let returned = bench.counts();
+    // What commits nothing is acknowledged when it returns.
+    let acknowledged = bench.counts_at_commit().unwrap_or(returned).since(before);
+    let mut last = returned.since(before);
     // The apply goes on behind the acknowledgement: wait until nothing more is asked of the store.
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,9 +1,10 @@
 //! Benchmarks beside plain, unsafe writes: the same documents, the same server, the same run.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use txn_core::event::{Event, Observer};
 use txn_core::store::{CountingStore, Counts};
 use txn_core::{Collection, Config, Domain, Error, Options, Typed};
 use txn_es::{EsConfig, EsStore};
@@ -25,6 +26,7 @@ pub struct Bench {
     /// Its accounts.
     pub accounts: Collection<Typed<Account>>,
     counting: Arc<CountingStore>,
+    witness: Arc<Witness>,
     plain: reqwest::Client,
     url: String,
     index: String,
@@ -40,14 +42,16 @@ impl Bench {
     pub async fn open(url: &str, name: &str, accounts: usize) -> Result<Self, Failure> {
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
         let counting = Arc::new(CountingStore::new(store));
-        let config = Config::default().with_janitor_interval(None);
+        let witness = Arc::new(Witness { counting: counting.clone(), at_commit: Mutex::default() });
+        let config =
+            Config::default().with_janitor_interval(None).with_observer(Some(witness.clone()));
         let domain = Domain::open(counting.clone(), name, config).await?;
         let index = format!("{name}-accounts");
         let collection = domain.create_collection(&index, Some(MAPPINGS)).await?;
         let plain =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
         let url = url.trim_end_matches('/').to_owned();
-        let bench = Self { domain, accounts: collection, counting, plain, url, index };
+        let bench = Self { domain, accounts: collection, counting, witness, plain, url, index };
         bench.put(&ids(accounts), &Options::default()).await?;
         bench.settle().await?;
         Ok(bench)
@@ -128,6 +132,12 @@ impl Bench {
         self.counting.counts()
     }
 
+    /// What had been asked of the store when the last commit was acknowledged.
+    #[must_use]
+    pub fn counts_at_commit(&self) -> Option<Counts> {
+        self.witness.at_commit.lock().ok().and_then(|mut counts| counts.take())
+    }
+
     /// Drops what the benchmark made.
     ///
     /// # Errors
@@ -137,6 +147,21 @@ impl Bench {
         self.domain.shutdown(Duration::from_secs(10)).await;
         self.counting.drop_collection(&self.index).await?;
         Ok(())
+    }
+}
+
+/// Notes the counts at the commit point, before the apply goes on.
+#[derive(Debug)]
+struct Witness {
+    counting: Arc<CountingStore>,
+    at_commit: Mutex<Option<Counts>>,
+}
+
+impl Observer for Witness {
+    fn on_event(&self, event: &Event) {
+        if let (Event::Committed { .. }, Ok(mut counts)) = (event, self.at_commit.lock()) {
+            *counts = Some(self.counting.counts());
+        }
     }
 }
 

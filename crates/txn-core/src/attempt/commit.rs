@@ -115,6 +115,8 @@ impl Attempt {
     /// Everything up to and including the commit point.
     async fn prepare(self: &Arc<Self>) -> Result<Prepared, Stop> {
         let _one_at_a_time = self.locking.lock().await;
+        let hindrance = Hindrance::Store("no time is left".to_owned());
+        self.patience.left(&*self.engine.config.clock, &hindrance)?;
         let (reads, writes) = {
             let working = self.working.lock();
             (working.reads.clone(), working.writes.clone())

@@ -66,7 +66,9 @@ impl Attempt {
         if let Ok(views) = engine.views(&left, From::Primary, &patience).await {
             for (key, view) in left.iter().zip(&views) {
                 if matches!(view, View::Present { .. }) && view.holder() == Some(self.tid) {
-                    engine.unlock(key, view, self.tid).await;
+                    if let Err(error) = engine.unlock(key, view, self.tid).await {
+                        tracing::error!(%error, "a lock was left for a person to look at");
+                    }
                 }
             }
         }

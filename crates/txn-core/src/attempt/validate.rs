@@ -163,7 +163,7 @@ impl Attempt {
                 read.observed.holder = Some(holder);
                 let met = engine.meet(requester, key, *version, holder, &self.patience).await?;
                 if met == Met::Void {
-                    engine.unlock(key, view, holder).await;
+                    engine.unlock(key, view, holder).await?;
                 }
                 Ok(met != Met::Busy)
             }
