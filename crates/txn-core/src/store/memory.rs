@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
+use super::embedded::{self, Decision, LIMITS, Place};
 use super::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Refusal,
-    RefusalKind, Role, Source, Store, StoreError, StoreErrorKind, Version, Write, WriteOp,
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Source,
+    Store, StoreError, Version, Write,
 };
 
 /// Documents in the memory of this process. Linearizable, and gone with the process.
@@ -33,11 +34,6 @@ struct Collection {
     blocked: bool,
     documents: BTreeMap<Place, (Version, Source)>,
 }
-
-/// Id and routing.
-type Place = (Arc<str>, Option<Arc<str>>);
-
-const LIMITS: Limits = Limits::new(512, 50 << 20);
 
 impl MemoryStore {
     /// An empty store.
@@ -63,9 +59,7 @@ impl State {
     }
 
     fn existing(&mut self, name: &str) -> Result<&mut Collection, StoreError> {
-        let missing =
-            || StoreError::new(StoreErrorKind::NotFound, format!("no collection {name:?}"));
-        self.collection_mut(name).ok_or_else(missing)
+        self.collection_mut(name).ok_or_else(|| embedded::not_found(name))
     }
 
     fn tick(&mut self) -> Version {
@@ -84,17 +78,10 @@ impl State {
     }
 
     fn write(&mut self, write: &Write) -> Outcome {
+        if let Some(refusal) = embedded::refuse(&LIMITS, write) {
+            return Outcome::Invalid(refusal);
+        }
         let Write { key, require_alias, op } = write;
-        if let Err(refusal) = LIMITS.check(key, op.source_len()) {
-            return Outcome::Invalid(refusal);
-        }
-        let source = match op {
-            WriteOp::Create(s) | WriteOp::Replace(s, _) | WriteOp::Check(s) => Some(s),
-            WriteOp::Delete(_) | WriteOp::Verify(_) => None,
-        };
-        if let Some(refusal) = source.and_then(refuse_source) {
-            return Outcome::Invalid(refusal);
-        }
         if *require_alias && !self.aliases.contains_key(&key.collection) {
             return Outcome::MissingCollection;
         }
@@ -102,21 +89,15 @@ impl State {
             return Outcome::MissingCollection;
         };
         if collection.blocked {
-            return Outcome::Rejected(format!("writes to {} are blocked", key.collection));
+            return embedded::blocked(write);
         }
         let place = (key.id.clone(), key.routing.clone());
         let current = collection.documents.get(&place).map(|(version, _)| *version);
-        let (holds, content) = match op {
-            WriteOp::Check(_) => return Outcome::Holds,
-            WriteOp::Verify(expected) if current == *expected => return Outcome::Holds,
-            WriteOp::Verify(_) => return Outcome::Conflict,
-            WriteOp::Create(source) => (current.is_none(), Some(source.clone())),
-            WriteOp::Replace(source, version) => (current == Some(*version), Some(source.clone())),
-            WriteOp::Delete(version) => (current == Some(*version), None),
+        let content = match embedded::decide(op, current) {
+            Decision::Answer(outcome) => return outcome,
+            Decision::Put(source) => Some(source.clone()),
+            Decision::Remove => None,
         };
-        if !holds {
-            return Outcome::Conflict;
-        }
         let version = self.tick();
         if let Some(collection) = self.collection_mut(&key.collection) {
             match content {
@@ -125,32 +106,6 @@ impl State {
             };
         }
         Outcome::Applied(version)
-    }
-}
-
-/// Sources are JSON objects on one line; anything else would not survive a bulk request.
-fn refuse_source(source: &Source) -> Option<Refusal> {
-    let refuse = |reason: String| Some(Refusal { kind: RefusalKind::Document, reason });
-    if source.contains(['\n', '\r']) {
-        return refuse("the source has a raw line break".to_owned());
-    }
-    if !source.trim_start().starts_with('{') {
-        return refuse("the source is not a JSON object".to_owned());
-    }
-    serde_json::from_str::<serde::de::IgnoredAny>(source).err().and_then(|e| refuse(e.to_string()))
-}
-
-fn matches(filter: &Filter, source: &Source) -> bool {
-    let (field, values) = match filter {
-        Filter::All => return true,
-        Filter::Exists(field) => (field, None),
-        Filter::AnyOf(field, values) => (field, Some(values)),
-    };
-    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(source) else { return false };
-    match (object.get(*field), values) {
-        (None | Some(serde_json::Value::Null), _) => false,
-        (Some(_), None) => true,
-        (Some(value), Some(values)) => value.as_str().is_some_and(|value| values.contains(&value)),
     }
 }
 
@@ -193,21 +148,18 @@ impl Store for MemoryStore {
         let name = state.resolve(collection).cloned();
         let documents = &state.existing(collection)?.documents;
         // The cursor is the last key seen: documents written meanwhile may show up or not.
-        let after: Option<Place> = match from {
-            Some(Cursor(text)) => Some(serde_json::from_str(&text).map_err(|e| {
-                StoreError::new(StoreErrorKind::Misconfigured, format!("not a cursor: {e}"))
-            })?),
-            None => None,
-        };
+        let after = from.as_ref().map(embedded::place_of).transpose()?;
         let mut page = Page::default();
         for (place, (version, source)) in documents {
-            if after.as_ref().is_some_and(|after| place <= after) || !matches(filter, source) {
+            if after.as_ref().is_some_and(|after| place <= after) {
+                continue;
+            }
+            if !embedded::matches(filter, source) {
                 continue;
             }
             if page.documents.len() == size.max(1) {
-                let last =
-                    page.documents.last().map(|(key, ..): &(Key, _, _)| (&key.id, &key.routing));
-                page.next = serde_json::to_string(&last).ok().map(Cursor);
+                let last = page.documents.last().map(|(key, ..): &(Key, _, _)| key);
+                page.next = last.map(|key| embedded::cursor_after(&key.id, key.routing.as_deref()));
                 break;
             }
             let collection = name.clone().unwrap_or_default();

@@ -30,6 +30,7 @@
 
 #[cfg(feature = "testing")]
 mod counting;
+pub mod embedded;
 #[cfg(feature = "testing")]
 mod fault;
 mod memory;

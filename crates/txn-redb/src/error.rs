@@ -1,0 +1,169 @@
+//! Why a file can not be opened, and, inside the crate, why it can not be read or written.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use txn_core::store::{StoreError, StoreErrorKind};
+
+/// Why [`RedbStore::open`](crate::RedbStore::open) failed. The text names the file, the fault, and
+/// what to do.
+#[derive(Debug)]
+pub struct OpenError {
+    kind: OpenErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Kinds of [`OpenError`], by what is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenErrorKind {
+    /// A process, perhaps this one, has the file open: close it there first.
+    InUse,
+    /// The directory of the file does not exist: make it.
+    MissingDirectory,
+    /// The operating system does not let this user read and write the file.
+    Denied,
+    /// The file is not a store: not by redb, of another application, or of another release.
+    NotAStore,
+    /// The file is a store whose contents are damaged: restore it.
+    Damaged,
+    /// The disk or the operating system failed otherwise.
+    Io,
+}
+
+impl OpenError {
+    /// What kind of fault it is.
+    #[must_use]
+    pub fn kind(&self) -> OpenErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn new(kind: OpenErrorKind, path: &Path, message: impl fmt::Display) -> Self {
+        Self { kind, message: format!("can not open {}: {message}", path.display()), source: None }
+    }
+
+    fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn io(path: &Path, error: io::Error) -> Self {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let (kind, message) = match error.kind() {
+            io::ErrorKind::NotFound => {
+                let directory = directory.unwrap_or(Path::new(".")).display();
+                let message = format!("the directory {directory} does not exist; make it first");
+                (OpenErrorKind::MissingDirectory, message)
+            }
+            io::ErrorKind::NotADirectory => {
+                let directory = directory.unwrap_or(Path::new(".")).display();
+                (OpenErrorKind::MissingDirectory, format!("{directory} is not a directory"))
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                let message = format!(
+                    "{error}; this user needs to read and write the file, and to make it if it is new"
+                );
+                (OpenErrorKind::Denied, message)
+            }
+            io::ErrorKind::IsADirectory => {
+                (OpenErrorKind::NotAStore, "it is a directory; name a file".to_owned())
+            }
+            io::ErrorKind::InvalidData => {
+                let message = "it is not a redb file; name another file (if its very first opening \
+                               was cut short it holds nothing: remove it)";
+                (OpenErrorKind::NotAStore, message.to_owned())
+            }
+            _ => (OpenErrorKind::Io, error.to_string()),
+        };
+        Self::new(kind, path, message).because(error)
+    }
+
+    pub(crate) fn database(path: &Path, error: redb::DatabaseError) -> Self {
+        match error {
+            redb::DatabaseError::Storage(redb::StorageError::Io(error)) => Self::io(path, error),
+            redb::DatabaseError::DatabaseAlreadyOpen => {
+                let message = "it is open already, in another process or in this one; one process \
+                               at a time has a store open: stop the other, or share its store";
+                Self::new(OpenErrorKind::InUse, path, message).because(error)
+            }
+            redb::DatabaseError::UpgradeRequired(_) => {
+                Self::new(OpenErrorKind::NotAStore, path, &error).because(error)
+            }
+            error => {
+                let message = format!("{error}; restore the file from a copy");
+                Self::new(OpenErrorKind::Damaged, path, message).because(error)
+            }
+        }
+    }
+
+    pub(crate) fn fault(path: &Path, fault: Fault) -> Self {
+        let kind = match &fault {
+            Fault::Storage(_) | Fault::Closed => OpenErrorKind::Io,
+            Fault::Damaged(_) => OpenErrorKind::Damaged,
+        };
+        Self::new(kind, path, &fault).because(fault)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Why the file could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The file as a whole: the disk, the operating system, or redb.
+    Storage(String),
+    /// One entry does not hold what this crate writes.
+    Damaged(String),
+    /// The store was closed.
+    Closed,
+}
+
+impl Fault {
+    pub(crate) fn damaged(entry: impl Into<String>) -> Self {
+        Self::Damaged(entry.into())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Storage(why) => write!(f, "the file of the store failed: {why}"),
+            Self::Damaged(what) => write!(f, "the file of the store is damaged: {what}"),
+            Self::Closed => f.write_str("the store is closed; open it again"),
+        }
+    }
+}
+
+impl Error for Fault {}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        Self::new(StoreErrorKind::Unavailable, fault.to_string())
+    }
+}
+
+/// A fault from each of redb's errors.
+macro_rules! faults {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                Self::Storage(error.to_string())
+            }
+        }
+    )*};
+}
+
+faults!(redb::StorageError, redb::TableError, redb::TransactionError, redb::SetDurabilityError);

@@ -1,0 +1,235 @@
+//! The store itself: what goes to the writer, and what is read directly.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use txn_core::store::embedded;
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Store,
+    StoreError, StoreErrorKind, Write,
+};
+
+use crate::apply::Command;
+use crate::config::RedbConfig;
+use crate::error::OpenError;
+use crate::file::File;
+use crate::read::{self, PageOf};
+use crate::writer::{NoAnswer, Queue, deadline};
+
+/// Point reads run on the caller's thread up to this many keys: a read of a few microseconds costs
+/// less than the hop to another thread, and it never waits for the writer. More keys, and scans,
+/// go to the blocking threads of the runtime.
+const DIRECT: usize = 64;
+
+/// Documents in one file. A cheap handle: clones share the file, which is closed with the last of
+/// them or by [`close`](Self::close).
+///
+/// It has to be used inside a tokio runtime with time enabled; opening and closing need none.
+#[derive(Clone)]
+pub struct RedbStore {
+    open: Arc<Open>,
+}
+
+/// The open file and its writer; dropping it closes both.
+struct Open {
+    file: Arc<File>,
+    queue: Queue,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    timeout: Duration,
+}
+
+impl Open {
+    fn close(&self) {
+        self.queue.close();
+        // Held until the end, so that a second close does not return before the first.
+        let mut writer = self.writer.lock();
+        if writer.take().is_some_and(|writer| writer.join().is_err()) {
+            tracing::error!(file = %self.file.path().display(), "the writer of the store panicked");
+        }
+        self.file.close();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for RedbStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedbStore").field("file", &self.open.file.path()).finish_non_exhaustive()
+    }
+}
+
+impl RedbStore {
+    /// Opens the store in this file with the default settings, and makes the file if it is missing.
+    ///
+    /// A file that was not closed, after a crash, is repaired first: that reads all of it.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the file is open elsewhere, its directory is missing, it may not be read and
+    /// written, it is no store, or it is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(path, &RedbConfig::default())
+    }
+
+    /// Opens the store in this file with these settings; see [`open`](Self::open).
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, config: &RedbConfig) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let (file, clock) = File::open(path, config)?;
+        let file = Arc::new(file);
+        let (queue, writer) = Queue::start(file.clone(), clock, config.queue_bytes)
+            .map_err(|error| OpenError::io(path, error))?;
+        let (writer, timeout) = (Mutex::new(Some(writer)), config.request_timeout);
+        Ok(Self { open: Arc::new(Open { file, queue, writer, timeout }) })
+    }
+
+    /// Carries out what is queued, stops the writer, and closes the file, for all clones: it can be
+    /// opened again when this returns. Later requests are [`Outcome::Rejected`] or
+    /// [`StoreErrorKind::Unavailable`]. Idempotent.
+    ///
+    /// Blocks the thread for the commits of what is queued, mostly a few milliseconds. Dropping the
+    /// last clone does the same.
+    pub fn close(&self) {
+        self.open.close();
+    }
+
+    async fn administer(&self, command: Command) -> Result<Option<CollectionInfo>, StoreError> {
+        let done = self.open.queue.administer(command, deadline(self.open.timeout)).await;
+        done.map_err(|none| {
+            StoreError::new(
+                StoreErrorKind::Unavailable,
+                match none {
+                    NoAnswer::NotSent(why) => why,
+                    NoAnswer::InDoubt(why) => format!("{why}; the change may still be made"),
+                },
+            )
+        })?
+    }
+
+    /// Runs on a thread that may block. `None` if the runtime shuts down.
+    async fn blocking<R: Send + 'static>(
+        &self,
+        action: impl FnOnce(&File) -> R + Send + 'static,
+    ) -> Option<R> {
+        let file = self.open.file.clone();
+        tokio::task::spawn_blocking(move || action(&file)).await.ok()
+    }
+}
+
+fn shutting_down() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "the runtime is shutting down")
+}
+
+#[async_trait]
+impl Store for RedbStore {
+    fn limits(&self) -> Limits {
+        embedded::LIMITS
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.open.timeout
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        if keys.len() <= DIRECT {
+            return read::get_many(&self.open.file, keys);
+        }
+        let owned = keys.to_vec();
+        let reads = self.blocking(move |file| read::get_many(file, &owned)).await;
+        reads.unwrap_or_else(|| vec![Read::Unavailable(shutting_down()); keys.len()])
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        // Answers are sent after the commit, and every read sees the last commit.
+        self.get_many(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let refuse = |write| embedded::refuse(&embedded::LIMITS, write).map(Outcome::Invalid);
+        let mut outcomes: Vec<Option<Outcome>> = writes.iter().map(refuse).collect();
+        let open = writes.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_none());
+        let sent: Vec<Write> = open.map(|(write, _)| write.clone()).collect();
+        let answers = if sent.len() <= DIRECT && !sent.iter().any(|write| write.op.changes()) {
+            read::answer_all(&self.open.file, &sent)
+        } else {
+            let count = sent.len();
+            let answers = self.open.queue.write(sent, deadline(self.open.timeout)).await;
+            answers.unwrap_or_else(|none| {
+                let outcome = match none {
+                    NoAnswer::NotSent(why) => Outcome::Rejected(why),
+                    NoAnswer::InDoubt(why) => Outcome::Unknown(why),
+                };
+                vec![outcome; count]
+            })
+        };
+        let mut answers = answers.into_iter();
+        for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+            *outcome = answers.next();
+        }
+        let missing = || Outcome::Unknown("the writer did not answer this write".to_owned());
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        // Scans see the last commit: there is nothing to wait for.
+        let found = read::find(&self.open.file, collection)?;
+        found.map(|_| ()).ok_or_else(|| embedded::not_found(collection))
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        let of = PageOf {
+            collection: collection.to_owned(),
+            filter: filter.clone(),
+            size,
+            after: from.as_ref().map(embedded::place_of).transpose()?,
+            deadline: deadline(self.open.timeout).into_std(),
+        };
+        self.blocking(move |file| read::page(file, &of)).await.ok_or_else(shutting_down)?
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        // Opening what is there already is no write.
+        let found = read::find(&self.open.file, &spec.name)?;
+        let owner = match &spec.role {
+            Role::Data { owner: Some(owner) } => Some(owner),
+            _ => None,
+        };
+        match found {
+            Some(info) if owner.is_none() || info.owner.as_ref() == owner => return Ok(info),
+            None if !spec.create => return Err(embedded::not_found(&spec.name)),
+            _ => {}
+        }
+        let opened = self.administer(Command::Open(spec.clone())).await?;
+        opened.ok_or_else(|| embedded::not_found(&spec.name))
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.administer(Command::Drop(name.to_owned())).await.map(|_| ())
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        let (alias, collection) = (alias.to_owned(), collection.to_owned());
+        self.administer(Command::Alias { alias, collection }).await.map(|_| ())
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        let collection = collection.to_owned();
+        self.administer(Command::Block { collection, blocked }).await.map(|_| ())
+    }
+}

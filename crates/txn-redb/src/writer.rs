@@ -1,0 +1,340 @@
+//! The writer thread: a bounded queue, and groups of requests that share one commit.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use redb::{CommitError, Database, Durability};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+use txn_core::store::{Outcome, StoreError, StoreErrorKind, Write};
+
+use crate::apply::{Administered, Changes, Command};
+use crate::error::Fault;
+use crate::file::File;
+
+/// A group is closed when it has this many operations or bytes of source.
+const GROUP_OPERATIONS: usize = 8192;
+const GROUP_BYTES: usize = 16 << 20;
+
+/// What an operation counts for in the queue beside its source, in bytes.
+const OPERATION_BYTES: usize = 1024;
+/// The unit of the queue's bound, in bytes.
+const UNIT: usize = 1024;
+
+/// A request to the writer. Its permit is its room in the queue, given back with the answer.
+#[derive(Debug)]
+struct Job {
+    work: Work,
+    _room: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum Work {
+    Writes(Vec<Write>, oneshot::Sender<Vec<Outcome>>),
+    Administer(Command, oneshot::Sender<Administered>),
+}
+
+#[derive(Debug)]
+enum Message {
+    Job(Job),
+    /// Do what is queued, take nothing more, and end.
+    Close,
+}
+
+/// Why there is no answer from the writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// Nothing was sent to it.
+    NotSent(String),
+    /// What was sent may have been carried out, or will be.
+    InDoubt(String),
+}
+
+/// The way to the writer thread.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    sender: UnboundedSender<Message>,
+    /// Bounds what is queued and under way. The channel itself is unbounded, so that
+    /// [`close`](Self::close) never waits for room.
+    room: Arc<Semaphore>,
+    units: u32,
+}
+
+impl Queue {
+    /// Starts the writer thread. `clock` is the last number given.
+    pub(crate) fn start(
+        file: Arc<File>,
+        clock: u64,
+        bytes: usize,
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (sender, receiver) = unbounded_channel();
+        let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
+        let room = Arc::new(Semaphore::new(units as usize));
+        let thread = std::thread::Builder::new().name("txn-redb-writer".to_owned());
+        let thread = thread.spawn(move || Writer { file, clock }.run(receiver))?;
+        Ok((Self { sender, room, units }, thread))
+    }
+
+    /// Sends writes, and waits for their outcomes until the deadline.
+    pub(crate) async fn write(
+        &self,
+        writes: Vec<Write>,
+        deadline: Instant,
+    ) -> Result<Vec<Outcome>, NoAnswer> {
+        let bytes = writes.iter().map(|write| write.op.source_len() + OPERATION_BYTES).sum();
+        self.ask(bytes, deadline, |answer| Work::Writes(writes, answer)).await
+    }
+
+    /// Sends a command, and waits for what becomes of it until the deadline.
+    pub(crate) async fn administer(
+        &self,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Administered, NoAnswer> {
+        self.ask(OPERATION_BYTES, deadline, |answer| Work::Administer(command, answer)).await
+    }
+
+    async fn ask<A>(
+        &self,
+        bytes: usize,
+        deadline: Instant,
+        work: impl FnOnce(oneshot::Sender<A>) -> Work,
+    ) -> Result<A, NoAnswer> {
+        let not_sent = |why: &str| NoAnswer::NotSent(why.to_owned());
+        let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, self.units);
+        let room = timeout_at(deadline, self.room.clone().acquire_many_owned(units)).await;
+        let room = room
+            .map_err(|_| not_sent("the queue of writes stayed full until the request timeout"))?
+            .map_err(|_| not_sent(&Fault::Closed.to_string()))?;
+        let (answer, answered) = oneshot::channel();
+        let job = Job { work: work(answer), _room: room };
+        // The receiver is gone if the writer has ended, and then it did not get the job.
+        self.sender
+            .send(Message::Job(job))
+            .map_err(|_| not_sent("the writer of the store has stopped; open the store again"))?;
+        let in_doubt = |why: &str| NoAnswer::InDoubt(why.to_owned());
+        timeout_at(deadline, answered)
+            .await
+            .map_err(|_| in_doubt("no answer from the writer until the request timeout"))?
+            .map_err(|_| in_doubt("the writer of the store stopped; open the store again"))
+    }
+
+    /// Lets the writer end after what is queued. Whoever waits for room is turned away.
+    pub(crate) fn close(&self) {
+        self.room.close();
+        // It has ended already if nobody receives this.
+        let _ = self.sender.send(Message::Close);
+    }
+}
+
+/// The state of the writer thread.
+struct Writer {
+    file: Arc<File>,
+    /// The last number given. It runs ahead of the file's where a transaction failed, so that no
+    /// version is given twice in one life of the store even then.
+    clock: u64,
+}
+
+/// What a job is answered with.
+enum Answer {
+    Writes(Vec<Outcome>),
+    Administered(Administered),
+}
+
+/// Why a group has no answers yet.
+enum Failure {
+    /// Nothing of the group was written, for certain.
+    NotWritten(Fault),
+    /// The commit failed on its way: the file holds all of the group, or nothing.
+    InDoubt(Vec<Answer>, Fault),
+}
+
+impl<F: Into<Fault>> From<F> for Failure {
+    fn from(fault: F) -> Self {
+        Self::NotWritten(fault.into())
+    }
+}
+
+impl Writer {
+    fn run(mut self, mut receiver: UnboundedReceiver<Message>) {
+        while let Some(message) = receiver.blocking_recv() {
+            let mut group = Vec::new();
+            let (mut operations, mut bytes) = (0, 0);
+            let mut next = Some(message);
+            while let Some(message) = next {
+                match message {
+                    // What is in the channel still comes, and then `blocking_recv` says `None`.
+                    Message::Close => receiver.close(),
+                    Message::Job(job) => {
+                        let (count, size) = job.work.weight();
+                        operations += count;
+                        bytes += size;
+                        // Whoever gave up is not served: the outcome is unknown to it anyway.
+                        if !job.work.is_abandoned() {
+                            group.push(job);
+                        }
+                    }
+                }
+                let full = operations >= GROUP_OPERATIONS || bytes >= GROUP_BYTES;
+                next = if full { None } else { receiver.try_recv().ok() };
+            }
+            if !group.is_empty() {
+                self.carry_out(group);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, group: Vec<Job>) {
+        let file = self.file.clone();
+        let mut result = None;
+        let opened = file.with(|database| {
+            result = Some(self.attempt(database, &group));
+            Ok(())
+        });
+        let result = match (opened, result) {
+            (Ok(()), Some(result)) => result,
+            (Err(fault), _) => Err(fault.into()),
+            (Ok(()), None) => Err(Fault::Closed.into()),
+        };
+        let answers = match result {
+            Ok(answers) => answers,
+            Err(Failure::NotWritten(fault)) => {
+                tracing::error!(%fault, jobs = group.len(), "a group was not written");
+                group.iter().map(|job| not_written(&job.work, &fault)).collect()
+            }
+            Err(Failure::InDoubt(answers, fault)) => {
+                tracing::error!(%fault, jobs = group.len(), "a commit failed on its way");
+                answers.into_iter().map(|answer| in_doubt(answer, &fault)).collect()
+            }
+        };
+        for (job, answer) in group.into_iter().zip(answers) {
+            // Nobody listens where the request was given up meanwhile.
+            match (job.work, answer) {
+                (Work::Writes(_, listener), Answer::Writes(outcomes)) => {
+                    let _ = listener.send(outcomes);
+                }
+                (Work::Administer(_, listener), Answer::Administered(done)) => {
+                    let _ = listener.send(done);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Carries out a group in one transaction, and commits it if it changed anything.
+    fn attempt(&mut self, database: &Database, group: &[Job]) -> Result<Vec<Answer>, Failure> {
+        let mut transaction = database.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
+        let mut changes = Changes::new(&transaction, &mut self.clock)?;
+        let mut answers = Vec::with_capacity(group.len());
+        for job in group {
+            answers.push(match &job.work {
+                Work::Writes(writes, _) => {
+                    let outcomes = writes.iter().map(|write| match changes.write(write) {
+                        Err(fault @ Fault::Damaged(_)) => Ok(Outcome::Rejected(fault.to_string())),
+                        outcome => outcome,
+                    });
+                    Answer::Writes(outcomes.collect::<Result<_, Fault>>()?)
+                }
+                Work::Administer(command, _) => {
+                    Answer::Administered(match changes.administer(command) {
+                        Err(fault @ Fault::Damaged(_)) => Err(fault.into()),
+                        done => done?,
+                    })
+                }
+            });
+        }
+        if !changes.finish()? {
+            // Nothing to sync: every answer rests on what was committed before.
+            transaction.abort()?;
+            return Ok(answers);
+        }
+        match transaction.commit() {
+            Ok(()) => Ok(answers),
+            Err(error @ CommitError::TransactionPoisoned) => {
+                Err(Failure::NotWritten(Fault::Storage(error.to_string())))
+            }
+            Err(error) => {
+                let why = format!("the commit failed: {error}; close the store and open it again");
+                Err(Failure::InDoubt(answers, Fault::Storage(why)))
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Operations and bytes.
+    fn weight(&self) -> (usize, usize) {
+        match self {
+            Self::Writes(writes, _) => {
+                (writes.len(), writes.iter().map(|write| write.op.source_len()).sum())
+            }
+            Self::Administer(..) => (1, 0),
+        }
+    }
+
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Writes(_, listener) => listener.is_closed(),
+            Self::Administer(_, listener) => listener.is_closed(),
+        }
+    }
+}
+
+fn not_written(work: &Work, fault: &Fault) -> Answer {
+    match work {
+        Work::Writes(writes, _) => {
+            Answer::Writes(vec![Outcome::Rejected(fault.to_string()); writes.len()])
+        }
+        Work::Administer(..) => Answer::Administered(Err(fault.clone().into())),
+    }
+}
+
+/// What is known of a job whose commit failed on its way: a write that was to be applied may have
+/// been; one that was not to be applied was not, but what spoke against it may be gone.
+fn in_doubt(answer: Answer, fault: &Fault) -> Answer {
+    match answer {
+        Answer::Writes(outcomes) => {
+            let doubt = |outcome| match outcome {
+                Outcome::Applied(_) => Outcome::Unknown(fault.to_string()),
+                _ => Outcome::Rejected(fault.to_string()),
+            };
+            Answer::Writes(outcomes.into_iter().map(doubt).collect())
+        }
+        Answer::Administered(_) => {
+            let message = format!("{fault}; the change may have been made, look before repeating");
+            Answer::Administered(Err(StoreError::new(StoreErrorKind::Unavailable, message)))
+        }
+    }
+}
+
+/// When a request that begins now is given up.
+pub(crate) fn deadline(timeout: Duration) -> Instant {
+    Instant::now() + timeout
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txn_core::store::Version;
+
+    #[test]
+    fn a_failed_commit_leaves_no_false_knowledge() {
+        let fault = Fault::Storage("disk".to_owned());
+        let version = Version { term: 1, seq_no: 1 };
+        let before = vec![Outcome::Applied(version), Outcome::Conflict, Outcome::Holds];
+        let Answer::Writes(after) = in_doubt(Answer::Writes(before), &fault) else {
+            panic!("the answer changed its kind");
+        };
+        assert!(matches!(&after[0], Outcome::Unknown(why) if why.contains("disk")));
+        assert!(after[1..].iter().all(|outcome| matches!(outcome, Outcome::Rejected(_))));
+        let Answer::Administered(Err(error)) = in_doubt(Answer::Administered(Ok(None)), &fault)
+        else {
+            panic!("an answer in doubt is no success");
+        };
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    }
+}

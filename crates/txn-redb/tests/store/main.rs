@@ -1,0 +1,67 @@
+//! What a store in a file promises, beyond what every store does.
+
+mod conditions;
+mod crash;
+mod groups;
+mod opening;
+mod persistence;
+mod scans;
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Version, Write,
+    WriteOp,
+};
+use txn_redb::RedbStore;
+
+/// A directory that is removed at the end, and the file in it.
+struct Place {
+    _directory: TempDir,
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("store.redb");
+        Self { _directory: directory, path }
+    }
+
+    fn open(&self) -> RedbStore {
+        RedbStore::open(&self.path).expect("a store")
+    }
+}
+
+fn spec(name: &str, owner: Option<&str>) -> CollectionSpec {
+    let role = Role::Data { owner: owner.map(str::to_owned) };
+    CollectionSpec { name: name.to_owned(), role, create: true, mappings: None }
+}
+
+async fn make(store: &RedbStore, name: &str) -> CollectionInfo {
+    store.open_collection(&spec(name, None)).await.expect("a collection")
+}
+
+async fn one(store: &RedbStore, key: &Key, op: WriteOp) -> Outcome {
+    let mut outcomes = store.write_many(&[Write::new(key.clone(), op)]).await;
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+fn applied(outcome: Outcome) -> Version {
+    let Outcome::Applied(version) = outcome else { panic!("not applied: {outcome:?}") };
+    version
+}
+
+async fn create(store: &RedbStore, key: &Key, source: &str) -> Version {
+    applied(one(store, key, WriteOp::Create(source.into())).await)
+}
+
+async fn read(store: &RedbStore, key: &Key) -> Option<(Version, Source)> {
+    match store.read_primary(std::slice::from_ref(key)).await.remove(0) {
+        Read::Found { version, source } => Some((version, source)),
+        Read::Absent => None,
+        other => panic!("not readable: {other:?}"),
+    }
+}
