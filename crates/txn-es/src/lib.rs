@@ -1,1 +1,143 @@
 //! The Elasticsearch and OpenSearch store of txn-core.
+//!
+//! [`EsStore`] carries out the store contract ([`txn_core::store`]) on Elasticsearch 7.17 and 8, and
+//! on OpenSearch, with nothing but single-document requests: no scripts, no ingest pipelines, no
+//! plugins.
+//!
+//! # What it adds to a collection
+//! - The reserved fields in the mapping, and the owning domain in the mapping's `_meta`.
+//! - A hidden alias `txn-guard-<identity>`. Operations go through it and require it, so that a
+//!   write into an index that was dropped fails instead of making the index again.
+//! - An alias `<index>-committed`, which hides placeholders from plain searches.
+//!
+//! # Privileges
+//! With security switched on, the account of a domain needs the cluster privilege `monitor`, the index
+//! privileges `read`, `write`, `view_index_metadata` and `manage` on its collections, and `all` on
+//! `txn-*`.
+
+mod bulk;
+mod classify;
+mod collection;
+mod config;
+mod data;
+mod mapping;
+mod mget;
+mod names;
+mod scan;
+mod server;
+mod target;
+mod transport;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
+    StoreError, Write,
+};
+
+pub use config::{EsAuth, EsConfig};
+pub use server::Server;
+
+use data::Inner;
+use target::Targets;
+use transport::{Patience, Transport};
+
+/// Longest id and routing that the servers take, in bytes.
+const MAX_ID_BYTES: usize = 512;
+
+/// The documents of one Elasticsearch or OpenSearch cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct EsStore {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for EsStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { transport, server, .. } = &*self.inner;
+        f.debug_struct("EsStore").field("server", server).field("nodes", transport).finish()
+    }
+}
+
+impl EsStore {
+    /// Connects: checks that a node answers, that it takes the login, and that it is of a version
+    /// that this store knows.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`](txn_core::store::StoreErrorKind) if no node answers, `Denied`
+    /// if the login is missing or wrong, `Misconfigured` if the server or the configuration is not fit.
+    pub async fn connect(config: EsConfig) -> Result<Self, StoreError> {
+        let transport = Transport::new(&config)?;
+        let server = server::detect(&transport).await?;
+        let inner = Inner {
+            transport,
+            server,
+            limits: Limits::new(MAX_ID_BYTES, config.max_bulk_bytes),
+            max_items: config.max_bulk_items,
+            max_bytes: config.max_bulk_bytes,
+            targets: Targets::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What answered when the store connected.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.inner.server
+    }
+}
+
+#[async_trait]
+impl Store for EsStore {
+    fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.inner.transport.timeout(Patience::Data)
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.inner.get_many(keys).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.inner.read_primary(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        self.inner.write_many(writes).await
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        self.inner.refresh(collection).await
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        self.inner.scan(collection, filter, size, from).await
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        self.inner.open_collection(spec).await
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.drop_collection(name).await
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        self.inner.add_alias(alias, collection).await
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        self.inner.block_writes(collection, blocked).await
+    }
+}

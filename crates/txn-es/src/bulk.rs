@@ -1,0 +1,282 @@
+//! Bulk requests: operations as lines of text, and outcomes by their answers. No I/O.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use txn_core::store::{Outcome, Read, Refusal, RefusalKind};
+
+use crate::classify::{self, Cause, Fate};
+use crate::target::{Condition, IMPOSSIBLE, Target};
+
+/// One operation of a bulk request.
+#[derive(Clone, Debug)]
+pub(crate) struct Item<'a> {
+    /// Where the caller wants the result.
+    pub(crate) at: usize,
+    /// The alias, or index, that it is sent to.
+    pub(crate) route: Arc<str>,
+    pub(crate) require_alias: bool,
+    /// The index that has to answer.
+    pub(crate) target: Arc<Target>,
+    pub(crate) id: &'a str,
+    pub(crate) routing: Option<&'a str>,
+    pub(crate) op: Op<'a>,
+}
+
+/// What it does. Sources are checked: JSON objects without raw line breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op<'a> {
+    Create(&'a str),
+    Replace(&'a str, Condition),
+    Delete(Condition),
+    Check(&'a str),
+    Verify(Option<Condition>),
+    /// A read from the primary.
+    Read,
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    Write(Outcome),
+    Read(Read),
+}
+
+const UPDATE_NOTHING: &str = "{\"doc\":{}}";
+
+/// Appended for every item at most, beside its names and its source.
+pub(crate) const OVERHEAD: usize = 160;
+
+/// The body of a bulk request.
+pub(crate) fn encode(items: &[Item<'_>]) -> Bytes {
+    let mut body = String::with_capacity(items.iter().map(Item::len).sum());
+    for item in items {
+        let (action, condition, source) = match item.op {
+            Op::Create(source) => ("create", None, Some(source)),
+            Op::Replace(source, condition) => ("index", Some(condition), Some(source)),
+            Op::Check(source) => ("index", Some(IMPOSSIBLE), Some(source)),
+            Op::Delete(condition) => ("delete", Some(condition), None),
+            Op::Verify(condition) => ("update", condition, Some(UPDATE_NOTHING)),
+            Op::Read => ("update", None, Some(UPDATE_NOTHING)),
+        };
+        body.push_str("{\"");
+        body.push_str(action);
+        body.push_str("\":{\"_index\":");
+        push_text(&mut body, &item.route);
+        body.push_str(",\"_id\":");
+        push_text(&mut body, item.id);
+        if let Some(routing) = item.routing {
+            body.push_str(",\"routing\":");
+            push_text(&mut body, routing);
+        }
+        if let Some(Condition { seq_no, primary_term }) = condition {
+            body.push_str(&format!(",\"if_seq_no\":{seq_no},\"if_primary_term\":{primary_term}"));
+        }
+        if item.require_alias {
+            body.push_str(",\"require_alias\":true");
+        }
+        if item.op == Op::Read {
+            body.push_str(",\"_source\":true");
+        }
+        body.push_str("}}\n");
+        if let Some(source) = source {
+            body.push_str(source);
+            body.push('\n');
+        }
+    }
+    body.into()
+}
+
+impl Item<'_> {
+    /// About how many bytes it takes.
+    pub(crate) fn len(&self) -> usize {
+        let source = match self.op {
+            Op::Create(source) | Op::Replace(source, _) | Op::Check(source) => source.len(),
+            Op::Delete(_) | Op::Verify(_) | Op::Read => 0,
+        };
+        let names = self.route.len() + self.id.len() + self.routing.map_or(0, str::len);
+        names + source + OVERHEAD
+    }
+
+    /// The result, by what an error says.
+    pub(crate) fn settle(&self, fate: Fate) -> Settled {
+        if fate == Fate::MissingCollection {
+            self.target.expire();
+        }
+        if self.op == Op::Read {
+            return Settled::Read(match fate {
+                Fate::MissingDocument => Read::Absent,
+                Fate::MissingCollection => Read::MissingCollection,
+                other => Read::Unavailable(classify::read_error(other)),
+            });
+        }
+        Settled::Write(match (fate, self.op) {
+            (Fate::Conflict, Op::Check(_)) => Outcome::Holds,
+            (Fate::Conflict, _) => Outcome::Conflict,
+            (Fate::MissingCollection, _) => Outcome::MissingCollection,
+            (Fate::MissingDocument, Op::Verify(None)) => Outcome::Holds,
+            (Fate::MissingDocument, Op::Verify(Some(_))) => Outcome::Conflict,
+            (Fate::MissingDocument, _) => {
+                Outcome::Unknown("a missing document is no answer to this operation".to_owned())
+            }
+            (Fate::Rejected(text), _) => Outcome::Rejected(text),
+            (Fate::Invalid(refusal), _) => Outcome::Invalid(refusal),
+            (Fate::Unknown(text), _) => Outcome::Unknown(text),
+        })
+    }
+
+    /// The result, by the answer to this very item.
+    fn judge(&self, entry: Entry<'_>) -> Settled {
+        let action = entry.action();
+        let (Entry::Create(reply)
+        | Entry::Index(reply)
+        | Entry::Update(reply)
+        | Entry::Delete(reply)) = entry;
+        let asked = match self.op {
+            Op::Create(_) => "create",
+            Op::Replace(..) | Op::Check(_) => "index",
+            Op::Delete(_) => "delete",
+            Op::Verify(_) | Op::Read => "update",
+        };
+        let unknown = |text: &str| self.settle(Fate::Unknown(text.to_owned()));
+        if action != asked || reply.id.as_deref() != Some(self.id) {
+            return unknown("the answer is about another operation");
+        }
+        if let Some(cause) = &reply.error {
+            return self.settle(classify::fate(cause));
+        }
+        if reply.index != *self.target.name {
+            self.target.expire();
+            return unknown("another index answered than the one that the name stood for");
+        }
+        let version = reply
+            .seq_no
+            .zip(reply.primary_term)
+            .and_then(|(seq_no, term)| self.target.version(seq_no, term));
+        let result = reply.result.as_deref().unwrap_or_default();
+        let outcome = match (self.op, result, version) {
+            (Op::Create(_), "created", Some(version))
+            | (Op::Replace(..), "updated", Some(version))
+            | (Op::Delete(_), "deleted", Some(version)) => Outcome::Applied(version),
+            (Op::Delete(_), "not_found", _) => Outcome::Conflict,
+            (Op::Verify(None), "noop", _) => Outcome::Conflict,
+            (Op::Verify(Some(condition)), "noop", Some(version))
+                if self.target.condition(version) == Some(condition) =>
+            {
+                Outcome::Holds
+            }
+            (Op::Read, "noop", Some(version)) => {
+                return match reply.get.and_then(|get| get.source) {
+                    Some(source) => {
+                        Settled::Read(Read::Found { version, source: source.get().into() })
+                    }
+                    None => self.settle(Fate::Invalid(no_source())),
+                };
+            }
+            _ => return unknown(&format!("an answer out of place: {result:?}")),
+        };
+        Settled::Write(outcome)
+    }
+}
+
+/// The refusal of an index that does not keep what is written to it.
+pub(crate) fn no_source() -> Refusal {
+    let reason = "the index does not store the _source of its documents".to_owned();
+    Refusal { kind: RefusalKind::Document, reason }
+}
+
+/// Text as a JSON string.
+pub(crate) fn push_text(body: &mut String, text: &str) {
+    body.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => body.push_str("\\\""),
+            '\\' => body.push_str("\\\\"),
+            c if c < ' ' => body.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => body.push(c),
+        }
+    }
+    body.push('"');
+}
+
+#[derive(Deserialize)]
+struct BulkAnswer<'a> {
+    #[serde(default)]
+    took: u64,
+    #[serde(borrow)]
+    items: Vec<Entry<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Entry<'a> {
+    #[serde(borrow)]
+    Create(Reply<'a>),
+    #[serde(borrow)]
+    Index(Reply<'a>),
+    #[serde(borrow)]
+    Update(Reply<'a>),
+    #[serde(borrow)]
+    Delete(Reply<'a>),
+}
+
+impl Entry<'_> {
+    fn action(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::Index(_) => "index",
+            Self::Update(_) => "update",
+            Self::Delete(_) => "delete",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Reply<'a> {
+    #[serde(rename = "_index", borrow)]
+    index: Cow<'a, str>,
+    #[serde(rename = "_id", borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(rename = "_seq_no")]
+    seq_no: Option<u64>,
+    #[serde(rename = "_primary_term")]
+    primary_term: Option<u64>,
+    #[serde(borrow)]
+    result: Option<Cow<'a, str>>,
+    error: Option<Cause>,
+    #[serde(borrow)]
+    get: Option<Get<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Get<'a> {
+    #[serde(rename = "_source", borrow)]
+    source: Option<&'a RawValue>,
+}
+
+/// The results of the items, in their order, by the body of an answer of success.
+pub(crate) fn decode(items: &[Item<'_>], body: &[u8]) -> Vec<Settled> {
+    let all = |text: String| items.iter().map(|i| i.settle(Fate::Unknown(text.clone()))).collect();
+    let answer: BulkAnswer<'_> = match serde_json::from_slice(body) {
+        Ok(answer) => answer,
+        // The position only: the message may repeat a piece of a document.
+        Err(e) => return all(format!("the answer can not be read, at byte {}", e.column())),
+    };
+    tracing::trace!(took_ms = answer.took, "bulk");
+    if answer.items.len() > items.len() {
+        return all("the answer has more items than the request".to_owned());
+    }
+    let mut entries = answer.items.into_iter();
+    let settle = |item: &Item<'_>| match entries.next() {
+        Some(entry) => item.judge(entry),
+        None => item.settle(Fate::Unknown("the answer is short of this operation".to_owned())),
+    };
+    items.iter().map(settle).collect()
+}
+
+#[cfg(test)]
+#[path = "bulk_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+use txn_core::store::{StoreErrorKind, Version};
+
+use super::*;
+
+const UID: &str = "uMz0YBdmS5i9vKTh9RA3_g";
+
+fn target() -> Arc<Target> {
+    Arc::new(Target::new("a", UID, true))
+}
+
+fn item(op: Op<'static>) -> Item<'static> {
+    let (target, route) = (target(), "guard".into());
+    Item { at: 0, route, require_alias: true, target, id: "1", routing: None, op }
+}
+
+fn version(seq_no: u64, term: u64) -> Version {
+    target().version(seq_no, term).unwrap()
+}
+
+const AT_7_2: Condition = Condition { seq_no: 7, primary_term: 2 };
+
+fn outcome(op: Op<'static>, reply: &str) -> Outcome {
+    let body = format!(r#"{{"took":3,"errors":false,"items":[{reply}]}}"#);
+    match decode(&[item(op)], body.as_bytes()).remove(0) {
+        Settled::Write(outcome) => outcome,
+        Settled::Read(read) => panic!("{read:?}"),
+    }
+}
+
+fn read(reply: &str) -> Read {
+    let body = format!(r#"{{"took":3,"errors":false,"items":[{reply}]}}"#);
+    match decode(&[item(Op::Read)], body.as_bytes()).remove(0) {
+        Settled::Read(read) => read,
+        Settled::Write(outcome) => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn lines() {
+    let mut delete = item(Op::Delete(AT_7_2));
+    delete.routing = Some("r\"1");
+    let items = [
+        item(Op::Create("{\"a\":1}")),
+        item(Op::Replace("{\"a\":2}", AT_7_2)),
+        item(Op::Check("{}")),
+        delete,
+        item(Op::Verify(Some(AT_7_2))),
+        item(Op::Verify(None)),
+        Item { require_alias: false, id: "ü\n\\", ..item(Op::Read) },
+    ];
+    let expected = r#"{"create":{"_index":"guard","_id":"1","require_alias":true}}
+{"a":1}
+{"index":{"_index":"guard","_id":"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
+{"a":2}
+{"index":{"_index":"guard","_id":"1","if_seq_no":9007199254740991,"if_primary_term":9007199254740991,"require_alias":true}}
+{}
+{"delete":{"_index":"guard","_id":"1","routing":"r\"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
+{"update":{"_index":"guard","_id":"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
+{"doc":{}}
+{"update":{"_index":"guard","_id":"1","require_alias":true}}
+{"doc":{}}
+{"update":{"_index":"guard","_id":"ü\u000a\\","_source":true}}
+{"doc":{}}
+"#
+    .replace(r#""routing":"r"1""#, r#""routing":"r\"1""#);
+    assert_eq!(encode(&items), expected);
+    assert!(encode(&items).len() <= items.iter().map(Item::len).sum());
+}
+
+#[test]
+fn successes() {
+    let done = |action: &str, result: &str, status: u16| {
+        format!(
+            r#"{{"{action}":{{"_index":"a","_type":"_doc","_id":"1","_version":1,"result":"{result}","_shards":{{"total":2,"successful":1,"failed":0}},"_seq_no":7,"_primary_term":2,"status":{status}}}}}"#
+        )
+    };
+    let applied = Outcome::Applied(version(7, 2));
+    assert_eq!(outcome(Op::Create("{}"), &done("create", "created", 201)), applied);
+    assert_eq!(outcome(Op::Replace("{}", AT_7_2), &done("index", "updated", 200)), applied);
+    assert_eq!(outcome(Op::Delete(AT_7_2), &done("delete", "deleted", 200)), applied);
+    assert_eq!(outcome(Op::Verify(Some(AT_7_2)), &done("update", "noop", 200)), Outcome::Holds);
+    assert_eq!(outcome(Op::Verify(None), &done("update", "noop", 200)), Outcome::Conflict);
+    // Answers that can not be: nothing is known.
+    let cases = [
+        (Op::Check("{}"), done("index", "created", 201)),
+        (Op::Create("{}"), done("index", "created", 201)),
+        (Op::Create("{}"), done("create", "updated", 200)),
+        (Op::Replace("{}", AT_7_2), done("index", "created", 201)),
+        (Op::Verify(Some(Condition { seq_no: 8, ..AT_7_2 })), done("update", "noop", 200)),
+        (Op::Create("{}"), done("create", "created", 201).replace("\"1\"", "\"2\"")),
+        (Op::Create("{}"), done("create", "created", 201).replace("\"a\"", "\"b\"")),
+        (Op::Create("{}"), done("create", "created", 201).replace("_seq_no", "_other")),
+    ];
+    for (op, reply) in cases {
+        let outcome = outcome(op, &reply);
+        assert!(matches!(outcome, Outcome::Unknown(_)), "{op:?} {reply}: {outcome:?}");
+    }
+}
+
+#[test]
+fn errors_by_operation() {
+    let failed = |action: &str, kind: &str, status: u16| {
+        format!(
+            r#"{{"{action}":{{"_index":"guard","_id":"1","status":{status},"error":{{"type":"{kind}","reason":"r","index_uuid":"u","shard":"0","index":"a"}}}}}}"#
+        )
+    };
+    let conflict = "version_conflict_engine_exception";
+    let gone = "document_missing_exception";
+    let cases = [
+        (Op::Create("{}"), failed("create", conflict, 409), Outcome::Conflict),
+        (Op::Replace("{}", AT_7_2), failed("index", conflict, 409), Outcome::Conflict),
+        (Op::Delete(AT_7_2), failed("delete", conflict, 409), Outcome::Conflict),
+        (Op::Check("{}"), failed("index", conflict, 409), Outcome::Holds),
+        (Op::Verify(Some(AT_7_2)), failed("update", conflict, 409), Outcome::Conflict),
+        (Op::Verify(Some(AT_7_2)), failed("update", gone, 404), Outcome::Conflict),
+        (Op::Verify(None), failed("update", gone, 404), Outcome::Holds),
+        (
+            Op::Verify(None),
+            failed("update", "index_not_found_exception", 404),
+            Outcome::MissingCollection,
+        ),
+        (
+            Op::Create("{}"),
+            failed("create", "cluster_block_exception", 403),
+            Outcome::Rejected("cluster_block_exception: r".to_owned()),
+        ),
+        (
+            Op::Check("{}"),
+            failed("index", "document_parsing_exception", 400),
+            Outcome::Invalid(Refusal {
+                kind: RefusalKind::Document,
+                reason: "document_parsing_exception: r".to_owned(),
+            }),
+        ),
+        (
+            Op::Create("{}"),
+            failed("create", "unavailable_shards_exception", 503),
+            Outcome::Unknown("unavailable_shards_exception: r".to_owned()),
+        ),
+    ];
+    for (op, reply, expected) in cases {
+        assert_eq!(outcome(op, &reply), expected, "{op:?} {reply}");
+    }
+}
+
+#[test]
+fn reads_keep_the_bytes() {
+    let source = r#"{"n":1.10,"big":12345678901234567890123,  "k\u0065y":"\u00fc" }"#;
+    let found = format!(
+        r#"{{"update":{{"_index":"a","_id":"1","_version":4,"result":"noop","_seq_no":7,"_primary_term":2,"status":200,"get":{{"_seq_no":7,"_primary_term":2,"found":true,"_routing":"x","_source":{source}}}}}}}"#
+    );
+    assert_eq!(read(&found), Read::Found { version: version(7, 2), source: source.into() });
+    let error = |kind: &str| {
+        format!(
+            r#"{{"update":{{"_index":"a","_id":"1","status":404,"error":{{"type":"{kind}","reason":"r"}}}}}}"#
+        )
+    };
+    assert_eq!(read(&error("document_missing_exception")), Read::Absent);
+    assert_eq!(read(&error("index_not_found_exception")), Read::MissingCollection);
+    for (kind, expected) in [
+        ("unavailable_shards_exception", StoreErrorKind::Unavailable),
+        ("security_exception", StoreErrorKind::Denied),
+        ("cluster_block_exception", StoreErrorKind::Unavailable),
+        ("illegal_argument_exception", StoreErrorKind::Misconfigured),
+    ] {
+        let Read::Unavailable(error) = read(&error(kind)) else { panic!("{kind}") };
+        assert_eq!(error.kind, expected, "{kind}");
+    }
+    let bare = found.replace(&format!(",\"_source\":{source}"), "");
+    let Read::Unavailable(error) = read(&bare) else { panic!("no source is no document") };
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+}
+
+#[test]
+fn short_and_garbled_answers_are_unknown() {
+    let items = [item(Op::Create("{}")), item(Op::Create("{}"))];
+    let one = r#"{"create":{"_index":"a","_id":"1","result":"created","_seq_no":7,"_primary_term":2,"status":201}}"#;
+    let short = format!(r#"{{"took":1,"errors":false,"items":[{one}]}}"#);
+    let settled = decode(&items, short.as_bytes());
+    assert_eq!(settled[0], Settled::Write(Outcome::Applied(version(7, 2))));
+    assert!(matches!(settled[1], Settled::Write(Outcome::Unknown(_))));
+    let long = format!(r#"{{"items":[{one},{one},{one}]}}"#);
+    for body in [&long, "", "{}", "<html>", &short[..short.len() - 3], r#"{"items":[{"x":{}}]}"#] {
+        for settled in decode(&items, body.as_bytes()) {
+            assert!(matches!(settled, Settled::Write(Outcome::Unknown(_))), "{body}: {settled:?}");
+        }
+    }
+}

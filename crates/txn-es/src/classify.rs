@@ -1,0 +1,355 @@
+//! What an answer says about the fate of a write. Pure functions; errors are told apart by their
+//! type, for one status stands for many things (a write block is 403, and so is a missing privilege).
+
+use serde::Deserialize;
+use txn_core::store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
+
+use crate::transport::Answer;
+
+/// An error as the servers describe it.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Cause {
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+    #[serde(default)]
+    caused_by: Option<Box<Cause>>,
+}
+
+/// What an error says about one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The condition did not hold.
+    Conflict,
+    /// No such index, or no such alias.
+    MissingCollection,
+    /// An update of a document that does not exist.
+    MissingDocument,
+    /// Not carried out; may succeed later.
+    Rejected(String),
+    /// Not carried out; will fail again.
+    Invalid(Refusal),
+    /// Nothing is known.
+    Unknown(String),
+}
+
+/// The fate of one operation by its error.
+pub(crate) fn fate(cause: &Cause) -> Fate {
+    let refuse = |kind| Fate::Invalid(Refusal { kind, reason: describe(cause) });
+    match cause.kind.as_str() {
+        "version_conflict_engine_exception" => Fate::Conflict,
+        "index_not_found_exception" => Fate::MissingCollection,
+        "document_missing_exception" => Fate::MissingDocument,
+        "cluster_block_exception"
+        | "es_rejected_execution_exception"
+        | "rejected_execution_exception"
+        | "open_search_rejected_execution_exception"
+        | "opensearch_rejected_execution_exception"
+        | "circuit_breaking_exception"
+        | "too_many_requests"
+        | "index_closed_exception" => Fate::Rejected(describe(cause)),
+        "document_parsing_exception"
+        | "mapper_parsing_exception"
+        | "mapper_exception"
+        | "strict_dynamic_mapping_exception"
+        | "illegal_argument_exception"
+        | "parsing_exception"
+        | "parse_exception"
+        | "x_content_parse_exception"
+        | "json_parse_exception"
+        | "not_x_content_exception"
+        | "routing_missing_exception"
+        | "action_request_validation_exception" => refuse(RefusalKind::Document),
+        "security_exception" => refuse(RefusalKind::Denied),
+        // `unavailable_shards_exception` is among the rest: the coordinating node answers it also
+        // after it had sent the operation to a primary that then went away.
+        _ => Fate::Unknown(describe(cause)),
+    }
+}
+
+/// What the answer to a whole request says about all of its operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// Larger than the server or something before it takes. Nothing was carried out.
+    TooLarge,
+    /// Something in it is not valid.
+    Malformed(Fate),
+    /// The same for every operation.
+    Same(Fate),
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorText,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ErrorText {
+    Cause(Cause),
+    Text(String),
+}
+
+/// The error in the body of an answer, if there is one of the servers' own shape.
+pub(crate) fn cause_of(answer: &Answer) -> Option<Cause> {
+    let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok()?;
+    match body.error {
+        ErrorText::Cause(cause) => Some(cause),
+        ErrorText::Text(reason) => Some(Cause { reason: Some(reason), ..Cause::default() }),
+    }
+}
+
+/// The fate of a whole request that was not answered with success.
+pub(crate) fn whole(answer: &Answer) -> Whole {
+    let cause = cause_of(answer);
+    let text = cause.as_ref().map(describe).filter(|text| !text.is_empty());
+    let text = match text {
+        Some(text) => format!("status {}: {text}", answer.status),
+        None => format!("status {}", answer.status),
+    };
+    let fate = cause.as_ref().map(fate);
+    let denied = || Fate::Invalid(Refusal { kind: RefusalKind::Denied, reason: text.clone() });
+    match (answer.status, fate) {
+        (413, _) => Whole::TooLarge,
+        (400, Some(Fate::Invalid(refusal))) => Whole::Malformed(Fate::Invalid(refusal)),
+        (401, _) => Whole::Same(denied()),
+        // Overload and blocks before the execution began, by their type.
+        (_, Some(Fate::Rejected(_))) => Whole::Same(Fate::Rejected(text)),
+        (403, _) => Whole::Same(denied()),
+        _ => Whole::Same(Fate::Unknown(text)),
+    }
+}
+
+/// As the error of a request that is no write of documents. `what` says what was attempted, on what.
+pub(crate) fn error(what: &str, answer: &Answer) -> StoreError {
+    let cause = cause_of(answer).unwrap_or_default();
+    let text = match describe(&cause) {
+        text if text.is_empty() => format!("status {}", answer.status),
+        text => text,
+    };
+    let kind = match (answer.status, fate(&cause)) {
+        (_, Fate::MissingCollection) => StoreErrorKind::NotFound,
+        (401, _) | (_, Fate::Invalid(Refusal { kind: RefusalKind::Denied, .. })) => {
+            StoreErrorKind::Denied
+        }
+        (_, Fate::Rejected(_)) | (429 | 500..=599, _) => StoreErrorKind::Unavailable,
+        (403, _) => StoreErrorKind::Denied,
+        (404, _) => StoreErrorKind::NotFound,
+        _ => StoreErrorKind::Misconfigured,
+    };
+    StoreError::new(kind, format!("{what}: {text}"))
+}
+
+/// The error of one document of a read.
+pub(crate) fn read_error(fate: Fate) -> StoreError {
+    let (kind, text) = match fate {
+        Fate::Invalid(Refusal { kind: RefusalKind::Denied, reason }) => {
+            (StoreErrorKind::Denied, reason)
+        }
+        Fate::Invalid(Refusal { reason, .. }) => (StoreErrorKind::Misconfigured, reason),
+        Fate::Rejected(text) | Fate::Unknown(text) => (StoreErrorKind::Unavailable, text),
+        Fate::MissingCollection => (StoreErrorKind::NotFound, "no such collection".to_owned()),
+        other => (StoreErrorKind::Unavailable, format!("an answer out of place: {other:?}")),
+    };
+    StoreError::new(kind, text)
+}
+
+/// The error in words: type and reason, and those of its causes. Values of documents are taken out.
+pub(crate) fn describe(cause: &Cause) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut next = Some(cause);
+    while let Some(cause) = next {
+        let reason = cause.reason.as_deref().map(strip).unwrap_or_default();
+        let part = match (cause.kind.is_empty(), reason.is_empty()) {
+            (true, _) => reason,
+            (false, true) => cause.kind.clone(),
+            (false, false) => format!("{}: {reason}", cause.kind),
+        };
+        if !part.is_empty() && !parts.contains(&part) {
+            parts.push(part);
+        }
+        next = cause.caused_by.as_deref().filter(|_| parts.len() < 4);
+    }
+    parts.join("; caused by ")
+}
+
+/// Where the rest of a reason repeats the document.
+const VALUE_FOLLOWS: &[&str] = &[
+    "Preview of field's value",
+    "preview of field's value",
+    "For input string",
+    "at [Source",
+    "The prefix of the first immense term",
+    "original message",
+    "Cannot parse",
+    "invalid text",
+];
+
+/// Where the next bracket or quote repeats a value.
+const VALUE_IN_BRACKETS: &[&str] = &[
+    "parse date field [",
+    "parse value [",
+    "Numeric value (",
+    "Unrecognized token '",
+    "field value [",
+];
+
+const LONGEST_REASON: usize = 500;
+
+/// A reason without the values of the document: the servers repeat them in some.
+fn strip(reason: &str) -> String {
+    let end = VALUE_FOLLOWS.iter().filter_map(|mark| reason.find(mark)).min();
+    let mut text = reason[..end.unwrap_or(reason.len())].replace(['\n', '\r'], " ");
+    for mark in VALUE_IN_BRACKETS {
+        let Some(at) = text.find(mark) else { continue };
+        let from = at + mark.len();
+        let close = match mark.as_bytes()[mark.len() - 1] {
+            b'[' => ']',
+            b'(' => ')',
+            quote => quote.into(),
+        };
+        // The value may hold the closing sign itself: go to the last one, unless a format follows.
+        let tail = &text[from..];
+        let tail = &tail[..tail.find(" with format").unwrap_or(tail.len())];
+        let tail = &tail[..tail.find(" as only").unwrap_or(tail.len())];
+        let to = from + tail.rfind(close).unwrap_or(tail.len());
+        text.replace_range(from..to, "...");
+    }
+    if let Some((cut, _)) = text.char_indices().nth(LONGEST_REASON) {
+        text.truncate(cut);
+        text.push_str("...");
+    }
+    text.trim_end_matches([' ', ',', ':', ';', '.']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(text: &str) -> Cause {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn answer(status: u16, body: &'static str) -> Answer {
+        Answer { status, body: body.into() }
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_their_type() {
+        let cases = [
+            ("version_conflict_engine_exception", "Conflict"),
+            ("index_not_found_exception", "MissingCollection"),
+            ("document_missing_exception", "MissingDocument"),
+            ("cluster_block_exception", "Rejected"),
+            ("es_rejected_execution_exception", "Rejected"),
+            ("rejected_execution_exception", "Rejected"),
+            ("circuit_breaking_exception", "Rejected"),
+            ("too_many_requests", "Rejected"),
+            ("document_parsing_exception", "Invalid"),
+            ("mapper_parsing_exception", "Invalid"),
+            ("strict_dynamic_mapping_exception", "Invalid"),
+            ("illegal_argument_exception", "Invalid"),
+            ("security_exception", "Invalid"),
+            ("unavailable_shards_exception", "Unknown"),
+            ("process_cluster_event_timeout_exception", "Unknown"),
+            ("node_disconnected_exception", "Unknown"),
+            ("translog_exception", "Unknown"),
+            ("", "Unknown"),
+        ];
+        for (kind, expected) in cases {
+            let fate = fate(&Cause { kind: kind.to_owned(), ..Cause::default() });
+            assert!(format!("{fate:?}").starts_with(expected), "{kind}: {fate:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_field_and_hold_no_values() {
+        let cases = [
+            (
+                r#"{"type":"document_parsing_exception","reason":"[1:6] failed to parse field [balance] of type [long] in document with id 'a'. Preview of field's value: 'secret value'","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"secret value\""}}"#,
+                "document_parsing_exception: [1:6] failed to parse field [balance] of type [long] in document with id 'a'; caused by illegal_argument_exception",
+            ),
+            (
+                r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [at] of type [date] in document with id 'a'. Preview of field's value: 'secret'","caused_by":{"type":"illegal_argument_exception","reason":"failed to parse date field [se]cret] with format [strict_date_optional_time||epoch_millis]","caused_by":{"type":"date_time_parse_exception","reason":"Failed to parse with all enclosed parsers"}}}"#,
+                "mapper_parsing_exception: failed to parse field [at] of type [date] in document with id 'a'; caused by illegal_argument_exception: failed to parse date field [...] with format [strict_date_optional_time||epoch_millis]; caused by date_time_parse_exception: Failed to parse with all enclosed parsers",
+            ),
+            (
+                r#"{"type":"document_parsing_exception","reason":"[1:9] failed to parse field [ok] of type [boolean]","caused_by":{"type":"illegal_argument_exception","reason":"Failed to parse value [secret] as only [true] or [false] are allowed."}}"#,
+                "document_parsing_exception: [1:9] failed to parse field [ok] of type [boolean]; caused by illegal_argument_exception: Failed to parse value [...] as only [true] or [false] are allowed",
+            ),
+            (
+                r#"{"type":"strict_dynamic_mapping_exception","reason":"[1:2] mapping set to strict, dynamic introduction of [secretless] within [_doc] is not allowed"}"#,
+                "strict_dynamic_mapping_exception: [1:2] mapping set to strict, dynamic introduction of [secretless] within [_doc] is not allowed",
+            ),
+            (
+                r#"{"type":"illegal_argument_exception","reason":"Document contains at least one immense term in field=\"k\" (whose UTF8 encoding is longer than the max length 32766), all of which were skipped.  Please correct the analyzer to not produce such terms.  The prefix of the first immense term is: '[115, 101]...', original message: bytes can be at most 32766"}"#,
+                "illegal_argument_exception: Document contains at least one immense term in field=\"k\" (whose UTF8 encoding is longer than the max length 32766), all of which were skipped.  Please correct the analyzer to not produce such terms",
+            ),
+            (
+                r#"{"type":"x","reason":"Numeric value (123456) out of range of int\n at [Source: (byte[])\"{\"n\":123456}\"; line: 1]"}"#,
+                "x: Numeric value (...) out of range of int",
+            ),
+        ];
+        for (json, expected) in cases {
+            let text = describe(&cause(json));
+            assert_eq!(text, expected);
+            assert!(!text.contains("secret ") && !text.contains("123456"));
+        }
+    }
+
+    #[test]
+    fn whole_requests() {
+        let blocked = r#"{"error":{"root_cause":[],"type":"cluster_block_exception","reason":"blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];"},"status":503}"#;
+        let denied = r#"{"error":{"root_cause":[],"type":"security_exception","reason":"unable to authenticate user [u] for REST request [/_bulk]"},"status":401}"#;
+        let malformed = r#"{"error":{"type":"action_request_validation_exception","reason":"Validation Failed: 1: id is too long;"},"status":400}"#;
+        let rejected = r#"{"error":{"type":"es_rejected_execution_exception","reason":"rejected execution of coordinating operation"},"status":429}"#;
+        let cases = [
+            (503, blocked, "Same(Rejected"),
+            (403, blocked, "Same(Rejected"),
+            (429, rejected, "Same(Rejected"),
+            (401, denied, "Same(Invalid(Refusal { kind: Denied"),
+            (403, denied, "Same(Invalid(Refusal { kind: Denied"),
+            (401, "Unauthorized", "Same(Invalid(Refusal { kind: Denied"),
+            (400, malformed, "Malformed(Invalid(Refusal { kind: Document"),
+            (400, "<html>", "Same(Unknown"),
+            (413, "<html>", "TooLarge"),
+            (429, "slow down", "Same(Unknown"),
+            (
+                500,
+                r#"{"error":"no handler","status":500}"#,
+                "Same(Unknown(\"status 500: no handler",
+            ),
+            (502, "<html>", "Same(Unknown"),
+            (503, "", "Same(Unknown"),
+            (504, "", "Same(Unknown"),
+            (302, "", "Same(Unknown"),
+        ];
+        for (status, body, expected) in cases {
+            let whole = format!("{:?}", whole(&answer(status, body)));
+            assert!(whole.starts_with(expected), "{status} {body}: {whole}");
+        }
+    }
+
+    #[test]
+    fn errors_of_administration() {
+        let missing = r#"{"error":{"type":"index_not_found_exception","reason":"no such index [a]"},"status":404}"#;
+        let blocked = r#"{"error":{"type":"cluster_block_exception","reason":"index [a] blocked by: [FORBIDDEN/8/index write (api)];"},"status":403}"#;
+        let cases = [
+            (404, missing, StoreErrorKind::NotFound),
+            (403, blocked, StoreErrorKind::Unavailable),
+            (
+                403,
+                r#"{"error":{"type":"security_exception","reason":"no"}}"#,
+                StoreErrorKind::Denied,
+            ),
+            (401, "", StoreErrorKind::Denied),
+            (503, "", StoreErrorKind::Unavailable),
+            (429, "", StoreErrorKind::Unavailable),
+            (400, "", StoreErrorKind::Misconfigured),
+        ];
+        for (status, body, kind) in cases {
+            assert_eq!(error("x", &answer(status, body)).kind, kind, "{status} {body}");
+        }
+    }
+}

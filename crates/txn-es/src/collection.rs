@@ -1,0 +1,314 @@
+//! Indices and aliases: finding, making, checking and dropping them.
+
+use std::sync::Arc;
+
+use elasticsearch::http::Method;
+use serde_json::Value;
+use txn_core::store::{CollectionInfo, CollectionSpec, Role, StoreError, StoreErrorKind};
+
+use crate::classify::{self, Fate};
+use crate::data::{Inner, Miss};
+use crate::mapping::{self, Index};
+use crate::names;
+use crate::target::{Target, guard_name};
+use crate::transport::{Answer, Failure, Patience, Request};
+
+/// What the account of a domain needs to be granted.
+const PRIVILEGES: &str = "grant the index privileges read, write, view_index_metadata and manage on \
+                          the index, and all on txn-*";
+
+impl Inner {
+    async fn admin(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Answer, StoreError> {
+        let body = body.map(|body| body.to_string().into());
+        let patience = Patience::Admin;
+        let request = Request { method, path, query, body, items: 0, patience };
+        self.transport.send(request).await.map_err(Failure::into_error)
+    }
+
+    /// A change of the cluster, which every node has to acknowledge.
+    async fn change(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Changed> {
+        let timeout = self.transport.server_timeout(Patience::Admin);
+        let query = [("timeout", timeout.as_str()), ("master_timeout", timeout.as_str())];
+        let answer = self.admin(method, path, &query, body).await.map_err(Changed::Failed)?;
+        if answer.status != 200 {
+            let mut error = classify::error(what, &answer);
+            if error.kind == StoreErrorKind::Denied {
+                error.message = format!("{}; {PRIVILEGES}", error.message);
+            }
+            let kind = classify::cause_of(&answer).map(|cause| cause.kind).unwrap_or_default();
+            return Err(Changed::Refused { kind, error });
+        }
+        let unavailable =
+            |text| Changed::Failed(StoreError::new(StoreErrorKind::Unavailable, text));
+        let value: Value = serde_json::from_slice(&answer.body)
+            .map_err(|_| unavailable(format!("{what}: the answer can not be read")))?;
+        if value["acknowledged"] != true {
+            return Err(unavailable(format!("{what}: not acknowledged by every node in time")));
+        }
+        Ok(value)
+    }
+
+    /// The index behind a name, if there is one.
+    async fn look(&self, name: &str) -> Result<Option<Index>, StoreError> {
+        let path = format!("/{}", names::segment(name));
+        let answer = self.admin(Method::Get, &path, &[("flat_settings", "true")], None).await?;
+        let cause = classify::cause_of(&answer);
+        if answer.status == 404
+            && cause.is_some_and(|c| classify::fate(&c) == Fate::MissingCollection)
+        {
+            return Ok(None);
+        }
+        if answer.status != 200 {
+            let mut error = classify::error(&format!("looking at the index {name}"), &answer);
+            if error.kind == StoreErrorKind::Denied {
+                error.message = format!("{}; {PRIVILEGES}", error.message);
+            }
+            return Err(error);
+        }
+        mapping::sole(name, &answer.body).map(Some)
+    }
+
+    /// What a name stands for, as known or as looked up.
+    pub(crate) async fn target(&self, name: &str) -> Result<Arc<Target>, Miss> {
+        if let Some(target) = self.targets.get(name) {
+            return Ok(target);
+        }
+        if names::fault(name).is_some() {
+            return Err(Miss::Missing);
+        }
+        let index = self.look(name).await.map_err(Miss::Failed)?.ok_or(Miss::Missing)?;
+        let guarded = self.guard(&index).await.map_err(Miss::Failed)?;
+        self.remember(name, &index, guarded).map_err(Miss::Failed)
+    }
+
+    fn remember(
+        &self,
+        asked: &str,
+        index: &Index,
+        guarded: Result<(), StoreError>,
+    ) -> Result<Arc<Target>, StoreError> {
+        let target = Arc::new(Target::new(&index.name, index.uid()?, guarded.is_ok()));
+        if guarded.is_ok() {
+            self.targets.put(asked, target.clone());
+        }
+        Ok(target)
+    }
+
+    /// Gives an index its guard. The inner error: this account may not.
+    async fn guard(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
+        let uid = index.uid()?;
+        if index.is_guarded(&guard_name(uid)) {
+            return Ok(Ok(()));
+        }
+        let what = format!("adding the alias that guards {}", index.name);
+        let actions = index.guard_actions(uid);
+        match self.change(&what, Method::Post, "/_aliases", Some(&actions)).await {
+            Ok(_) => Ok(Ok(())),
+            Err(changed) => match changed.into_error() {
+                error if error.kind == StoreErrorKind::Denied => Ok(Err(error)),
+                error => Err(error),
+            },
+        }
+    }
+
+    pub(crate) async fn open_collection(
+        &self,
+        spec: &CollectionSpec,
+    ) -> Result<CollectionInfo, StoreError> {
+        let name = &spec.name;
+        if let Some(fault) = names::fault(name) {
+            let text = format!("{name:?} is not the name of an index: {fault}");
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+        }
+        let index = match self.look(name).await? {
+            Some(index) => index,
+            None if spec.create => {
+                self.make(spec).await?;
+                self.look(name).await?.ok_or_else(|| {
+                    let text = format!("the index {name} was made and is gone again");
+                    StoreError::new(StoreErrorKind::Unavailable, text)
+                })?
+            }
+            None => {
+                let text = format!("there is no index {name}");
+                return Err(StoreError::new(StoreErrorKind::NotFound, text));
+            }
+        };
+        index.check(&spec.role)?;
+        if let Some(change) = index.change(&spec.role)? {
+            let what = format!("preparing the mapping of {}", index.name);
+            let path = format!("/{}/_mapping", names::segment(&index.name));
+            let changed = self.change(&what, Method::Put, &path, Some(&change)).await;
+            changed.map_err(Changed::into_error)?;
+        }
+        let guarded = self.guard(&index).await?;
+        match (&guarded, &spec.role) {
+            // Only looked at: reads do without.
+            (Err(_), Role::Data { owner: None }) | (Ok(()), _) => {}
+            (Err(error), _) => return Err(error.clone()),
+        }
+        if let Role::Data { .. } = &spec.role {
+            self.alias_for_searches(&index).await;
+        }
+        let owner = match &spec.role {
+            Role::Data { owner: Some(owner) } => Some(owner.clone()),
+            _ => index.owner(),
+        };
+        let target = self.remember(name, &index, guarded)?;
+        Ok(CollectionInfo { name: target.name.clone(), uid: target.uid.clone(), owner })
+    }
+
+    async fn make(&self, spec: &CollectionSpec) -> Result<(), StoreError> {
+        let name = &spec.name;
+        if let Some(fault) = names::fault_of_new(name) {
+            let text = format!("{name:?} can not be the name of an index: {fault}");
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+        }
+        let body = mapping::creation(spec)?;
+        let path = format!("/{}", names::segment(name));
+        let what = format!("making the index {name}");
+        match self.change(&what, Method::Put, &path, Some(&body)).await {
+            Ok(_) => Ok(()),
+            // Somebody else made it at the same time.
+            Err(Changed::Refused { kind, .. }) if kind == "resource_already_exists_exception" => {
+                Ok(())
+            }
+            Err(changed) => Err(changed.into_error()),
+        }
+    }
+
+    /// The alias that hides placeholders from plain searches. A convenience: where its name is
+    /// taken or the account may not add it, the collection does without.
+    async fn alias_for_searches(&self, index: &Index) {
+        let alias = mapping::committed_alias(&index.name);
+        if index.aliases.contains_key(&alias) || names::fault(&alias).is_some() {
+            return;
+        }
+        let skipped = match self.look(&alias).await {
+            Ok(None) => {
+                let what = format!("adding the alias {alias}");
+                let actions = mapping::committed_actions(&index.name);
+                let added = self.change(&what, Method::Post, "/_aliases", Some(&actions)).await;
+                added.err().map(|changed| changed.into_error().message)
+            }
+            Ok(Some(_)) => Some("the name is taken".to_owned()),
+            Err(error) => Some(error.message),
+        };
+        if let Some(reason) = skipped {
+            tracing::warn!(alias, reason, "no alias for searches without placeholders");
+        }
+    }
+
+    pub(crate) async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        if let Some(fault) = names::fault(name) {
+            let text = format!("{name:?} is not the name of an index: {fault}");
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+        }
+        let path = format!("/{}", names::segment(name));
+        let changed = self.change(&format!("dropping {name}"), Method::Delete, &path, None).await;
+        self.targets.forget(name);
+        match changed {
+            Ok(_) => Ok(()),
+            Err(Changed::Refused { kind, .. }) if kind == "index_not_found_exception" => Ok(()),
+            Err(changed) => Err(changed.into_error()),
+        }
+    }
+
+    pub(crate) async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        for name in [alias, collection] {
+            if let Some(fault) = names::fault(name) {
+                let text = format!("{name:?} is not the name of an index or alias: {fault}");
+                return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+            }
+        }
+        let add = serde_json::json!({"actions": [{"add": {"index": collection, "alias": alias}}]});
+        let what = format!("adding the alias {alias} to {collection}");
+        let changed = self.change(&what, Method::Post, "/_aliases", Some(&add)).await;
+        self.targets.forget(alias);
+        changed.map(|_| ()).map_err(Changed::into_error)
+    }
+
+    pub(crate) async fn block_writes(
+        &self,
+        collection: &str,
+        blocked: bool,
+    ) -> Result<(), StoreError> {
+        let target = self.existing(collection).await?;
+        let name = names::segment(&target.name);
+        if blocked {
+            let what = format!("blocking writes to {}", target.name);
+            let path = format!("/{name}/_block/write");
+            let answer = self.change(&what, Method::Put, &path, None).await;
+            let answer = answer.map_err(Changed::into_error)?;
+            // The servers answer without any index if the block is there already. They put it there
+            // only after every shard had finished the writes it was at; a block that is not yet
+            // confirmed by every shard is confirmed again instead.
+            let before = answer["indices"].as_array().is_some_and(Vec::is_empty);
+            if answer["shards_acknowledged"] != true
+                && !(before && self.look(&target.name).await?.is_some_and(|i| i.is_blocked()))
+            {
+                let text = format!("{what}: not acknowledged by every shard in time");
+                return Err(StoreError::new(StoreErrorKind::Unavailable, text));
+            }
+        } else {
+            let what = format!("lifting the write block of {}", target.name);
+            let path = format!("/{name}/_settings");
+            let body = serde_json::json!({"index.blocks.write": null});
+            let changed = self.change(&what, Method::Put, &path, Some(&body)).await;
+            changed.map_err(Changed::into_error)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        let target = self.existing(collection).await?;
+        let what = format!("refreshing {}", target.name);
+        let path = format!("/{}/_refresh", names::segment(&target.name));
+        let request = Request {
+            method: Method::Post,
+            path: &path,
+            query: &[],
+            body: None,
+            items: 0,
+            patience: Patience::Data,
+        };
+        let answer = self.transport.send(request).await.map_err(Failure::into_error)?;
+        if answer.status != 200 {
+            return Err(classify::error(&what, &answer));
+        }
+        let value: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if value["_shards"]["failed"] != 0 {
+            let text = format!("{what}: not every shard answered; try again");
+            return Err(StoreError::new(StoreErrorKind::Unavailable, text));
+        }
+        Ok(())
+    }
+}
+
+/// Why a change of the cluster did not come about.
+#[derive(Debug)]
+enum Changed {
+    /// A server said no; `kind` is the type of its error.
+    Refused { kind: String, error: StoreError },
+    /// No answer, or none that says it.
+    Failed(StoreError),
+}
+
+impl Changed {
+    fn into_error(self) -> StoreError {
+        let (Self::Refused { error, .. } | Self::Failed(error)) = self;
+        error
+    }
+}

@@ -1,0 +1,164 @@
+use super::*;
+
+fn index(mappings: Value, settings: Value) -> Index {
+    let mut settings = settings;
+    settings["index.uuid"] = json!("u");
+    let answer = json!({"a": {"aliases": {}, "mappings": mappings, "settings": settings}});
+    sole("a", answer.to_string().as_bytes()).unwrap()
+}
+
+const DATA: Role = Role::Data { owner: None };
+
+fn owned(owner: &str) -> Role {
+    Role::Data { owner: Some(owner.to_owned()) }
+}
+
+fn fault(mappings: Value, settings: Value) -> String {
+    let error = index(mappings, settings).check(&DATA).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.message.starts_with('a'), "{}", error.message);
+    error.message
+}
+
+#[test]
+fn names_stand_for_one_index() {
+    let two = json!({"a": {}, "b": {}}).to_string();
+    let error = sole("alias", two.as_bytes()).unwrap_err();
+    assert!(error.message.contains("alias stands for 2 indices (a, b)"), "{}", error.message);
+    let stream = json!({".ds-s-1": {"data_stream": "s"}}).to_string();
+    assert!(sole("s", stream.as_bytes()).unwrap_err().message.contains("data stream s"));
+    for alias in [json!({"is_write_index": false}), json!({"index_routing": "1"})] {
+        let answer = json!({"a": {"aliases": {"alias": alias}}}).to_string();
+        assert_eq!(
+            sole("alias", answer.as_bytes()).unwrap_err().kind,
+            StoreErrorKind::Misconfigured
+        );
+        assert!(sole("a", answer.as_bytes()).is_ok());
+    }
+    assert_eq!(sole("a", b"{}").unwrap_err().kind, StoreErrorKind::NotFound);
+}
+
+#[test]
+fn settings_that_lose_or_change_documents_are_refused() {
+    assert!(index(json!({}), json!({})).check(&DATA).is_ok());
+    assert!(index(json!({}), json!({"index.translog.durability": "REQUEST"})).check(&DATA).is_ok());
+    let text = fault(json!({}), json!({"index.translog.durability": "ASYNC"}));
+    assert!(text.contains("set index.translog.durability to request"), "{text}");
+    let text = fault(json!({}), json!({"index.final_pipeline": "stamp"}));
+    assert!(text.contains("stamp") && text.contains("index.final_pipeline to _none"), "{text}");
+    assert!(index(json!({}), json!({"index.final_pipeline": "_none"})).check(&DATA).is_ok());
+    for role in [Role::Registry, Role::Partition] {
+        let settings = json!({"index.translog.durability": "async"});
+        assert!(index(json!({}), settings).check(&role).is_err());
+    }
+}
+
+#[test]
+fn sources_have_to_be_complete() {
+    for source in [
+        json!({"excludes": ["secret.*"]}),
+        json!({"includes": ["a"]}),
+        json!({"enabled": false}),
+        json!({"mode": "synthetic"}),
+        json!({"mode": "disabled"}),
+    ] {
+        let text = fault(json!({"_source": source}), json!({}));
+        assert!(text.contains("reindex"), "{source}: {text}");
+    }
+    for settings in [
+        json!({"index.mapping.source.mode": "SYNTHETIC"}),
+        json!({"index.mode": "logsdb"}),
+        json!({"index.mode": "time_series"}),
+    ] {
+        fault(json!({}), settings);
+    }
+    for source in [json!({"enabled": true}), json!({"excludes": []}), json!({"mode": "stored"})] {
+        assert!(index(json!({"_source": source}), json!({})).check(&DATA).is_ok(), "{source}");
+    }
+    let stored = json!({"index.mode": "logsdb", "index.mapping.source.mode": "stored"});
+    assert!(index(json!({}), stored).check(&DATA).is_ok());
+}
+
+#[test]
+fn clashing_fields_are_named() {
+    for (field, found, what) in [
+        ("tid", json!({"type": "long"}), "mapped as long"),
+        ("transaction_tid", json!({"type": "text"}), "mapped as text"),
+        ("transaction_tid", json!({"type": "keyword", "index": false}), "can not be searched"),
+        ("transaction_tid", json!({"type": "keyword", "ignore_above": 8}), "can not be searched"),
+        ("transaction_recent", json!({"properties": {}}), "mapped as object"),
+        ("transaction_absent", json!({"type": "keyword"}), "mapped as keyword"),
+    ] {
+        let text = fault(json!({"properties": {field: found}}), json!({}));
+        assert!(text.contains(field) && text.contains(what) && text.contains("rename"), "{text}");
+    }
+    assert!(fault(json!({"runtime": {"tid": {"type": "long"}}}), json!({})).contains("runtime"));
+}
+
+#[test]
+fn missing_fields_and_the_owner_are_added() {
+    let bare =
+        index(json!({"dynamic": "strict", "properties": {"n": {"type": "long"}}}), json!({}));
+    let change = bare.change(&DATA).unwrap().unwrap();
+    let fields = change["properties"].as_object().unwrap();
+    assert_eq!(fields.len(), 4);
+    let recent = json!({"type": "keyword", "index": false, "doc_values": false});
+    assert_eq!(fields["transaction_recent"], recent);
+    assert!(change.get("_meta").is_none());
+
+    let meta = json!({"app": {"x": 1}, "txn": {"note": "n"}});
+    let mappings = json!({"_meta": meta, "properties": change["properties"]});
+    let full = index(mappings, json!({}));
+    assert_eq!(full.change(&DATA).unwrap(), None);
+    let change = full.change(&owned("bank")).unwrap().unwrap();
+    let merged = json!({"app": {"x": 1}, "txn": {"note": "n", "domain": "bank"}});
+    assert_eq!(change, json!({"_meta": merged}));
+    let mappings = json!({"_meta": merged, "properties": full.mappings["properties"]});
+    let done = index(mappings, json!({}));
+    assert_eq!(done.owner().as_deref(), Some("bank"));
+    assert_eq!(done.change(&owned("bank")).unwrap(), None);
+    let taken = index(json!({"_meta": {"txn": "mine"}}), json!({}));
+    assert_eq!(taken.owner(), None);
+    assert!(taken.change(&owned("bank")).is_err());
+}
+
+#[test]
+fn guards() {
+    let guard = guard_name("u");
+    let other = guard_name("v");
+    let mut index = index(json!({}), json!({}));
+    assert!(!index.is_guarded(&guard));
+    index.aliases.insert(guard.clone(), json!({}));
+    assert!(index.is_guarded(&guard));
+    index.aliases.insert(other.clone(), json!({}));
+    assert!(!index.is_guarded(&guard));
+    let actions = index.guard_actions("u");
+    assert_eq!(actions["actions"][0]["add"]["alias"], guard);
+    assert_eq!(actions["actions"][1]["remove"]["alias"], other);
+}
+
+#[test]
+fn new_collections() {
+    let spec = |role, mappings: Option<&str>| CollectionSpec {
+        name: "a".to_owned(),
+        role,
+        create: true,
+        mappings: mappings.map(Into::into),
+    };
+    let mappings = r#"{"dynamic":"strict","properties":{"n":{"type":"long"}}}"#;
+    let body = creation(&spec(DATA, Some(mappings))).unwrap();
+    assert_eq!(body["mappings"]["dynamic"], "strict");
+    assert_eq!(body["mappings"]["properties"].as_object().unwrap().len(), 5);
+    assert_eq!(body["settings"], json!({"index.translog.durability": "request"}));
+    let clash = r#"{"properties":{"tid":{"type":"long"}}}"#;
+    for mappings in [clash, "[]", "{"] {
+        let error = creation(&spec(DATA, Some(mappings))).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    }
+    let body = creation(&spec(Role::Partition, None)).unwrap();
+    assert_eq!(body["mappings"]["dynamic"], false);
+    assert_eq!(body["mappings"]["properties"]["body"], json!({"type": "object", "enabled": false}));
+    assert_eq!(body["settings"]["index.auto_expand_replicas"], "0-1");
+    let body = creation(&spec(Role::Registry, None)).unwrap();
+    assert_eq!(body["mappings"], json!({"dynamic": false}));
+}

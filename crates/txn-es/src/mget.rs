@@ -1,0 +1,153 @@
+//! Multi-document reads: their request and their answer. No I/O.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use txn_core::store::{Key, Read, StoreError, StoreErrorKind};
+
+use crate::bulk::{no_source, push_text};
+use crate::classify::{self, Cause, Fate};
+use crate::target::Target;
+
+/// One document that is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask<'a> {
+    /// Where the caller wants the result.
+    pub(crate) at: usize,
+    pub(crate) key: &'a Key,
+    pub(crate) target: std::sync::Arc<Target>,
+}
+
+/// The body of the request.
+pub(crate) fn encode(asks: &[Ask<'_>]) -> Bytes {
+    let mut body = String::with_capacity(asks.len() * 128 + 16);
+    body.push_str("{\"docs\":[");
+    for (n, ask) in asks.iter().enumerate() {
+        body.push_str(if n == 0 { "{\"_index\":" } else { ",{\"_index\":" });
+        push_text(&mut body, ask.target.guard.as_ref().unwrap_or(&ask.target.name));
+        body.push_str(",\"_id\":");
+        push_text(&mut body, &ask.key.id);
+        if let Some(routing) = &ask.key.routing {
+            body.push_str(",\"routing\":");
+            push_text(&mut body, routing);
+        }
+        body.push('}');
+    }
+    body.push_str("]}");
+    body.into()
+}
+
+#[derive(Deserialize)]
+struct MultiGet<'a> {
+    #[serde(borrow)]
+    docs: Vec<Doc<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Doc<'a> {
+    #[serde(rename = "_index", borrow)]
+    index: Cow<'a, str>,
+    #[serde(rename = "_id", borrow)]
+    id: Cow<'a, str>,
+    found: Option<bool>,
+    #[serde(rename = "_seq_no")]
+    seq_no: Option<u64>,
+    #[serde(rename = "_primary_term")]
+    primary_term: Option<u64>,
+    #[serde(rename = "_source", borrow)]
+    source: Option<&'a RawValue>,
+    error: Option<Cause>,
+}
+
+/// What the answer shows of each document, in the order of the request.
+pub(crate) fn decode(asks: &[Ask<'_>], body: &[u8]) -> Vec<Read> {
+    let answer = serde_json::from_slice::<MultiGet<'_>>(body);
+    let docs = answer.map(|answer| answer.docs).unwrap_or_default();
+    if docs.len() != asks.len() {
+        let text = "the answer to a read can not be read, or is incomplete";
+        return vec![unavailable(text); asks.len()];
+    }
+    asks.iter().zip(docs).map(|(ask, doc)| judge(ask, doc)).collect()
+}
+
+fn judge(ask: &Ask<'_>, doc: Doc<'_>) -> Read {
+    if *doc.id != *ask.key.id {
+        return unavailable("the answer is about another document");
+    }
+    if let Some(cause) = &doc.error {
+        return match classify::fate(cause) {
+            Fate::MissingCollection => {
+                ask.target.expire();
+                Read::MissingCollection
+            }
+            other => Read::Unavailable(classify::read_error(other)),
+        };
+    }
+    if *doc.index != *ask.target.name {
+        ask.target.expire();
+        return unavailable("another index answered than the one that the name stood for");
+    }
+    match (doc.found, doc.source) {
+        (Some(false), _) => Read::Absent,
+        (Some(true), Some(source)) => {
+            let version = doc.seq_no.zip(doc.primary_term);
+            match version.and_then(|(seq_no, term)| ask.target.version(seq_no, term)) {
+                Some(version) => Read::Found { version, source: source.get().into() },
+                None => unavailable("the answer has no version"),
+            }
+        }
+        (Some(true), None) => Read::Unavailable(classify::read_error(Fate::Invalid(no_source()))),
+        (None, _) => unavailable("the answer does not say whether the document exists"),
+    }
+}
+
+pub(crate) fn unavailable(text: &str) -> Read {
+    Read::Unavailable(StoreError::new(StoreErrorKind::Unavailable, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers() {
+        let target = std::sync::Arc::new(Target::new("a", "u", true));
+        let keys = ["1", "2", "3", "4", "5", "6"].map(|id| Key::new("a", id));
+        let asks: Vec<_> =
+            keys.iter().map(|key| Ask { at: 0, key, target: target.clone() }).collect();
+        let source = r#"{"n":1.10,  "big":12345678901234567890123}"#;
+        let body = format!(
+            r#"{{"docs":[
+            {{"_index":"a","_type":"_doc","_id":"1","_version":1,"_seq_no":7,"_primary_term":2,"_routing":"r","found":true,"_source":{source}}},
+            {{"_index":"a","_id":"2","found":false}},
+            {{"_index":"a","_id":"3","error":{{"root_cause":[],"type":"index_not_found_exception","reason":"no such index [a]"}}}},
+            {{"_index":"a","_id":"4","error":{{"type":"no_shard_available_action_exception","reason":"r"}}}},
+            {{"_index":"a","_id":"5","_seq_no":7,"_primary_term":2,"found":true}},
+            {{"_index":"b","_id":"6","_seq_no":7,"_primary_term":2,"found":true,"_source":{{}}}}]}}"#
+        );
+        let reads = decode(&asks, body.as_bytes());
+        let version = target.version(7, 2).unwrap();
+        assert_eq!(reads[0], Read::Found { version, source: source.into() });
+        assert_eq!(reads[1], Read::Absent);
+        assert_eq!(reads[2], Read::MissingCollection);
+        for read in &reads[3..] {
+            assert!(matches!(read, Read::Unavailable(_)), "{read:?}");
+        }
+        for body in [&body[..body.len() - 1], r#"{"docs":[]}"#, ""] {
+            let reads = decode(&asks, body.as_bytes());
+            assert!(reads.len() == 6 && reads.iter().all(|r| matches!(r, Read::Unavailable(_))));
+        }
+    }
+
+    #[test]
+    fn the_request() {
+        let keys = [Key::new("a", "1\""), Key::new("a", "2").routed("r")];
+        let target = std::sync::Arc::new(Target::new("a", "u", false));
+        let asks = keys.each_ref().map(|key| Ask { at: 0, key, target: target.clone() });
+        let expected =
+            r#"{"docs":[{"_index":"a","_id":"1\""},{"_index":"a","_id":"2","routing":"r"}]}"#;
+        assert_eq!(encode(&asks), expected);
+    }
+}

@@ -1,0 +1,66 @@
+//! Names of indices and aliases.
+
+/// Why a text can not be the name of one index or alias. Beyond the servers' own rules it
+/// keeps out everything that would make a request mean something else: wildcards, lists, date
+/// arithmetic, remote clusters.
+pub(crate) fn fault(name: &str) -> Option<&'static str> {
+    const FORBIDDEN: &[char] = &['\\', '/', '*', '?', '"', '<', '>', '|', ',', '#', ':'];
+    if name.is_empty() {
+        Some("the name is empty")
+    } else if name.len() > 255 {
+        Some("the name is longer than 255 bytes")
+    } else if name == "." || name == ".." || name.starts_with(['-', '_', '+']) {
+        Some("a name is not . or .. and does not begin with -, _ or +")
+    } else if name.contains(['*', '?']) {
+        Some("wildcards are not allowed; name one index")
+    } else if name.contains(FORBIDDEN)
+        || name.contains(|c: char| c.is_whitespace() || c.is_control())
+    {
+        Some("a name has no white space and none of \\ / * ? \" < > | , # :")
+    } else {
+        None
+    }
+}
+
+/// Why an index of this name can not be made.
+pub(crate) fn fault_of_new(name: &str) -> Option<&'static str> {
+    let upper = name.chars().any(char::is_uppercase);
+    fault(name).or_else(|| upper.then_some("the name of an index has no upper case letters"))
+}
+
+/// The name as one segment of a path.
+pub(crate) fn segment(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_mean_more_than_one_index_are_refused() {
+        for name in
+            ["", "a*", "a,b", "_all", "-a", "+a", ".", "..", "<a-{now}>", "remote:a", "a b", "a/b"]
+        {
+            assert!(fault(name).is_some(), "{name}");
+        }
+        assert!(fault(&"a".repeat(256)).is_some());
+        for name in ["a", "Alias", "a-1.b_c", ".hidden", "größe", "a+b%c&d"] {
+            assert!(fault(name).is_none(), "{name}");
+        }
+        assert!(fault_of_new("Alias").is_some() && fault_of_new("alias").is_none());
+    }
+
+    #[test]
+    fn segments_are_escaped() {
+        assert_eq!(segment("a-b.c_1"), "a-b.c_1");
+        assert_eq!(segment("a+b%ü"), "a%2Bb%25%C3%BC");
+    }
+}

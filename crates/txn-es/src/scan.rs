@@ -1,0 +1,169 @@
+//! Scans by scroll: requests and answers. No I/O.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use txn_core::store::{Filter, Key, Source, StoreError, StoreErrorKind, Version};
+
+use crate::target::Target;
+
+/// How long the servers keep a scan open between two pages: the contract's minute, and some.
+pub(crate) const KEEP_ALIVE: &str = "90s";
+
+/// The servers' limit of one page.
+pub(crate) const MAX_PAGE: usize = 10_000;
+
+/// The body of the first request of a scan.
+pub(crate) fn first(filter: &Filter, size: usize) -> String {
+    let query = match filter {
+        Filter::All => json!({"match_all": {}}),
+        Filter::Exists(field) => json!({"exists": {"field": field}}),
+        Filter::AnyOf(field, values) => json!({"terms": {*field: values}}),
+    };
+    json!({"size": size, "sort": ["_doc"], "seq_no_primary_term": true, "query": query}).to_string()
+}
+
+/// The body of the next request.
+pub(crate) fn next(scroll_id: &str) -> String {
+    json!({"scroll": KEEP_ALIVE, "scroll_id": scroll_id}).to_string()
+}
+
+/// The body of the request that ends a scan before its time.
+pub(crate) fn clear(scroll_id: &str) -> String {
+    json!({"scroll_id": scroll_id}).to_string()
+}
+
+#[derive(Deserialize)]
+struct Search<'a> {
+    #[serde(rename = "_scroll_id", borrow)]
+    scroll_id: Option<Cow<'a, str>>,
+    timed_out: bool,
+    #[serde(rename = "_shards")]
+    shards: Shards,
+    #[serde(borrow)]
+    hits: Hits<'a>,
+}
+
+#[derive(Deserialize)]
+struct Shards {
+    failed: u64,
+}
+
+#[derive(Deserialize)]
+struct Hits<'a> {
+    #[serde(borrow)]
+    hits: Vec<Hit<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Hit<'a> {
+    #[serde(rename = "_index", borrow)]
+    index: Cow<'a, str>,
+    #[serde(rename = "_id", borrow)]
+    id: Cow<'a, str>,
+    #[serde(rename = "_routing", borrow)]
+    routing: Option<Cow<'a, str>>,
+    #[serde(rename = "_seq_no")]
+    seq_no: Option<u64>,
+    #[serde(rename = "_primary_term")]
+    primary_term: Option<u64>,
+    #[serde(rename = "_source", borrow)]
+    source: Option<&'a RawValue>,
+}
+
+/// One page, and the scroll that it belongs to.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) documents: Vec<(Key, Version, Source)>,
+    pub(crate) scroll_id: Option<String>,
+}
+
+/// The scroll of an answer that is of no use otherwise, so that it can be ended.
+pub(crate) fn scroll_of(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Scroll {
+        #[serde(rename = "_scroll_id")]
+        scroll_id: Option<String>,
+    }
+    serde_json::from_slice::<Scroll>(body).ok()?.scroll_id
+}
+
+/// The page in an answer of success. A partial answer is an error: it would pass for a short page.
+pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> {
+    let fail =
+        |kind, text: &str| Err(StoreError::new(kind, format!("scanning {}: {text}", target.name)));
+    let unavailable = |text| fail(StoreErrorKind::Unavailable, text);
+    let Ok(answer) = serde_json::from_slice::<Search<'_>>(body) else {
+        return unavailable("the answer can not be read");
+    };
+    if answer.shards.failed > 0 || answer.timed_out {
+        return unavailable("only a part of the shards answered; try again");
+    }
+    let mut documents = Vec::with_capacity(answer.hits.hits.len());
+    for hit in answer.hits.hits {
+        if *hit.index != *target.name {
+            return unavailable("another index answered than the one that the name stood for");
+        }
+        let version = hit.seq_no.zip(hit.primary_term);
+        let Some(version) = version.and_then(|(seq_no, term)| target.version(seq_no, term)) else {
+            return unavailable("a document came without its version");
+        };
+        let Some(source) = hit.source else {
+            return fail(
+                StoreErrorKind::Misconfigured,
+                "the index does not store the _source of its documents",
+            );
+        };
+        let routing = hit.routing.map(|routing| routing.into());
+        let key = Key { collection: target.name.clone(), id: hit.id.into(), routing };
+        documents.push((key, version, source.get().into()));
+    }
+    Ok(Found { documents, scroll_id: answer.scroll_id.map(Cow::into_owned) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = r#"{"_scroll_id":"s","took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},
+        "hits":{"total":{"value":1,"relation":"eq"},"max_score":null,"hits":[
+        {"_index":"a","_type":"_doc","_id":"1","_seq_no":7,"_primary_term":2,"_score":null,"_routing":"r","_source":{"n":1.10},"sort":[0]}]}}"#;
+
+    #[test]
+    fn pages() {
+        let target = Target::new("a", "u", true);
+        let found = decode(&target, PAGE.as_bytes()).unwrap();
+        let key = Key::new("a", "1").routed("r");
+        let version = target.version(7, 2).unwrap();
+        assert_eq!(found.documents, [(key, version, "{\"n\":1.10}".into())]);
+        assert_eq!(found.scroll_id.as_deref(), Some("s"));
+        assert_eq!(scroll_of(PAGE.as_bytes()).as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn partial_pages_are_errors() {
+        let target = Target::new("a", "u", true);
+        for (from, to, kind) in [
+            ("\"failed\":0", "\"failed\":1", StoreErrorKind::Unavailable),
+            ("\"timed_out\":false", "\"timed_out\":true", StoreErrorKind::Unavailable),
+            ("\"_seq_no\":7,", "", StoreErrorKind::Unavailable),
+            ("\"_index\":\"a\"", "\"_index\":\"b\"", StoreErrorKind::Unavailable),
+            ("\"_source\":{\"n\":1.10},", "", StoreErrorKind::Misconfigured),
+        ] {
+            assert!(PAGE.contains(from));
+            let error = decode(&target, PAGE.replace(from, to).as_bytes()).unwrap_err();
+            assert_eq!(error.kind, kind, "{from}");
+        }
+    }
+
+    #[test]
+    fn queries() {
+        let body = first(&Filter::AnyOf("state", vec!["pending", "staged"]), 10);
+        let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(value["query"], json!({"terms": {"state": ["pending", "staged"]}}));
+        let body = first(&Filter::Exists("transaction_tid"), 10);
+        assert!(body.contains(r#""exists":{"field":"transaction_tid"}"#), "{body}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What kind of server answers, and whether this store knows it.
+
+use std::fmt;
+
+use elasticsearch::http::Method;
+use serde_json::Value;
+use txn_core::store::{StoreError, StoreErrorKind};
+
+use crate::classify;
+use crate::transport::{Answer, Failure, Patience, Request, Transport};
+
+/// A server: its kind and its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Server {
+    /// `elasticsearch` or `opensearch`.
+    pub distribution: String,
+    /// Such as `8.19.21`.
+    pub version: String,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.distribution, self.version)
+    }
+}
+
+impl Server {
+    pub(crate) fn is_opensearch(&self) -> bool {
+        self.distribution == "opensearch"
+    }
+
+    fn is_supported(&self) -> bool {
+        let mut parts = self.version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        match self.is_opensearch() {
+            true => version >= (2, 0),
+            false => version >= (7, 17),
+        }
+    }
+}
+
+/// Asks the nodes until one answers.
+pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> {
+    let mut failure = None;
+    for _ in 0..transport.nodes() {
+        match ask(transport).await {
+            Ok(Some(server)) if server.is_supported() => {
+                tracing::debug!(%server, "connected");
+                return Ok(server);
+            }
+            Ok(Some(server)) => {
+                let text = format!(
+                    "{server} is not supported: use Elasticsearch 7.17 or newer, or OpenSearch 2 or newer"
+                );
+                return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+            }
+            Ok(None) => {
+                let text = "what answers is neither Elasticsearch nor OpenSearch".to_owned();
+                return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+            }
+            Err(error) if error.kind == StoreErrorKind::Unavailable => failure = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    let none = || StoreError::new(StoreErrorKind::Misconfigured, "no server address is given");
+    Err(failure.unwrap_or_else(none))
+}
+
+async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
+    let get = |path| {
+        let (method, patience) = (Method::Get, Patience::Data);
+        transport.send(Request { method, path, query: &[], body: None, items: 0, patience })
+    };
+    // Some packages do not serve the root.
+    let root = get("/").await.map_err(Failure::into_error)?;
+    if let Some(server) = by_root(&root) {
+        return Ok(Some(server));
+    }
+    let nodes = get("/_nodes/_local/http").await.map_err(Failure::into_error)?;
+    match by_nodes(&nodes) {
+        Some(server) => Ok(Some(server)),
+        None if nodes.status == 200 => Ok(None),
+        None => {
+            let mut error = classify::error("connecting", &nodes);
+            if error.kind == StoreErrorKind::Denied {
+                error
+                    .message
+                    .push_str("; check the login, and grant it the cluster privilege monitor");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn by_root(answer: &Answer) -> Option<Server> {
+    let body: Value = serde_json::from_slice(&answer.body).ok()?;
+    let version = body.get("version")?;
+    let distribution = version.get("distribution").and_then(Value::as_str);
+    Some(Server {
+        distribution: distribution.unwrap_or("elasticsearch").to_owned(),
+        version: version.get("number")?.as_str()?.to_owned(),
+    })
+}
+
+fn by_nodes(answer: &Answer) -> Option<Server> {
+    let body: Value = serde_json::from_slice(&answer.body).ok()?;
+    let node = body.get("nodes")?.as_object()?.values().next()?;
+    // OpenSearch nodes have no flavor.
+    let flavored = node.get("build_flavor").is_some();
+    let distribution = if flavored { "elasticsearch" } else { "opensearch" };
+    Some(Server {
+        distribution: distribution.to_owned(),
+        version: node.get("version")?.as_str()?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(body: &'static str) -> Answer {
+        Answer { status: 200, body: body.into() }
+    }
+
+    #[test]
+    fn kinds_and_versions() {
+        let opensearch = by_root(&answer(
+            r#"{"name":"n","version":{"distribution":"opensearch","number":"3.8.0"}}"#,
+        ));
+        assert_eq!(
+            opensearch.as_ref().map(ToString::to_string).as_deref(),
+            Some("opensearch 3.8.0")
+        );
+        let elasticsearch =
+            by_root(&answer(r#"{"version":{"number":"7.17.29","build_flavor":"default"}}"#));
+        assert!(
+            elasticsearch.is_some_and(|server| server.is_supported() && !server.is_opensearch())
+        );
+        let package = answer(r#"{"nodes":{"x":{"version":"8.19.21","build_flavor":"default"}}}"#);
+        assert_eq!(by_nodes(&package).unwrap().to_string(), "elasticsearch 8.19.21");
+        for (distribution, version, supported) in [
+            ("elasticsearch", "7.16.3", false),
+            ("elasticsearch", "7.17.0", true),
+            ("elasticsearch", "9.0.0-beta1", true),
+            ("opensearch", "1.3.0", false),
+            ("opensearch", "2.19.0", true),
+            ("opensearch", "garbage", false),
+        ] {
+            let server =
+                Server { distribution: distribution.to_owned(), version: version.to_owned() };
+            assert_eq!(server.is_supported(), supported, "{server}");
+        }
+        assert_eq!(by_root(&answer(r#"{"error":"405"}"#)), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! The very index behind a name.
+//!
+//! Two promises of the store contract need more than a name. A write into a dropped collection must
+//! not bring it back, but the servers make a missing index by themselves when it is written to. And a
+//! version must never return, but an index that is dropped and made again counts from the
+//! beginning. So each index has a *guard*: an alias that carries the identity (UUID) of the index in its
+//! name. Operations go through the guard and require an alias, so that they reach this very
+//! index or fail; and versions carry a stamp of the identity in the upper half of their term.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+use txn_core::store::Version;
+
+/// What the names of guards begin with.
+pub(crate) const GUARD: &str = "txn-guard-";
+
+/// One index, by its identity.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// The index.
+    pub(crate) name: Arc<str>,
+    /// Its UUID.
+    pub(crate) uid: Arc<str>,
+    /// The alias that operations go through; `None` if it is missing and can not be added.
+    pub(crate) guard: Option<Arc<str>>,
+    stamp: u64,
+    /// Set when an answer showed that the name stands for something else by now.
+    stale: AtomicBool,
+}
+
+/// What the servers condition a write on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) seq_no: u64,
+    pub(crate) primary_term: u64,
+}
+
+/// A condition that no document meets.
+pub(crate) const IMPOSSIBLE: Condition =
+    Condition { seq_no: 9_007_199_254_740_991, primary_term: 9_007_199_254_740_991 };
+
+const TERM_BITS: u32 = 32;
+
+impl Target {
+    pub(crate) fn new(name: &str, uid: &str, guarded: bool) -> Self {
+        let guard = guarded.then(|| guard_name(uid).into());
+        // 31 bits, so that a term is a positive number for every reader of JSON.
+        let stamp = (fnv1a(uid.as_bytes()) >> 33) << TERM_BITS;
+        let stale = AtomicBool::new(false);
+        Self { name: name.into(), uid: uid.into(), guard, stamp, stale }
+    }
+
+    /// Notes that the name has to be looked up again before it is used again.
+    pub(crate) fn expire(&self) {
+        self.stale.store(true, Ordering::Relaxed);
+    }
+
+    /// The version of a document of this index; `None` if the figures are out of all bounds.
+    pub(crate) fn version(&self, seq_no: u64, primary_term: u64) -> Option<Version> {
+        let fits = primary_term != 0 && primary_term >> TERM_BITS == 0;
+        fits.then_some(Version { term: self.stamp | primary_term, seq_no })
+    }
+
+    /// What to condition a write on; `None` for a version that no document of this index ever had.
+    pub(crate) fn condition(&self, version: Version) -> Option<Condition> {
+        let primary_term = version.term & ((1 << TERM_BITS) - 1);
+        let ours = version.term ^ primary_term == self.stamp;
+        let possible = primary_term != 0 && i64::try_from(version.seq_no).is_ok();
+        (ours && possible).then_some(Condition { seq_no: version.seq_no, primary_term })
+    }
+}
+
+/// The name of the guard of an index: lower case, as some tools expect of every name.
+pub(crate) fn guard_name(uid: &str) -> String {
+    let hex = uid.bytes().map(|byte| format!("{byte:02x}"));
+    std::iter::once(GUARD.to_owned()).chain(hex).collect()
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// What is known of names, of indices and of aliases.
+#[derive(Debug, Default)]
+pub(crate) struct Targets {
+    known: RwLock<HashMap<Arc<str>, Arc<Target>>>,
+}
+
+impl Targets {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Target>> {
+        let known = self.known.read();
+        known.get(name).filter(|target| !target.stale.load(Ordering::Relaxed)).cloned()
+    }
+
+    /// Keeps a target under its own name, and under the name that it was asked by.
+    pub(crate) fn put(&self, asked: &str, target: Arc<Target>) {
+        let mut known = self.known.write();
+        if asked != &*target.name {
+            known.insert(asked.into(), target.clone());
+        }
+        known.insert(target.name.clone(), target);
+    }
+
+    /// Forgets a name, and every alias of the same index.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut known = self.known.write();
+        if let Some(gone) = known.remove(name) {
+            known.retain(|_, target| target.name != gone.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_belong_to_one_incarnation() {
+        let first = Target::new("a", "uMz0YBdmS5i9vKTh9RA3_g", true);
+        let again = Target::new("a", "Zq3yC0nXTdqXFh2C6hHEXw", true);
+        let version = first.version(0, 1).unwrap();
+        assert_eq!(first.condition(version), Some(Condition { seq_no: 0, primary_term: 1 }));
+        assert_eq!(again.condition(version), None);
+        assert_ne!(again.version(0, 1), Some(version));
+        assert_eq!(Target::new("b", &first.uid, false).version(0, 1), Some(version));
+        assert!(i64::try_from(version.term).is_ok());
+    }
+
+    #[test]
+    fn figures_out_of_bounds_are_no_versions() {
+        let target = Target::new("a", "u", true);
+        assert_eq!(target.version(1, 0), None);
+        assert_eq!(target.version(1, 1 << 32), None);
+        let good = target.version(1, 1).unwrap();
+        assert_eq!(target.condition(Version { seq_no: u64::MAX, ..good }), None);
+        assert_eq!(target.condition(Version { term: 0, seq_no: 0 }), None);
+    }
+
+    #[test]
+    fn guards_are_names_of_aliases() {
+        let name = guard_name("uMz0YBdmS5i9vKTh9RA3_g");
+        assert!(crate::names::fault_of_new(&name).is_none(), "{name}");
+        assert!(name.starts_with(GUARD));
+    }
+
+    #[test]
+    fn forgetting_a_name_forgets_its_aliases() {
+        let targets = Targets::default();
+        targets.put("alias", Arc::new(Target::new("a", "u", true)));
+        targets.put("b", Arc::new(Target::new("b", "v", true)));
+        assert_eq!(targets.get("alias").unwrap().name, targets.get("a").unwrap().name);
+        targets.forget("a");
+        assert!(targets.get("a").is_none() && targets.get("alias").is_none());
+        targets.get("b").unwrap().expire();
+        assert!(targets.get("b").is_none());
+    }
+}

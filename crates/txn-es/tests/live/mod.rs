@@ -1,0 +1,65 @@
+//! Reaching the servers that the environment names.
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use txn_es::{EsConfig, EsStore};
+
+pub(crate) const ELASTICSEARCH: &str = "TXN_ELASTICSEARCH_URL";
+pub(crate) const ELASTICSEARCH7: &str = "TXN_ELASTICSEARCH7_URL";
+pub(crate) const OPENSEARCH: &str = "TXN_OPENSEARCH_URL";
+pub(crate) const ALL: [&str; 3] = [ELASTICSEARCH, ELASTICSEARCH7, OPENSEARCH];
+
+/// The address in a variable, if it is set.
+pub(crate) fn url(variable: &str) -> Option<String> {
+    let url = std::env::var(variable).ok().filter(|url| !url.is_empty());
+    if url.is_none() {
+        eprintln!("left out: {variable} is not set");
+    }
+    url
+}
+
+/// A store on the server that a variable names.
+pub(crate) async fn store(variable: &str) -> Option<EsStore> {
+    let config = EsConfig::from_url(&url(variable)?).expect("an address");
+    Some(EsStore::connect(config).await.expect("a server that answers"))
+}
+
+/// A name that no other run uses.
+pub(crate) fn unique(what: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros();
+    format!("txn-es-{what}-{now}")
+}
+
+/// A plain client beside the store.
+pub(crate) struct Plain {
+    http: reqwest::Client,
+    url: String,
+}
+
+impl Plain {
+    pub(crate) fn new(variable: &str) -> Option<Self> {
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        Some(Self { http, url: url(variable)? })
+    }
+
+    /// Sends a request; the answer, whatever its status.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let method = method.parse().expect("a method");
+        let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let response = request.send().await.expect("an answer");
+        let status = response.status().as_u16();
+        (status, response.json().await.unwrap_or_default())
+    }
+
+    /// Sends a request that has to succeed.
+    pub(crate) async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.send(method, path, Some(body)).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        answer
+    }
+}
