@@ -2,9 +2,10 @@
 //! simulation can own them.
 
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 /// Clocks. They decide age and speed, never safety.
 #[async_trait]
@@ -25,7 +26,7 @@ pub trait Entropy: fmt::Debug + Send + Sync + 'static {
     fn next_u64(&self) -> u64;
 }
 
-/// The clocks of the operating system and of tokio.
+/// The wall clock of the operating system, and the monotonic clock of tokio (which tests can pause).
 #[derive(Debug)]
 pub struct SystemClock {
     origin: Instant,

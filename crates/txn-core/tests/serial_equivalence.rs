@@ -1,0 +1,261 @@
+//! Random concurrent transactions through a store that misbehaves: whatever is committed is whole, is
+//! never undone, and is equivalent to some serial order; nothing is left behind.
+//!
+//! Every document is a list. A transaction reads some documents and appends its own number to others,
+//! so the order of versions of each document is known, and every read tells which version it saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use txn_core::clock::Entropy;
+use txn_core::store::{FaultPlan, FaultStore, MemoryStore};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, TransactionOutcome, Typed};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct List {
+    entries: Vec<u64>,
+}
+
+type Lists = Collection<Typed<List>>;
+
+/// What one transaction does: keys 0..KEYS.
+#[derive(Clone, Debug)]
+struct Plan {
+    reads: BTreeSet<u8>,
+    appends: BTreeSet<u8>,
+    pessimistic: bool,
+    lock_reads: bool,
+    pause_millis: u64,
+}
+
+const KEYS: u8 = 4;
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let keys = |most| prop::collection::btree_set(0..KEYS, 0..=most);
+    (keys(3), keys(3), prop::bool::weighted(0.2), prop::bool::weighted(0.2), 0_u64..30).prop_map(
+        |(reads, appends, pessimistic, lock_reads, pause_millis)| Plan {
+            reads,
+            appends,
+            pessimistic,
+            lock_reads,
+            pause_millis,
+        },
+    )
+}
+
+#[derive(Debug)]
+struct Dice(AtomicU64);
+
+impl Entropy for Dice {
+    fn next_u64(&self) -> u64 {
+        let mut z = self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// What is known of one transaction at the end.
+#[derive(Clone, Debug, PartialEq)]
+enum Fate {
+    Committed,
+    Aborted,
+    /// It is not known, or not known yet: whole or nothing.
+    Unknown(Option<txn_core::Tid>),
+}
+
+#[derive(Clone, Debug)]
+struct Done {
+    number: u64,
+    plan: Plan,
+    fate: Fate,
+    /// The lists that its last attempt read.
+    seen: BTreeMap<u8, Vec<u64>>,
+}
+
+fn key(k: u8) -> String {
+    format!("list-{k}")
+}
+
+async fn run_one(domain: &Domain, lists: &Lists, number: u64, plan: Plan) -> Done {
+    let options = Options::default()
+        .with_pessimistic(plan.pessimistic)
+        .with_lock_reads(plan.lock_reads)
+        .with_deadline(Some(Duration::from_secs(60)));
+    let seen = parking_lot::Mutex::new(BTreeMap::new());
+    let result = domain
+        .run::<_, Error, _>(&options, async |tx| {
+            seen.lock().clear();
+            for k in plan.reads.union(&plan.appends) {
+                let list = tx.get(lists, key(*k)).await?.unwrap_or_default();
+                seen.lock().insert(*k, list.entries);
+            }
+            tokio::time::sleep(Duration::from_millis(plan.pause_millis)).await;
+            for k in &plan.appends {
+                let mut entries = seen.lock()[k].clone();
+                entries.push(number);
+                tx.put(lists, key(*k), &List { entries })?;
+            }
+            Ok(())
+        })
+        .await;
+    let fate = match result {
+        Ok(_) => Fate::Committed,
+        Err(error) if error.kind() == ErrorKind::Unknown => Fate::Unknown(error.tid()),
+        Err(error) => {
+            assert!(
+                matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable),
+                "transaction {number}: {error}"
+            );
+            Fate::Aborted
+        }
+    };
+    Done { number, plan, fate, seen: seen.into_inner() }
+}
+
+/// Every committed transaction is a node; an edge says "before". Returns a cycle, if there is one.
+fn cycle(done: &[Done], finals: &BTreeMap<u8, Vec<u64>>) -> Option<Vec<u64>> {
+    let mut edges: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    let mut edge = |a: u64, b: u64| {
+        if a != b {
+            edges.entry(a).or_default().insert(b);
+        }
+    };
+    for order in finals.values() {
+        for pair in order.windows(2) {
+            edge(pair[0], pair[1]);
+        }
+    }
+    for d in done.iter().filter(|d| d.fate == Fate::Committed) {
+        for (k, seen) in &d.seen {
+            if let Some(last) = seen.last() {
+                edge(*last, d.number);
+            }
+            // The first version that it did not see was written after it.
+            if let Some(next) = finals[k].get(seen.len()) {
+                edge(d.number, *next);
+            }
+        }
+    }
+    // Kahn's algorithm: what can not be removed lies on or behind a cycle.
+    let mut left: BTreeSet<u64> = done.iter().map(|d| d.number).collect();
+    loop {
+        let free: Vec<u64> = left
+            .iter()
+            .copied()
+            .filter(|n| !left.iter().any(|m| edges.get(m).is_some_and(|to| to.contains(n))))
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        for n in free {
+            left.remove(&n);
+        }
+    }
+    (!left.is_empty()).then(|| left.into_iter().collect())
+}
+
+async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
+    let plan = if rough { FaultPlan::rough(seed) } else { FaultPlan::none(seed) };
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    store.set_enabled(false);
+    let config = |n: u64| {
+        Config::default()
+            .with_janitor_interval(Some(Duration::from_secs(3)))
+            .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (n << 32)))))
+            .with_coordinator(format!("client {n}"))
+    };
+    let mut domains = Vec::new();
+    for n in 0..clients.len() as u64 {
+        domains.push(Domain::open(store.clone(), "lists", config(n)).await.expect("opens"));
+    }
+    let lists: Lists = domains[0].create_collection("lists", None).await.expect("opens");
+    store.set_enabled(true);
+    let mut number = 0;
+    let mut tasks = Vec::new();
+    for (domain, plans) in domains.iter().zip(clients) {
+        for plan in plans {
+            number += 1;
+            let (domain, lists) = (domain.clone(), lists.clone());
+            tasks.push(tokio::spawn(async move { run_one(&domain, &lists, number, plan).await }));
+        }
+    }
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.expect("no panic"));
+    }
+    store.set_enabled(false);
+    for domain in &domains {
+        domain.shutdown(Duration::from_secs(120)).await;
+    }
+    store.settle().await;
+    // A coordinator that knows nothing of the others cleans up.
+    let witness = Domain::open(store.clone(), "lists", config(99)).await.expect("opens");
+    let report = witness.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "left over: {report:?}; faults: {}", store.injected());
+    let mut finals = BTreeMap::new();
+    for k in 0..KEYS {
+        let list = witness.reader().get(&lists, key(k)).await.expect("reads").unwrap_or_default();
+        finals.insert(k, list.entries);
+    }
+    for d in &mut done {
+        if let Fate::Unknown(Some(tid)) = d.fate {
+            d.fate = match witness.outcome(tid).await.expect("known") {
+                TransactionOutcome::Committed { .. } => Fate::Committed,
+                _ => Fate::Aborted,
+            };
+        }
+        for k in 0..KEYS {
+            let count = finals[&k].iter().filter(|n| **n == d.number).count();
+            let wrote = usize::from(d.plan.appends.contains(&k));
+            match d.fate {
+                Fate::Committed => assert_eq!(count, wrote, "{d:?} in list {k}: {finals:?}"),
+                Fate::Aborted => assert_eq!(count, 0, "{d:?} in list {k}: {finals:?}"),
+                // Without a record it is one document: whole by itself.
+                Fate::Unknown(_) => assert!(count <= wrote, "{d:?} in list {k}: {finals:?}"),
+            }
+        }
+        if d.fate == Fate::Committed {
+            for (k, seen) in &d.seen {
+                assert!(finals[k].starts_with(seen), "{d:?} read what never was: {finals:?}");
+            }
+        }
+    }
+    if let Some(cycle) = cycle(&done, &finals) {
+        panic!("not serialisable: {cycle:?} in {done:#?}, {finals:?}");
+    }
+    witness.shutdown(Duration::from_secs(10)).await;
+}
+
+fn in_virtual_time(future: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(future);
+}
+
+fn clients() -> impl Strategy<Value = Vec<Vec<Plan>>> {
+    prop::collection::vec(prop::collection::vec(plan(), 1..5), 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+    ))]
+
+    #[test]
+    fn on_a_healthy_store(clients in clients(), seed in any::<u64>()) {
+        in_virtual_time(check(clients, seed, false));
+    }
+
+    #[test]
+    fn on_a_rough_store(clients in clients(), seed in any::<u64>()) {
+        in_virtual_time(check(clients, seed, true));
+    }
+}
