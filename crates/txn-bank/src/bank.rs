@@ -10,7 +10,7 @@ use txn_core::{Transaction, Typed};
 
 use crate::error::{BankError, Result};
 use crate::model::{
-    Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Transfer, check_key, check_name,
+    Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Transfer, check_name,
 };
 use crate::rules;
 
@@ -243,8 +243,7 @@ impl Bank {
         options: &TransferOptions,
     ) -> Result<Transferred> {
         let key = key.map_or_else(|| self.new_key(), str::to_owned);
-        check_key(&key)?;
-        rules::check_legs(legs)?;
+        rules::check_transfer(Some(&key), legs)?;
         let mut looks = 0;
         loop {
             let done = self

@@ -34,4 +34,5 @@ pub use audit::{Audit, Finding, Total};
 pub use bank::{Bank, Status, TransferOptions, Transferred};
 pub use error::{BankError, Result};
 pub use load::{Load, LoadReport, Progress, Tally};
-pub use model::{Account, Currency, Entry, Kind, Leg, NewAccount, Transfer};
+pub use model::{Account, Currency, Entry, Kind, Leg, NewAccount, Transfer, parse_amount};
+pub use rules::check_transfer;

@@ -135,7 +135,7 @@ impl Leg {
 ///
 /// # Errors
 /// [`BankError::AmountTooLarge`] if it does not fit, [`BankError::InvalidLeg`] if it is no number.
-pub(crate) fn parse_amount(text: &str) -> Result<i64> {
+pub fn parse_amount(text: &str) -> Result<i64> {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     text.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
         PosOverflow | NegOverflow => BankError::AmountTooLarge(shortened(text)),

@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{BankError, Result};
-use crate::model::{Account, Currency, Entry, Leg, check_name};
+use crate::model::{Account, Currency, Entry, Leg, check_key, check_name};
 
 /// Sums per currency. `i128` holds the sum of any number of legs that fits into memory.
 pub(crate) type Sums = BTreeMap<Currency, i128>;
 
-/// What can be said about legs without looking at accounts.
-pub(crate) fn check_legs(legs: &[Leg]) -> Result<()> {
+/// What can be said about a transfer without looking at accounts.
+///
+/// # Errors
+/// [`BankError::InvalidKey`], [`BankError::InvalidName`], [`BankError::ZeroLeg`],
+/// [`BankError::DuplicateLeg`], [`BankError::TooFewLegs`].
+pub fn check_transfer(key: Option<&str>, legs: &[Leg]) -> Result<()> {
+    key.map_or(Ok(()), check_key)?;
     let mut seen = BTreeSet::new();
     for leg in legs {
         check_name(&leg.account)?;
