@@ -88,7 +88,7 @@ pub(crate) enum Command {
     /// Move money between any number of accounts: `txn-bank transfer alice:-30 bob:+20 carol:+10`
     Transfer {
         /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
-        #[arg(value_name = "LEG", allow_hyphen_values = true)]
+        #[arg(value_name = "LEG")]
         legs: Vec<String>,
         /// Under the same key money moves once, however often this is run
         #[arg(long, value_name = "KEY")]

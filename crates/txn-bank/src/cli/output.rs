@@ -41,7 +41,7 @@ pub(crate) fn grouped(number: impl Into<i128>) -> String {
 
 fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
     for column in right {
         if let Some(column) = table.column_mut(*column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -166,8 +166,8 @@ pub(crate) fn audit(audit: &Audit, json: bool) {
 }
 
 pub(crate) fn load(report: &LoadReport) {
-    let mut table = table(["", ""], &[1]);
-    table.set_header(Vec::<String>::new());
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };
@@ -200,6 +200,9 @@ pub(crate) fn load(report: &LoadReport) {
     row("everything applied at the end", if report.drained { "yes" } else { "no" }.to_owned());
     if report.interrupted {
         row("ended early", "yes".to_owned());
+    }
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
     }
     print(&table.to_string());
 }
