@@ -89,12 +89,13 @@ impl Journal {
         self.flights.get(&worker).cloned().unwrap_or_default()
     }
 
-    /// What others did with a transaction.
+    /// What was done with a transaction whose worker is no more.
     pub(crate) fn fate(&self, owner: usize, tid: Tid) -> Option<Fate> {
-        let others = self.told.iter().filter(|told| told.worker != owner);
-        others.into_iter().find_map(|Told { at, worker, line }| {
+        self.told.iter().find_map(|Told { at, worker, line }| {
             let (by, at_ms) = (*worker, at.as_millis());
             match line {
+                // Its own process may have wounded it, just before its end; the rest is for others.
+                Line::Replayed { .. } | Line::Voided { .. } if by == owner => None,
                 Line::Replayed { tid: t, documents } if *t == tid => {
                     Some(Fate::Replayed { by, at_ms, documents: documents.clone() })
                 }

@@ -41,7 +41,7 @@ const KILLS: usize = 5;
 const WARM_UP: Duration = Duration::from_millis(1_500);
 
 /// How long the moment of a kill is waited for.
-const MOMENT: Duration = Duration::from_secs(6);
+const MOMENT: Duration = Duration::from_secs(3);
 
 /// How long the survivors have to meet what was left behind: two leases and some.
 const RECOVERY: Duration = Duration::from_millis(2_500);
@@ -152,8 +152,8 @@ impl Demo {
             let Some(victim) = self.crew.numbers().first().copied() else { break };
             self.spinner.set_message(format!("worker {victim} moves money"));
             self.wait_for_the_moment(victim).await?;
-            self.crew.kill(victim).await;
             let at = self.began.elapsed();
+            self.crew.kill(victim).await;
             self.spinner.set_message(format!("worker {victim} is killed; others recover what it left"));
             self.hear_the_last(victim).await;
             self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), left: Vec::new() });

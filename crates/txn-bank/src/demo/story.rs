@@ -149,8 +149,9 @@ impl Story {
         )?;
         let (committed, open): (Vec<&Left>, Vec<&Left>) =
             left.iter().partition(|l| l.flight.committed.is_some());
-        let mut shown: Vec<&Left> = committed.into_iter().take(TOLD / 2).collect();
-        shown.extend(open.into_iter().take(TOLD - shown.len()));
+        let room = if self.kills.len() > 2 { TOLD / 2 } else { TOLD };
+        let mut shown: Vec<&Left> = committed.into_iter().take(room / 2).collect();
+        shown.extend(open.into_iter().take(room - shown.len()));
         let more = left.len() - shown.len();
         for left in shown {
             self.left(f, left)?;

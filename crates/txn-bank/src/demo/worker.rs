@@ -17,9 +17,10 @@ use crate::cli::{address_of, config};
 use crate::demo::line::{Line, Teller};
 
 /// The accounts of the demo.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 32] = [
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim",
-    "lena", "mike", "nina", "oscar", "peggy",
+    "lena", "mike", "nina", "oscar", "peggy", "quinn", "rosa", "sam", "tina", "ugo", "vera",
+    "walt", "xena", "yuri", "zoe", "anna", "ben", "cleo", "dora", "emil", "fay",
 ];
 
 /// Transfers that one worker has under way.
