@@ -13,8 +13,8 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use txn_core::{Collection, ErrorKind, Typed};
 use txn_core::store::Filter;
+use txn_core::{Collection, ErrorKind, Typed};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
@@ -148,7 +148,10 @@ impl fmt::Display for Finding {
         match self {
             Self::Total { currency, expected, found } => {
                 let off = found - expected;
-                write!(f, "the balances sum to {found} {currency}, the deposits to {expected}: {off:+}")
+                write!(
+                    f,
+                    "the balances sum to {found} {currency}, the deposits to {expected}: {off:+}"
+                )
             }
             Self::Balance { account, expected, found, currency } => {
                 let off = i128::from(*found) - expected;
@@ -161,7 +164,10 @@ impl fmt::Display for Finding {
                 write!(f, "the legs of the transfer {key} sum to {sum:+} {currency}, not to zero")
             }
             Self::NoAccount { account, currency, expected } => {
-                write!(f, "the ledger has {expected} {currency} of the account {account}, which does not exist")
+                write!(
+                    f,
+                    "the ledger has {expected} {currency} of the account {account}, which does not exist"
+                )
             }
             Self::Locked { document, holder } => write!(f, "{document} is locked by {holder}"),
             Self::Open { tid, state } => write!(f, "the transaction {tid} is open: {state}"),
@@ -342,4 +348,3 @@ fn compare(
         findings,
     }
 }
-

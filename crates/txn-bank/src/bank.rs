@@ -9,9 +9,7 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, Trans
 use txn_core::{Transaction, Typed};
 
 use crate::error::{BankError, Result};
-use crate::model::{
-    Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Transfer, check_name,
-};
+use crate::model::{Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Transfer, check_name};
 use crate::rules;
 
 /// Field mappings of the accounts, for stores that have some.
@@ -246,9 +244,9 @@ impl Bank {
         rules::check_transfer(Some(&key), legs)?;
         let mut looks = 0;
         loop {
-            let done = self
-                .domain
-                .run(&options.transaction, async |tx| self.move_money(tx, &key, legs, options).await);
+            let done = self.domain.run(&options.transaction, async |tx| {
+                self.move_money(tx, &key, legs, options).await
+            });
             match done.await {
                 Ok(done) => {
                     let ((status, transfer), receipt) = (done.value, done.receipt);
@@ -270,10 +268,8 @@ impl Bank {
         options: &TransferOptions,
     ) -> Result<(Status, Transfer)> {
         let names = legs.iter().map(|leg| leg.account.as_str());
-        let (accounts, earlier) = futures::try_join!(
-            tx.get_many(&self.accounts, names),
-            tx.get(&self.transfers, key)
-        )?;
+        let (accounts, earlier) =
+            futures::try_join!(tx.get_many(&self.accounts, names), tx.get(&self.transfers, key))?;
         if let Some(earlier) = earlier {
             return match rules::same_legs(&earlier.legs, legs) {
                 true => Ok((Status::AlreadyDone, earlier)),

@@ -68,7 +68,9 @@ impl Load {
             return refuse(format!("{legs} legs over {used} accounts"));
         }
         if workers == 0 || accounts > 1_000_000 || legs > 1_000 || workers > 10_000 {
-            return refuse("use 1 to 10,000 workers, at most 1,000,000 accounts and 1,000 legs".into());
+            return refuse(
+                "use 1 to 10,000 workers, at most 1,000,000 accounts and 1,000 legs".into(),
+            );
         }
         Ok(Self { accounts, legs, workers, duration, hot })
     }
@@ -313,7 +315,9 @@ impl Load {
             report.errors = tracks.errors.clone();
             if !tracks.latency.is_empty() {
                 let ms = |micros: u64| micros as f64 / 1_000.0;
-                for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
+                for (name, quantile) in
+                    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)]
+                {
                     report.latency_ms.insert(name, ms(tracks.latency.value_at_quantile(quantile)));
                 }
                 report.latency_ms.insert("min", ms(tracks.latency.min()));

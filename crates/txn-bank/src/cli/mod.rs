@@ -30,7 +30,10 @@ pub(crate) fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return fail(&Failure::misconfigured(format!("can not start: {error}")), cli.global.json);
+            return fail(
+                &Failure::misconfigured(format!("can not start: {error}")),
+                cli.global.json,
+            );
         }
     };
     let json = cli.global.json;
@@ -56,7 +59,9 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Demo => return crate::demo::run(&global).await,
-        Command::DemoWorker { worker } => return crate::demo::worker::process(&global, worker).await,
+        Command::DemoWorker { worker } => {
+            return crate::demo::worker::process(&global, worker).await;
+        }
         Command::Load { accounts, legs, workers, seconds, hot } => {
             let duration = Duration::from_secs(seconds);
             let load = Load::new(accounts, legs, workers, duration, hot)?;
@@ -186,7 +191,9 @@ async fn carry_out(
                 }));
             } else {
                 match done.status {
-                    Status::Done => output::print(&format!("Done: {key} (transaction {})", done.tid)),
+                    Status::Done => {
+                        output::print(&format!("Done: {key} (transaction {})", done.tid))
+                    }
                     Status::AlreadyDone => output::print(&format!(
                         "Already done: {key}, at {}. Nothing was moved now.",
                         output::time_of(done.transfer.created_at)

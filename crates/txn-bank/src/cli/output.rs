@@ -54,8 +54,7 @@ fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
 pub(crate) fn time_of(millis: u64) -> String {
     let seconds = i64::try_from(millis / 1_000).unwrap_or(i64::MAX);
     let days = seconds.div_euclid(86_400);
-    let (hour, minute, second) =
-        (seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
+    let (hour, minute, second) = (seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
     // Civil date from days (Howard Hinnant's algorithm).
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
@@ -154,14 +153,18 @@ pub(crate) fn audit(audit: &Audit, json: bool) {
         print(&table.to_string());
     }
     if audit.is_clean() {
-        print("Every balance is what the ledger says. No lock is left, no transaction is open, nothing is damaged.");
+        print(
+            "Every balance is what the ledger says. No lock is left, no transaction is open, nothing is damaged.",
+        );
         return;
     }
     for finding in &audit.findings {
         print(&format!("FOUND: {finding}"));
     }
     if audit.is_busy() {
-        print("Locks or open transactions are there: if something still runs, audit again when nothing does.");
+        print(
+            "Locks or open transactions are there: if something still runs, audit again when nothing does.",
+        );
     }
 }
 

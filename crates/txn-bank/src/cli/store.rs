@@ -102,7 +102,11 @@ impl OpenStore {
     }
 
     /// Opens the store. A file is made only if `create`.
-    pub(crate) async fn open(address: &Address, global: &Global, create: bool) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        address: &Address,
+        global: &Global,
+        create: bool,
+    ) -> Result<Self, Failure> {
         match address {
             Address::Memory => Ok(Self::memory()),
             Address::Redb(path) => Self::file(path, create),
@@ -131,8 +135,8 @@ impl OpenStore {
                 path.display()
             )));
         }
-        let file = RedbStore::open(path)
-            .map_err(|error| Failure::misconfigured(error.to_string()))?;
+        let file =
+            RedbStore::open(path).map_err(|error| Failure::misconfigured(error.to_string()))?;
         let what = format!("the embedded file {}", path.display());
         Ok(Self { store: Arc::new(file.clone()), what, file: Some(file) })
     }

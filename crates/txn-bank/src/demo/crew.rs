@@ -107,10 +107,8 @@ impl Crew {
     }
 
     fn start_runtime(&self, number: usize, store: OpenStore) -> std::io::Result<Worker> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (end, ended) = oneshot::channel();
         let (heard, began) = (self.heard.clone(), self.began);

@@ -113,12 +113,9 @@ impl Demo {
             open.store = Arc::new(SlowStore(open.store.clone()));
         }
         let store = open.what.clone();
-        let bank = Bank::create(
-            open.store.clone(),
-            &global.domain,
-            config().with_janitor_interval(None),
-        )
-        .await?;
+        let bank =
+            Bank::create(open.store.clone(), &global.domain, config().with_janitor_interval(None))
+                .await?;
         let accounts: Result<Vec<NewAccount>, _> =
             worker::NAMES.iter().map(|name| NewAccount::new(name, name, DEPOSIT, "EUR")).collect();
         bank.ensure_accounts(&accounts?).await?;
@@ -154,7 +151,8 @@ impl Demo {
             self.wait_for_the_moment(victim).await?;
             let at = self.began.elapsed();
             self.crew.kill(victim).await;
-            self.spinner.set_message(format!("worker {victim} is killed; others recover what it left"));
+            self.spinner
+                .set_message(format!("worker {victim} is killed; others recover what it left"));
             self.hear_the_last(victim).await;
             self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), left: Vec::new() });
             // On a file nobody is there yet who could recover anything: the next worker does, or the janitor.
@@ -218,7 +216,8 @@ impl Demo {
             let mut just_committed = false;
             if let Ok(Some(heard)) = heard {
                 let of_victim = |line: &Line| matches!(line, Line::Committed { .. });
-                just_committed = matches!(&heard, Heard::Told(t) if t.worker == victim && of_victim(&t.line));
+                just_committed =
+                    matches!(&heard, Heard::Told(t) if t.worker == victim && of_victim(&t.line));
                 self.note_living(heard)?;
             }
             if warm.is_none() && self.journal.pids.contains_key(&victim) {
@@ -275,8 +274,7 @@ impl Demo {
         let observer = Teller(move |line| {
             let _ = tell.send(Told { at: began.elapsed(), worker: JANITOR, line });
         });
-        let config =
-            config().with_janitor_interval(None).with_observer(Some(Arc::new(observer)));
+        let config = config().with_janitor_interval(None).with_observer(Some(Arc::new(observer)));
         let bank = Bank::open(open.store.clone(), domain, config).await?;
         let audit = Box::pin(bank.audit(true)).await;
         while let Ok(told) = told.try_recv() {

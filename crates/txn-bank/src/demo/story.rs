@@ -8,9 +8,9 @@ use txn_bank::Audit;
 use txn_core::Tid;
 
 use crate::cli::output::grouped;
+use crate::demo::DEPOSIT;
 use crate::demo::journal::{Fate, Flight, JANITOR, Wound};
 use crate::demo::worker::{AT_ONCE, NAMES, THINK_MS};
-use crate::demo::DEPOSIT;
 
 /// How many transactions of one kill are told in full.
 const TOLD: usize = 4;
