@@ -1,2 +1,109 @@
-//! `cargo xtask`.
-fn main() {}
+//! `cargo xtask`: the servers that tests need, and every check in one command.
+
+mod cargo;
+mod checks;
+mod prerequisites;
+mod servers;
+mod steps;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
+use clap::{Parser, Subcommand};
+use txn_testkit::servers::ServerKind;
+
+/// What went wrong, in words for whoever typed the command.
+type Failure = Box<dyn Error>;
+
+/// Servers for tests, and every check in one command.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Start, stop and list real servers on this machine.
+    #[command(subcommand)]
+    Servers(ServersTask),
+    /// Run every check: format, lints, licenses, docs, tests, and the suites on real servers.
+    Test {
+        /// Leave out what needs a server.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Run the benchmarks, on an Elasticsearch.
+    Bench {
+        /// Passed on to `cargo bench`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ServersTask {
+    /// Start servers, unless they are up, and print the variables that tests read.
+    Up {
+        /// Which ones.
+        #[arg(default_values = ["elasticsearch", "opensearch"], value_parser = kinds())]
+        kinds: Vec<ServerKind>,
+    },
+    /// Stop servers and remove their data.
+    Down {
+        /// Which ones; all if none is named.
+        #[arg(value_parser = kinds())]
+        kinds: Vec<ServerKind>,
+    },
+    /// List the servers that are up.
+    Status,
+}
+
+fn kinds() -> impl clap::builder::TypedValueParser<Value = ServerKind> {
+    PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name))
+        .try_map(|name| name.parse::<ServerKind>())
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Servers(ServersTask::Up { kinds }) => servers::up(&kinds),
+        Task::Servers(ServersTask::Down { kinds }) => servers::down(&kinds),
+        Task::Servers(ServersTask::Status) => servers::status(),
+        Task::Test { quick } => checks::test(quick),
+        Task::Bench { arguments } => checks::bench(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn servers_have_a_default_and_names() {
+        let parse = |line: &str| match Arguments::try_parse_from(line.split(' ')).unwrap().task {
+            Task::Servers(ServersTask::Up { kinds } | ServersTask::Down { kinds }) => kinds,
+            other => panic!("{other:?}"),
+        };
+        let default = [ServerKind::Elasticsearch, ServerKind::OpenSearch];
+        assert_eq!(parse("xtask servers up"), default);
+        assert_eq!(parse("xtask servers down cluster"), [ServerKind::Cluster]);
+        assert!(Arguments::try_parse_from(["xtask", "servers", "up", "mysql"]).is_err());
+    }
+}

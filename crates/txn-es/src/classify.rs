@@ -216,11 +216,42 @@ fn strip(reason: &str) -> String {
         let to = from + tail.rfind(close).unwrap_or(tail.len());
         text.replace_range(from..to, "...");
     }
+    let mut text = hide_quoted(&text);
     if let Some((cut, _)) = text.char_indices().nth(LONGEST_REASON) {
         text.truncate(cut);
         text.push_str("...");
     }
     text.trim_end_matches([' ', ',', ':', ';', '.']).to_owned()
+}
+
+/// What may stand before a quotation that is a name.
+const NAMES: &[&str] = &["field ", "field=", "field name ", "id ", "property "];
+
+/// The text with quotations hidden, but for those of names.
+fn hide_quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['\'', '"']) {
+        let (before, quoted) = rest.split_at(at);
+        out.push_str(before);
+        let (quote, tail) = quoted.split_at(1);
+        // An apostrophe within a word opens nothing.
+        let in_word = before.ends_with(char::is_alphanumeric);
+        if in_word {
+            out.push_str(quote);
+            rest = tail;
+            continue;
+        }
+        let name = NAMES.iter().any(|word| out.ends_with(word));
+        // A value may hold quotes itself: of one that is hidden, the last quote is the end.
+        let end = if name { tail.find(quote) } else { tail.rfind(quote) };
+        let (inside, after) = tail.split_at(end.unwrap_or(tail.len()));
+        out.push_str(quote);
+        out.push_str(if name { inside } else { "..." });
+        out.push_str(quote);
+        rest = after.get(1..).unwrap_or_default();
+    }
+    out + rest
 }
 
 #[cfg(test)]
@@ -289,6 +320,14 @@ mod tests {
             (
                 r#"{"type":"x","reason":"Numeric value (123456) out of range of int\n at [Source: (byte[])\"{\"n\":123456}\"; line: 1]"}"#,
                 "x: Numeric value (...) out of range of int",
+            ),
+            (
+                r#"{"type":"x","reason":"'secret 'x' y' is not an IP string literal"}"#,
+                "x: '...' is not an IP string literal",
+            ),
+            (
+                r#"{"type":"x","reason":"Duplicate field 'a' isn't allowed"}"#,
+                "x: Duplicate field 'a' isn't allowed",
             ),
         ];
         for (json, expected) in cases {

@@ -100,9 +100,7 @@ impl Inner {
         guarded: Result<(), StoreError>,
     ) -> Result<Arc<Target>, StoreError> {
         let target = Arc::new(Target::new(&index.name, index.uid()?, guarded.is_ok()));
-        if guarded.is_ok() {
-            self.targets.put(asked, target.clone());
-        }
+        self.targets.put(asked, target.clone());
         Ok(target)
     }
 

@@ -112,12 +112,15 @@ impl Inner {
         let names = writes.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
         let names = names.map(|(write, _)| &*write.key.collection).collect();
         let mut targets = self.resolve(names).await;
-        // A version of another incarnation: either it is old, or what we know of the index is.
+        // A version of another incarnation: either it is old, or what we know of the index is. And a
+        // guard may have been added meanwhile.
         let mut again = BTreeSet::new();
         for write in writes {
+            let foreign = |target: &Target| {
+                condition_of(&write.op).is_some_and(|version| target.condition(version).is_none())
+            };
             if let Some(Ok(target)) = targets.get(&*write.key.collection)
-                && condition_of(&write.op)
-                    .is_some_and(|version| target.condition(version).is_none())
+                && (target.guard.is_none() || foreign(target))
             {
                 self.targets.forget(&target.name);
                 again.insert(&*write.key.collection);
@@ -343,6 +346,10 @@ fn plan_write<'a>(
         Some(Err(Miss::Missing)) | None => return Err(Outcome::MissingCollection),
         Some(Err(Miss::Failed(error))) => return Err(not_sent(error.clone())),
     };
+    // The servers do not mind what deletes require.
+    if write.require_alias && write.key.collection == target.name {
+        return Err(Outcome::MissingCollection);
+    }
     let route = match (write.require_alias, &target.guard) {
         (true, _) => write.key.collection.clone(),
         (false, Some(guard)) => guard.clone(),
@@ -404,3 +411,7 @@ fn fault_of_source(source: &str) -> Option<String> {
     }
     serde_json::from_str::<serde::de::IgnoredAny>(source).err().map(|e| e.to_string())
 }
+
+#[cfg(test)]
+#[path = "data_tests.rs"]
+mod tests;

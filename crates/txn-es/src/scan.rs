@@ -116,7 +116,7 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
                 "the index does not store the _source of its documents",
             );
         };
-        let routing = hit.routing.map(|routing| routing.into());
+        let routing = hit.routing.map(Into::into);
         let key = Key { collection: target.name.clone(), id: hit.id.into(), routing };
         documents.push((key, version, source.get().into()));
     }

@@ -107,6 +107,42 @@ impl Attempt {
         Ok(())
     }
 
+    /// For a transaction that only locked reads and so has no commit that a wound would compete with: each
+    /// lock that still stands now has stood since before the last one was taken.
+    pub(super) async fn verify_locks(&self) -> Result<(), Stop> {
+        let engine = &self.engine;
+        let held = self.locks.lock().held.clone();
+        let verify = |version| WriteOp::Verify(Some(version));
+        let mut verifies: Vec<Write> =
+            held.into_iter().map(|(key, lock)| Write::new(key, verify(lock.version))).collect();
+        let mut backoff = engine.backoff();
+        while !verifies.is_empty() {
+            let outcomes = engine.store.write_many(&verifies).await;
+            let mut left = Vec::new();
+            let mut why = "no answer".to_owned();
+            let missing = std::iter::repeat(Outcome::Unknown(why.clone()));
+            for (write, outcome) in verifies.into_iter().zip(outcomes.into_iter().chain(missing)) {
+                match outcome {
+                    Outcome::Holds => {}
+                    Outcome::Conflict => return Err(Stop::Retry(Cause::Wounded)),
+                    Outcome::Rejected(reason) | Outcome::Unknown(reason) => {
+                        why = reason;
+                        left.push(write);
+                    }
+                    refused => {
+                        let error = Error::from_refused(&refused, &write.key, "verify a lock");
+                        return Err(error.in_transaction(self.tid).into());
+                    }
+                }
+            }
+            if !left.is_empty() {
+                engine.pause(&self.patience, &mut backoff, Hindrance::Store(why)).await?;
+            }
+            verifies = left;
+        }
+        Ok(())
+    }
+
     /// A second look at one read. Returns whether nobody has to be waited for.
     async fn revalidate(
         self: &Arc<Self>,

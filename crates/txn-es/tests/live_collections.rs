@@ -1,0 +1,347 @@
+//! What opening a collection checks, changes and refuses, on running servers.
+#![cfg(feature = "live")]
+
+mod live;
+
+use live::Plain;
+use serde_json::{Value, json};
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Filter, Key, Outcome, Read, RefusalKind, Role, Store,
+    StoreError, StoreErrorKind, Write, WriteOp,
+};
+use txn_es::EsStore;
+
+/// Runs a test on every server, with a name that it may use.
+async fn everywhere<F: Future<Output = ()>>(
+    what: &str,
+    test: impl Fn(EsStore, Plain, String) -> F,
+) {
+    for variable in live::ALL {
+        let (Some(store), Some(plain)) = (live::store(variable).await, Plain::new(variable)) else {
+            continue;
+        };
+        let name = live::unique(what);
+        eprintln!("{}: {name}", store.server());
+        test(store.clone(), plain, name.clone()).await;
+        store.drop_collection(&name).await.expect("dropping what the test made");
+    }
+}
+
+fn spec(name: &str, owner: Option<&str>) -> CollectionSpec {
+    let role = Role::Data { owner: owner.map(str::to_owned) };
+    CollectionSpec { name: name.to_owned(), role, create: false, mappings: None }
+}
+
+async fn open(store: &EsStore, name: &str) -> Result<CollectionInfo, StoreError> {
+    store.open_collection(&spec(name, None)).await
+}
+
+/// Opening has to fail as misconfigured, with all these words.
+async fn refused(store: &EsStore, name: &str, words: &[&str]) {
+    let error = open(store, name).await.expect_err("an index that is not fit");
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    for word in words {
+        assert!(error.message.contains(word), "{word} is not in: {error}");
+    }
+}
+
+async fn write(store: &EsStore, key: &Key, op: WriteOp) -> Outcome {
+    store.write_many(&[Write::new(key.clone(), op)]).await.remove(0)
+}
+
+async fn mapping(plain: &Plain, name: &str) -> Value {
+    let answer = plain.send("GET", &format!("/{name}/_mapping"), None).await.1;
+    answer[name]["mappings"].clone()
+}
+
+#[tokio::test]
+async fn reserved_fields_are_added_to_a_strict_mapping() {
+    everywhere("strict", |store, plain, name| async move {
+        let mappings = json!({"dynamic": "strict", "properties": {"n": {"type": "long"}}});
+        plain.ok("PUT", &format!("/{name}"), json!({"mappings": mappings})).await;
+        for _ in 0..2 {
+            open(&store, &name).await.expect("a strict mapping is fit");
+        }
+        let mapping = mapping(&plain, &name).await;
+        assert_eq!(mapping["dynamic"], "strict");
+        let fields = &mapping["properties"];
+        assert_eq!(fields["transaction_tid"]["type"], "keyword");
+        assert_eq!(fields["tid"]["type"], "keyword");
+        let recent = json!({"type": "keyword", "index": false, "doc_values": false});
+        assert_eq!(fields["transaction_recent"], recent);
+        assert_eq!(fields["transaction_absent"]["type"], "boolean");
+        let source = r#"{"transaction_tid":"t","tid":"u","transaction_recent":["u"],"transaction_absent":true,"n":1}"#;
+        let outcome = write(&store, &Key::new(name, "1"), WriteOp::Create(source.into())).await;
+        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clashing_fields_are_refused() {
+    everywhere("clash", |store, plain, name| async move {
+        // As dynamic mapping makes it of the first text.
+        plain.ok("PUT", &format!("/{name}/_doc/1?refresh=true"), json!({"tid": "mine"})).await;
+        refused(&store, &name, &[&name, "tid", "mapped as text", "rename"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn incomplete_sources_are_refused() {
+    everywhere("source", |store, plain, name| async move {
+        let sources = [
+            (json!({"excludes": ["secret"]}), "excludes"),
+            (json!({"includes": ["n"]}), "includes"),
+            (json!({"enabled": false}), "disabled"),
+        ];
+        for (source, word) in sources {
+            let body = json!({"mappings": {"_source": source}});
+            plain.ok("PUT", &format!("/{name}"), body).await;
+            refused(&store, &name, &[&name, word, "_source", "reindex"]).await;
+            store.drop_collection(&name).await.expect("dropped");
+        }
+        // Where the server knows it.
+        let body = json!({"mappings": {"_source": {"mode": "synthetic"}}});
+        let (status, _) = plain.send("PUT", &format!("/{name}"), Some(body)).await;
+        match open(&store, &name).await {
+            Err(error) if status == 200 => {
+                assert!(error.message.contains("synthetic"), "{error}");
+            }
+            result => assert!(status != 200, "{status} {result:?}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn settings_that_endanger_documents_are_refused() {
+    everywhere("settings", |store, plain, name| async move {
+        let path = format!("/{name}");
+        plain.ok("PUT", &path, json!({"settings": {"index.translog.durability": "async"}})).await;
+        refused(&store, &name, &[&name, "index.translog.durability to request"]).await;
+        for role in [Role::Registry, Role::Partition] {
+            let spec = CollectionSpec { role, ..spec(&name, None) };
+            let error = store.open_collection(&spec).await.expect_err("loses writes");
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        }
+        store.drop_collection(&name).await.expect("dropped");
+        plain.ok("PUT", &path, json!({"settings": {"index.final_pipeline": "stamp"}})).await;
+        refused(&store, &name, &[&name, "stamp", "index.final_pipeline to _none"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_that_stand_for_something_else_are_refused() {
+    everywhere("names", |store, plain, name| async move {
+        let second = format!("{name}-2");
+        let alias = format!("{name}-alias");
+        for index in [&name, &second] {
+            let body = json!({"aliases": {&alias: {}}});
+            plain.ok("PUT", &format!("/{index}"), body).await;
+        }
+        refused(&store, &alias, &[&alias, "2 indices", &name, &second]).await;
+        refused(&store, &format!("{name}*"), &["wildcards"]).await;
+        for odd in ["_all", "a,b", "<a-{now/d}>", "", "cluster:a"] {
+            refused(&store, odd, &[]).await;
+        }
+        let error = store.drop_collection(&format!("{name}*")).await.expect_err("a wildcard");
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        let error = store.drop_collection(&alias).await.expect_err("an alias");
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        // Nothing was dropped, and the alias works again when it stands for one index.
+        store.drop_collection(&second).await.expect("dropped");
+        let info = open(&store, &alias).await.expect("an alias of one index");
+        assert_eq!(*info.name, *name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_streams_are_refused() {
+    everywhere("stream", |store, plain, name| async move {
+        let template = format!("/_index_template/{name}");
+        let body = json!({
+            "index_patterns": [format!("{name}*")], "data_stream": {}, "priority": 900,
+        });
+        let (made, _) = plain.send("PUT", &template, Some(body)).await;
+        let (status, _) = plain.send("PUT", &format!("/_data_stream/{name}"), None).await;
+        if made == 200 && status == 200 {
+            let error = open(&store, &name).await.expect_err("a data stream");
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+            assert!(error.message.contains("data stream"), "{error}");
+            plain.send("DELETE", &format!("/_data_stream/{name}"), None).await;
+        } else {
+            eprintln!("left out: this package has no data streams ({status})");
+        }
+        plain.send("DELETE", &template, None).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_owner_is_merged_into_the_metadata() {
+    everywhere("owner", |store, plain, name| async move {
+        let meta = json!({"app": {"schema": 7}, "txn": {"note": "kept"}});
+        plain.ok("PUT", &format!("/{name}"), json!({"mappings": {"_meta": meta}})).await;
+        assert_eq!(open(&store, &name).await.expect("fit").owner, None);
+        let info = store.open_collection(&spec(&name, Some("bank"))).await.expect("fit");
+        assert_eq!(info.owner.as_deref(), Some("bank"));
+        let merged = json!({"app": {"schema": 7}, "txn": {"note": "kept", "domain": "bank"}});
+        assert_eq!(mapping(&plain, &name).await["_meta"], merged);
+        assert_eq!(open(&store, &name).await.expect("fit").owner.as_deref(), Some("bank"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn new_collections_are_fit_and_placeholders_stay_out_of_searches() {
+    everywhere("new", |store, plain, name| async move {
+        for role in [Role::Registry, Role::Partition, Role::Data { owner: Some("bank".into()) }] {
+            store.drop_collection(&name).await.expect("dropped");
+            let spec = CollectionSpec { role: role.clone(), create: true, ..spec(&name, None) };
+            let other = store.clone();
+            let (one, two) =
+                futures::join!(store.open_collection(&spec), other.open_collection(&spec));
+            assert_eq!(one.expect("made"), two.expect("made by another"), "{role:?}");
+            let health = plain
+                .send(
+                    "GET",
+                    &format!(
+                        "/_cluster/health/{name}?wait_for_no_initializing_shards=true&timeout=10s"
+                    ),
+                    None,
+                )
+                .await
+                .1;
+            if !matches!(role, Role::Data { .. }) {
+                assert_eq!(health["status"], "green", "{role:?} {health}");
+            }
+        }
+        let document = |absent| format!(r#"{{"transaction_absent":{absent},"n":1}}"#);
+        for (id, absent) in [("1", "null"), ("2", "true")] {
+            let op = WriteOp::Create(document(absent).into());
+            write(&store, &Key::new(name.as_str(), id), op).await;
+        }
+        store.refresh(&name).await.expect("refreshed");
+        let path = format!("/{name}-committed/_search");
+        let hits = plain.send("GET", &path, None).await.1["hits"]["hits"].clone();
+        assert_eq!(hits.as_array().map(Vec::len), Some(1), "{hits}");
+        assert_eq!(hits[0]["_id"], "1");
+        let found = store.scan(&name, &Filter::Exists("transaction_absent"), 10, None).await;
+        assert_eq!(found.expect("scanned").documents.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
+    everywhere("refusal", |store, plain, name| async move {
+        let properties = json!({
+            "balance": {"type": "long"}, "at": {"type": "date"}, "ok": {"type": "boolean"},
+            "ip": {"type": "ip"}, "where": {"type": "geo_point"}, "code": {"type": "keyword"},
+            "o": {"properties": {"n": {"type": "integer"}}},
+        });
+        let mappings = json!({"dynamic": "strict", "properties": properties});
+        plain.ok("PUT", &format!("/{name}"), json!({"mappings": mappings})).await;
+        open(&store, &name).await.expect("fit");
+        let key = Key::new(name, "1");
+        for (source, field) in [
+            (r#"{"balance":"hunter2"}"#, "balance"),
+            (r#"{"balance":{"hunter2":1}}"#, "balance"),
+            (r#"{"balance":123456789012345678901234}"#, "balance"),
+            (r#"{"at":"hunter2"}"#, "at"),
+            (r#"{"ok":"hunter2"}"#, "ok"),
+            (r#"{"ip":"hunter2"}"#, "ip"),
+            (r#"{"where":"hunter2!,a"}"#, "where"),
+            (r#"{"code":{"a":"hunter2"}}"#, "code"),
+            (r#"{"o":"hunter2"}"#, "o"),
+            (r#"{"o":{"n":"hunter2"}}"#, "o.n"),
+            (r#"{"unheard":"hunter2"}"#, "unheard"),
+            (r#"{"balance":1,"balance":1234567}"#, "balance"),
+        ] {
+            for op in [WriteOp::Check(source.into()), WriteOp::Create(source.into())] {
+                let outcome = write(&store, &key, op).await;
+                let Outcome::Invalid(refusal) = outcome else { panic!("{source}: {outcome:?}") };
+                assert_eq!(refusal.kind, RefusalKind::Document, "{refusal:?}");
+                let reason = refusal.reason;
+                assert!(reason.contains(field), "{field} is not in: {reason}");
+                assert!(!reason.contains("hunter2") && !reason.contains("1234567"), "{reason}");
+            }
+        }
+        let long = format!(r#"{{"code":"{}"}}"#, "hunter2".repeat(5000));
+        // Some versions notice it in the dry run, others only when it is written.
+        let dry = write(&store, &key, WriteOp::Check(long.as_str().into())).await;
+        assert!(matches!(dry, Outcome::Holds | Outcome::Invalid(_)), "{dry:?}");
+        eprintln!("a term over 32,766 bytes, dry run: {dry:?}");
+        let outcome = write(&store, &key, WriteOp::Create(long.into())).await;
+        let Outcome::Invalid(refusal) = outcome else { panic!("{outcome:?}") };
+        assert!(
+            refusal.reason.contains("code") && !refusal.reason.contains("104, 117"),
+            "{refusal:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_index_made_again_by_others_is_another_one() {
+    everywhere("again", |store, plain, name| async move {
+        let path = format!("/{name}");
+        plain.ok("PUT", &path, json!({})).await;
+        let first = open(&store, &name).await.expect("fit");
+        let key = Key::new(name.as_str(), "1");
+        let old = match write(&store, &key, WriteOp::Create("{}".into())).await {
+            Outcome::Applied(version) => version,
+            other => panic!("{other:?}"),
+        };
+        // Dropped and made again behind the store's back, with a document at the same seq_no.
+        assert_eq!(plain.send("DELETE", &path, None).await.0, 200);
+        plain.ok("PUT", &path, json!({})).await;
+        plain.ok("PUT", &format!("{path}/_doc/1"), json!({"new": true})).await;
+        for op in
+            [WriteOp::Replace("{}".into(), old), WriteOp::Delete(old), WriteOp::Verify(Some(old))]
+        {
+            let outcome = write(&store, &key, op.clone()).await;
+            let harmless = matches!(outcome, Outcome::Conflict | Outcome::MissingCollection);
+            assert!(harmless, "{op:?}: {outcome:?}");
+        }
+        let second = open(&store, &name).await.expect("fit");
+        assert_ne!(first.uid, second.uid);
+        let reads = [
+            store.get_many(std::slice::from_ref(&key)).await.remove(0),
+            store.read_primary(std::slice::from_ref(&key)).await.remove(0),
+        ];
+        for read in reads {
+            let Read::Found { version, source } = read else { panic!("{read:?}") };
+            assert_ne!(version, old);
+            assert_eq!(&*source, r#"{"new":true}"#);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_store_that_has_not_opened_an_index_still_knows_it() {
+    everywhere("unopened", |store, plain, name| async move {
+        plain.ok("PUT", &format!("/{name}"), json!({})).await;
+        open(&store, &name).await.expect("fit");
+        let key = Key::new(name.as_str(), "1");
+        let Outcome::Applied(version) = write(&store, &key, WriteOp::Create("{}".into())).await
+        else {
+            panic!("not created")
+        };
+        for variable in live::ALL {
+            let Some(other) = live::store(variable).await else { continue };
+            if other.server() != store.server() {
+                continue;
+            }
+            let outcome = write(&other, &key, WriteOp::Verify(Some(version))).await;
+            assert_eq!(outcome, Outcome::Holds);
+            let read = other.get_many(std::slice::from_ref(&key)).await.remove(0);
+            assert!(matches!(read, Read::Found { version: v, .. } if v == version), "{read:?}");
+        }
+    })
+    .await;
+}

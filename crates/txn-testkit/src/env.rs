@@ -1,0 +1,124 @@
+//! Where a test finds its servers: environment variables that `cargo xtask test` sets.
+//!
+//! These are helpers for tests: they panic, with one sentence that says what to run, where a
+//! variable is missing.
+
+use std::path::PathBuf;
+
+use crate::servers::{Password, ServerKind};
+
+/// Address of a single Elasticsearch 8.
+pub const ELASTICSEARCH_URL: &str = "TXN_ELASTICSEARCH_URL";
+/// Address of a single Elasticsearch 7.
+pub const ELASTICSEARCH7_URL: &str = "TXN_ELASTICSEARCH7_URL";
+/// Address of a single OpenSearch.
+pub const OPENSEARCH_URL: &str = "TXN_OPENSEARCH_URL";
+/// Addresses of the nodes of one cluster, separated by commas.
+pub const CLUSTER_URL: &str = "TXN_CLUSTER_URL";
+/// Address of an Elasticsearch with users and TLS.
+pub const SECURED_URL: &str = "TXN_SECURED_URL";
+/// Path of the certificate (PEM) of the authority that signed the secured server's certificate.
+pub const SECURED_CA: &str = "TXN_SECURED_CA";
+/// Name of the secured server's superuser.
+pub const SECURED_USER: &str = "TXN_SECURED_USER";
+/// Password of [`SECURED_USER`].
+pub const SECURED_PASSWORD: &str = "TXN_SECURED_PASSWORD";
+
+/// How to reach the secured server.
+#[derive(Debug, Clone)]
+pub struct Secured {
+    /// Address, `https://127.0.0.1:…`.
+    pub url: String,
+    /// Certificate (PEM) of the authority that signed the server's certificate.
+    pub ca_certificate: PathBuf,
+    /// Name of the superuser.
+    pub username: String,
+    /// Password of the superuser.
+    pub password: Password,
+}
+
+/// Address of a single Elasticsearch 8.
+///
+/// # Panics
+/// If `TXN_ELASTICSEARCH_URL` is not set.
+#[must_use]
+pub fn elasticsearch_url() -> String {
+    require(ELASTICSEARCH_URL, ServerKind::Elasticsearch)
+}
+
+/// Address of a single Elasticsearch 7.
+///
+/// # Panics
+/// If `TXN_ELASTICSEARCH7_URL` is not set.
+#[must_use]
+pub fn elasticsearch7_url() -> String {
+    require(ELASTICSEARCH7_URL, ServerKind::Elasticsearch7)
+}
+
+/// Address of a single OpenSearch.
+///
+/// # Panics
+/// If `TXN_OPENSEARCH_URL` is not set.
+#[must_use]
+pub fn opensearch_url() -> String {
+    require(OPENSEARCH_URL, ServerKind::OpenSearch)
+}
+
+/// Addresses of the nodes of a three-node Elasticsearch 8.
+///
+/// # Panics
+/// If `TXN_CLUSTER_URL` is not set.
+#[must_use]
+pub fn cluster_urls() -> Vec<String> {
+    split(&require(CLUSTER_URL, ServerKind::Cluster))
+}
+
+/// The Elasticsearch 8 with users and TLS.
+///
+/// # Panics
+/// If one of the `TXN_SECURED_…` variables is not set.
+#[must_use]
+pub fn secured() -> Secured {
+    let get = |name| require(name, ServerKind::Secured);
+    Secured {
+        url: get(SECURED_URL),
+        ca_certificate: get(SECURED_CA).into(),
+        username: get(SECURED_USER),
+        password: Password::new(get(SECURED_PASSWORD)),
+    }
+}
+
+fn require(variable: &str, kind: ServerKind) -> String {
+    match std::env::var(variable) {
+        Ok(value) if !value.trim().is_empty() => value,
+        _ => panic!("{}", advice(variable, kind)),
+    }
+}
+
+fn advice(variable: &str, kind: ServerKind) -> String {
+    format!(
+        "{variable} is not set: run `cargo xtask test`, or run \
+         `cargo xtask servers up {kind}` and export the lines it prints"
+    )
+}
+
+fn split(urls: &str) -> Vec<String> {
+    urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_addresses_may_hold_blanks() {
+        assert_eq!(split("http://a:1, http://b:2,"), ["http://a:1", "http://b:2"]);
+    }
+
+    #[test]
+    fn the_advice_names_the_variable_and_the_command() {
+        let text = advice(OPENSEARCH_URL, ServerKind::OpenSearch);
+        assert!(text.contains("TXN_OPENSEARCH_URL"), "{text}");
+        assert!(text.contains("cargo xtask servers up opensearch"), "{text}");
+    }
+}

@@ -1,0 +1,141 @@
+//! The folder that holds downloads, data, logs and what is known about running servers.
+
+use std::env;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use super::account::Account;
+use super::error::{Error, OnPath, Result};
+
+/// Names the folder, if the usual one is not wanted.
+pub(crate) const HOME_VARIABLE: &str = "TXN_SERVERS_HOME";
+
+/// Where the folder is if servers run under an account of their own that cannot enter the usual
+/// place, such as root's home.
+const SHARED: &str = "/var/cache/txn-servers";
+
+/// The folder, and the account that servers run under.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    root: PathBuf,
+    account: Option<Account>,
+}
+
+/// Holds a lock until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
+
+impl Home {
+    /// Opens the folder and makes it if it is not there.
+    pub(crate) fn open() -> Result<Self> {
+        let is_root = geteuid().is_root();
+        let root = choose(is_root)?;
+        create(&root)?;
+        if !is_root {
+            return Ok(Self { root, account: None });
+        }
+        if !is_reachable(&root) {
+            return Err(Error::Other(format!(
+                "servers run as the unprivileged user `{}`, who cannot enter {}: set \
+                 {HOME_VARIABLE} to a folder whose parents everybody may enter",
+                Account::NAME,
+                root.display(),
+            )));
+        }
+        let home = Self { root, account: None };
+        let _lock = home.lock("account")?;
+        Ok(Self { account: Some(Account::ensure()?), ..home })
+    }
+
+    /// The account that servers run under, if it is not the caller's.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_ref()
+    }
+
+    /// The folder of unpacked products.
+    pub(crate) fn products(&self) -> PathBuf {
+        self.root.join("products")
+    }
+
+    /// The folder that holds one folder for every server.
+    pub(crate) fn servers(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    /// Waits until nobody else holds the lock with this name.
+    pub(crate) fn lock(&self, name: &str) -> Result<Lock> {
+        let folder = self.root.join("locks");
+        create(&folder)?;
+        let path = folder.join(name);
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .on("open", &path)?;
+        file.lock().on("lock", &path)?;
+        Ok(Lock(file))
+    }
+
+    /// Gives a folder, and everything in it, to the account that servers run under.
+    pub(crate) fn give(&self, path: &Path) -> Result<()> {
+        match &self.account {
+            Some(account) => account.own(path),
+            None => Ok(()),
+        }
+    }
+}
+
+fn choose(is_root: bool) -> Result<PathBuf> {
+    if let Some(folder) = env::var_os(HOME_VARIABLE).filter(|folder| !folder.is_empty()) {
+        return std::path::absolute(&folder).on("find", Path::new(&folder));
+    }
+    let usual = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| env::home_dir().map(|home| home.join(".cache")))
+        .map(|cache| cache.join("txn-servers"));
+    match usual {
+        Some(folder) if !is_root || is_reachable(&folder) => Ok(folder),
+        _ if is_root => Ok(SHARED.into()),
+        _ => Err(Error::Other(format!("there is no home folder: set {HOME_VARIABLE}"))),
+    }
+}
+
+/// Whether any user may enter this folder, or could if it were made.
+pub(crate) fn is_reachable(path: &Path) -> bool {
+    let real = path.canonicalize();
+    real.as_deref().unwrap_or(path).ancestors().all(|folder| match fs::metadata(folder) {
+        Ok(metadata) => metadata.permissions().mode() & 0o001 != 0,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    })
+}
+
+/// Makes a folder that everybody may enter.
+pub(crate) fn create(path: &Path) -> Result<()> {
+    if !path.is_dir() {
+        fs::create_dir_all(path).on("create", path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o755)).on("open up", path)?;
+    }
+    Ok(())
+}
+
+/// Writes a file that only its owner can read, so that nobody ever sees half of it.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, "").on("write", &draft)?;
+    fs::set_permissions(&draft, Permissions::from_mode(0o600)).on("protect", &draft)?;
+    fs::write(&draft, text).on("write", &draft)?;
+    fs::rename(&draft, path).on("write", path)
+}
+
+/// Removes a folder, if it is there.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).on("remove", path),
+        _ => Ok(()),
+    }
+}

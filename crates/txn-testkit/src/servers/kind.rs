@@ -1,0 +1,124 @@
+//! Which servers there are.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::java::Versions;
+
+/// A server, or a cluster of them, that this module can start.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ServerKind {
+    /// Elasticsearch 8, one node, security off.
+    Elasticsearch,
+    /// Elasticsearch 7, one node, security off.
+    Elasticsearch7,
+    /// OpenSearch 3, one node, security off.
+    OpenSearch,
+    /// Elasticsearch 8, three nodes, security off.
+    Cluster,
+    /// Elasticsearch 8, one node, with TLS for its HTTP interface and one user, the superuser.
+    ///
+    /// Further users, roles and API keys cannot be made over HTTP: Elasticsearch keeps them in an
+    /// index that needs analyzers which the package has not got.
+    Secured,
+}
+
+impl ServerKind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Elasticsearch, Self::Elasticsearch7, Self::OpenSearch, Self::Cluster, Self::Secured];
+
+    /// The name used on the command line and for folders.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Elasticsearch => "elasticsearch",
+            Self::Elasticsearch7 => "elasticsearch7",
+            Self::OpenSearch => "opensearch",
+            Self::Cluster => "cluster",
+            Self::Secured => "secured",
+        }
+    }
+
+    /// How many nodes it has.
+    #[must_use]
+    pub fn node_count(self) -> usize {
+        if self == Self::Cluster { 3 } else { 1 }
+    }
+
+    /// The Java versions that it runs on.
+    #[must_use]
+    pub fn java_versions(self) -> Versions {
+        match self {
+            // It needs the security manager, which Java 24 dropped.
+            Self::Elasticsearch7 => Versions { oldest: 17, newest: Some(23) },
+            Self::OpenSearch => Versions { oldest: 21, newest: None },
+            Self::Elasticsearch | Self::Cluster | Self::Secured => {
+                Versions { oldest: 17, newest: None }
+            }
+        }
+    }
+
+    pub(crate) fn distribution(self) -> Distribution {
+        match self {
+            Self::Elasticsearch | Self::Cluster | Self::Secured => {
+                Distribution::Elasticsearch("8.19.21")
+            }
+            Self::Elasticsearch7 => Distribution::Elasticsearch("7.17.29"),
+            Self::OpenSearch => Distribution::OpenSearch("3.8.0"),
+        }
+    }
+}
+
+impl fmt::Display for ServerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ServerKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no server `{name}`; there are: {names}")
+        })
+    }
+}
+
+/// A product in one version, as it is downloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Distribution {
+    /// Elastic's packaged distribution: a folder with `bin/elasticsearch`.
+    Elasticsearch(&'static str),
+    /// The OpenSearch runner: a folder of jars.
+    OpenSearch(&'static str),
+}
+
+impl Distribution {
+    /// The name of its folder.
+    pub(crate) fn folder(self) -> String {
+        match self {
+            Self::Elasticsearch(version) => format!("elasticsearch-{version}"),
+            Self::OpenSearch(version) => format!("opensearch-{version}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for kind in ServerKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert!("mysql".parse::<ServerKind>().is_err());
+    }
+}

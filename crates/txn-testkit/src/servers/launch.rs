@@ -1,0 +1,265 @@
+//! Making, starting and waiting for the nodes of a server.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::credentials::{Credentials, Password};
+use super::elasticsearch;
+use super::error::{Error, OnPath, Result, last_lines};
+use super::home::{Home, create, remove};
+use super::java::find_java;
+use super::kind::{Distribution, ServerKind};
+use super::node::Node;
+use super::opensearch;
+use super::ports::Ports;
+use super::process::Process;
+use super::product::install;
+use super::state::{State, take_down};
+
+/// How many seconds a server may take to become healthy, if the usual time does not do.
+const TIMEOUT_VARIABLE: &str = "TXN_SERVERS_TIMEOUT";
+const USUAL_TIMEOUT: u64 = 120;
+const USUAL_CLUSTER_TIMEOUT: u64 = 240;
+
+/// All that is needed to configure and start nodes.
+pub(crate) struct Setup<'a> {
+    pub(crate) home: &'a Home,
+    pub(crate) product: &'a Path,
+    pub(crate) state: &'a State,
+}
+
+impl Setup<'_> {
+    /// A command that runs in a node's folder, under the servers' account, with none of the
+    /// caller's variables; a detached one in a session of its own, so that it outlives the caller.
+    pub(crate) fn command(&self, program: &OsStr, node: &Node, detached: bool) -> Command {
+        // `setsid` replaces itself by the program, so the process id is the program's.
+        let mut command = if detached {
+            let mut command = Command::new("setsid");
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.env_clear().current_dir(&node.folder).env("HOME", &node.folder);
+        if let Some(path) = env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        if let Some(account) = self.home.account() {
+            account.apply(&mut command);
+        }
+        command
+    }
+
+    fn configure(&self) -> Result<()> {
+        match self.state.kind.distribution() {
+            Distribution::Elasticsearch(_) => elasticsearch::configure(self),
+            Distribution::OpenSearch(_) => opensearch::configure(self),
+        }
+    }
+
+    fn start_command(&self, node: &Node) -> Command {
+        match self.state.kind.distribution() {
+            Distribution::Elasticsearch(_) => elasticsearch::start_command(self, node),
+            Distribution::OpenSearch(_) => opensearch::start_command(self, node),
+        }
+    }
+}
+
+/// Writes down, configures and starts a new server in an empty folder, and waits until it is
+/// healthy. What does not become healthy is taken down again.
+pub(crate) fn launch(
+    home: &Home,
+    kind: ServerKind,
+    folder: &Path,
+    owner: Option<Process>,
+) -> Result<State> {
+    let java = find_java(kind.java_versions())?;
+    let product = install(home, kind.distribution())?;
+    remove(folder)?;
+    create(folder)?;
+    let mut state = plan(kind, folder, java, owner)?;
+    state.save()?;
+    eprintln!("{}: starting", state.cluster_name);
+    let began = Instant::now();
+    let result = configure_and_start(home, &product, &mut state);
+    if let Err(error) = result {
+        take_down(folder, false)?;
+        return Err(error);
+    }
+    eprintln!("{}: healthy after {:.0?}", state.cluster_name, began.elapsed());
+    Ok(state)
+}
+
+fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result<()> {
+    Setup { home, product, state }.configure()?;
+    if let Some(path) = &state.ca_certificate {
+        // The node's own copy is for the node alone; this one is for everybody.
+        let inside = state.nodes[0].folder.join("config/ca.crt");
+        let pem = fs::read_to_string(&inside).on("read", &inside)?;
+        fs::write(path, pem).on("write", path)?;
+    }
+    let all: Vec<usize> = (0..state.nodes.len()).collect();
+    start(home, product, state, &all)
+}
+
+fn plan(kind: ServerKind, folder: &Path, java: PathBuf, owner: Option<Process>) -> Result<State> {
+    let mut ports = Ports::default();
+    let is_opensearch = matches!(kind.distribution(), Distribution::OpenSearch(_));
+    let is_secured = kind == ServerKind::Secured;
+    let scheme = if is_secured { "https" } else { "http" };
+    let mut nodes = Vec::new();
+    for number in 1..=kind.node_count() {
+        let name = format!("node-{number}");
+        let http_port = if is_opensearch { ports.opensearch_http()? } else { ports.general()? };
+        let node_folder = folder.join(&name);
+        create(&node_folder)?;
+        nodes.push(Node {
+            url: format!("{scheme}://127.0.0.1:{http_port}"),
+            data: node_folder.join(if is_opensearch { "node_1/data" } else { "data" }),
+            process: Process::default(),
+            folder: node_folder,
+            name,
+            http_port,
+            transport_port: ports.general()?,
+        });
+    }
+    let credentials = if is_secured {
+        Some(Credentials { username: "elastic".to_owned(), password: Password::random()? })
+    } else {
+        None
+    };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    Ok(State {
+        kind,
+        cluster_name: format!("txn-{name}"),
+        folder: folder.to_owned(),
+        java,
+        nodes,
+        ca_certificate: is_secured.then(|| folder.join("ca.crt")),
+        credentials,
+        owner,
+    })
+}
+
+/// Starts nodes that are not running, and waits until they are healthy.
+pub(crate) fn start(
+    home: &Home,
+    product: &Path,
+    state: &mut State,
+    indices: &[usize],
+) -> Result<()> {
+    let mut pending = Vec::new();
+    for &index in indices {
+        let child = spawn(&Setup { home, product, state }, &state.nodes[index])?;
+        state.nodes[index].process = if elasticsearch::becomes_daemon(state.kind) {
+            Process::default()
+        } else {
+            Process::of(child.id()).unwrap_or_default()
+        };
+        pending.push((index, child));
+    }
+    state.save()?;
+    let result = wait(state, &mut pending);
+    for (_, mut child) in pending {
+        // Somebody has to take note of its end, whenever that is.
+        thread::spawn(move || child.wait());
+    }
+    result
+}
+
+fn spawn(setup: &Setup<'_>, node: &Node) -> Result<Child> {
+    let pid_file = elasticsearch::pid_file(node);
+    if pid_file.exists() {
+        fs::remove_file(&pid_file).on("remove", &pid_file)?;
+    }
+    let log = node.console_log();
+    let output = File::options().create(true).append(true).open(&log).on("open", &log)?;
+    let errors = output.try_clone().on("open", &log)?;
+    let mut command = setup.start_command(node);
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    command.spawn().map_err(|error| Error::Missing {
+        what: "`setsid`, or the right to run it".to_owned(),
+        remedy: format!("it is part of util-linux ({error})"),
+    })
+}
+
+fn wait(state: &mut State, children: &mut [(usize, Child)]) -> Result<()> {
+    let doctor = state.doctor()?;
+    let limit = timeout(state.kind);
+    let began = Instant::now();
+    let mut pending: Vec<&mut (usize, Child)> = children.iter_mut().collect();
+    loop {
+        let expected = state.nodes.iter().filter(|node| node.is_active()).count();
+        let mut next = Vec::new();
+        for entry in pending {
+            let (index, child) = &mut *entry;
+            let complaint = match watch(state, *index, child)? {
+                Watch::NotYet => Some("it has no process yet".to_owned()),
+                Watch::Runs => doctor.complaint(&state.nodes[*index].url, expected.max(1)),
+                Watch::Ended(how) => return Err(not_healthy(state, *index, how)),
+            };
+            if let Some(complaint) = complaint {
+                if began.elapsed() >= limit {
+                    let reason = format!("not healthy after {limit:?}: {complaint}");
+                    return Err(not_healthy(state, *index, reason));
+                }
+                next.push(entry);
+            }
+        }
+        if next.is_empty() {
+            return Ok(());
+        }
+        pending = next;
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+enum Watch {
+    NotYet,
+    Runs,
+    Ended(String),
+}
+
+/// Looks at the process of a node that is starting, and notes its id once it is known.
+fn watch(state: &mut State, index: usize, child: &mut Child) -> Result<Watch> {
+    let ended = child.try_wait().map_err(|error| Error::Other(error.to_string()))?;
+    if let Some(status) = ended
+        && !(status.success() && elasticsearch::becomes_daemon(state.kind))
+    {
+        return Ok(Watch::Ended(format!("it ended while starting ({status})")));
+    }
+    let node = &mut state.nodes[index];
+    if node.process.pid == 0 {
+        let pid = fs::read_to_string(elasticsearch::pid_file(node)).unwrap_or_default();
+        let Some(process) = pid.trim().parse().ok().and_then(Process::of) else {
+            return Ok(if ended.is_some() {
+                Watch::Ended("it ended while starting".to_owned())
+            } else {
+                Watch::NotYet
+            });
+        };
+        node.process = process;
+        state.save()?;
+    } else if !node.is_alive() {
+        return Ok(Watch::Ended("it ended while starting".to_owned()));
+    }
+    Ok(Watch::Runs)
+}
+
+fn timeout(kind: ServerKind) -> Duration {
+    let usual = if kind == ServerKind::Cluster { USUAL_CLUSTER_TIMEOUT } else { USUAL_TIMEOUT };
+    let wanted = env::var(TIMEOUT_VARIABLE).ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(wanted.unwrap_or(usual))
+}
+
+fn not_healthy(state: &State, index: usize, reason: String) -> Error {
+    let node = &state.nodes[index];
+    let log = node.console_log();
+    let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 30);
+    Error::NotHealthy { server: format!("{} {}", state.cluster_name, node.name), reason, log, tail }
+}

@@ -1,0 +1,50 @@
+//! How an OpenSearch node is configured and started.
+
+use std::fs;
+use std::process::Command;
+
+use super::error::{OnPath, Result};
+use super::home::create;
+use super::launch::Setup;
+use super::node::Node;
+
+/// Writes the configuration of the node.
+pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
+    for node in &setup.state.nodes {
+        create(&node.folder.join("logs"))?;
+        create(&node.folder.join("tmp"))?;
+        // The runner names the folders of its node itself.
+        let config = node.folder.join("node_1/config");
+        create(&config)?;
+        let path = config.join("opensearch.yml");
+        // The ports that the runner takes by itself are 9300 and on.
+        let settings = format!(
+            "network.host: 127.0.0.1\n\
+             transport.port: {}\n\
+             cluster.routing.allocation.disk.threshold_enabled: false\n",
+            node.transport_port,
+        );
+        fs::write(&path, settings).on("write", &path)?;
+        setup.home.give(&node.folder)?;
+    }
+    Ok(())
+}
+
+/// The command that starts the node. It becomes the server itself.
+pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
+    let state = setup.state;
+    let mut command = setup.command(state.java.join("bin/java").as_ref(), node, true);
+    command
+        .args(["-Xms512m", "-Xmx512m", "--add-modules", "jdk.incubator.vector"])
+        .arg("--enable-native-access=ALL-UNNAMED")
+        .arg(format!("-Djava.io.tmpdir={}", node.folder.join("tmp").display()))
+        .arg("-cp")
+        .arg(setup.product.join("lib").join("*"))
+        .arg("org.codelibs.opensearch.runner.OpenSearchRunner")
+        .arg("-basePath")
+        .arg(&node.folder)
+        .args(["-numOfNode", "1", "-clusterName", &state.cluster_name])
+        // The runner adds the number of the node, which is 1.
+        .args(["-baseHttpPort", &(node.http_port - 1).to_string()]);
+    command
+}

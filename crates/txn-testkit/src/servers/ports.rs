@@ -1,0 +1,68 @@
+//! Free ports on 127.0.0.1.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::RangeInclusive;
+
+use super::error::{Error, Result};
+
+/// Ports below those that the system gives to outgoing connections: a port that a server had stays
+/// free for its restart.
+const GENERAL: RangeInclusive<u16> = 20_000..=31_999;
+
+/// The OpenSearch runner takes no HTTP port above this range.
+const OPENSEARCH_HTTP: RangeInclusive<u16> = 9_202..=9_299;
+
+/// Finds ports that nobody listens on, none of them twice.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    given: BTreeSet<u16>,
+}
+
+impl Ports {
+    /// A port for whatever purpose.
+    pub(crate) fn general(&mut self) -> Result<u16> {
+        self.free(GENERAL)
+    }
+
+    /// A port for the HTTP interface of OpenSearch.
+    pub(crate) fn opensearch_http(&mut self) -> Result<u16> {
+        self.free(OPENSEARCH_HTTP)
+    }
+
+    fn free(&mut self, range: RangeInclusive<u16>) -> Result<u16> {
+        let (first, last) = (*range.start(), *range.end());
+        let count = u64::from(last - first) + 1;
+        // Begin anywhere, so that two who look at the same time do not find the same.
+        let begin = RandomState::new().hash_one(first) % count;
+        (0..count)
+            .filter_map(|step| u16::try_from((begin + step) % count).ok())
+            .map(|offset| first + offset)
+            .find(|&port| !self.given.contains(&port) && is_free(port))
+            .inspect(|&port| {
+                self.given.insert(port);
+            })
+            .ok_or_else(|| Error::Other(format!("no port from {first} to {last} is free")))
+    }
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_free_and_differ() {
+        let mut ports = Ports::default();
+        let (one, two) = (ports.general().unwrap(), ports.general().unwrap());
+        assert_ne!(one, two);
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, one)).unwrap();
+        assert!(!is_free(one));
+        drop(taken);
+        assert!(OPENSEARCH_HTTP.contains(&ports.opensearch_http().unwrap()));
+    }
+}

@@ -1,0 +1,189 @@
+//! Processes that must not be confused with others that got the same number later.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, Result};
+
+/// A process: its number, and when it started, since numbers are used again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    /// The process id; 0 before the process was started.
+    pub(crate) pid: u32,
+    /// The boot of the machine and the clock ticks from it to the start of the process.
+    started: String,
+}
+
+impl Process {
+    /// The living process with this number.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        Some(Self { pid, started: start_of(pid)? })
+    }
+
+    /// This process.
+    pub(crate) fn current() -> Option<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// Whether it runs (or is paused), and is not another one with its number.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.pid != 0 && start_of(self.pid).is_some_and(|started| started == self.started)
+    }
+
+    /// Whether it is paused by SIGSTOP.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_alive() && stat(self.pid).is_some_and(|stat| stat.state == 'T')
+    }
+
+    /// Sends a signal; `false` if the process was gone already.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<bool> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(false);
+        };
+        let failed = |error: Errno| {
+            Error::Other(format!("cannot send {signal:?} to process {}: {error}", self.pid))
+        };
+        // The descriptor is of one process for good, so that what was checked is what is hit.
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(Errno::SRCH) => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        };
+        if !self.is_alive() {
+            return Ok(false);
+        }
+        match pidfd_send_signal(handle, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Waits until it is gone; `false` if it is still there after `limit`.
+    pub(crate) fn wait_gone(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while self.is_alive() {
+            if Instant::now() >= end {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+
+    /// Ends it at once (SIGKILL) and waits until it is gone.
+    pub(crate) fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        if self.wait_gone(Duration::from_secs(20)) {
+            return Ok(());
+        }
+        Err(Error::Other(format!("process {} is still there after SIGKILL", self.pid)))
+    }
+
+    /// Asks it to end (SIGTERM), and ends it if it has not done so after `patience`.
+    pub(crate) fn end(&self, patience: Duration) -> Result<()> {
+        if self.signal(Signal::TERM)? {
+            // One that is paused takes the other signal only once it goes on.
+            self.signal(Signal::CONT)?;
+            if !self.wait_gone(patience) {
+                self.kill()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The Java processes whose command line names a file below `folder`.
+pub(crate) fn java_processes_of(folder: &Path) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let prefix = format!("{}/", folder.display());
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(Process::of)
+        .filter(|process| {
+            let of_process = |file: &str| {
+                fs::read(format!("/proc/{}/{file}", process.pid))
+                    .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                    .unwrap_or_default()
+            };
+            of_process("comm").trim() == "java" && of_process("cmdline").contains(&prefix)
+        })
+        .collect()
+}
+
+fn start_of(pid: u32) -> Option<String> {
+    let stat = stat(pid)?;
+    // A zombie has ended; only its parent has not looked yet.
+    if matches!(stat.state, 'Z' | 'X') {
+        return None;
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    Some(format!("{}+{}", boot.trim(), stat.start))
+}
+
+struct Stat {
+    state: char,
+    start: String,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Reads `/proc/<pid>/stat`, whose second field, the name, may hold blanks and brackets.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // The state is field 3 and the start is field 22 (see proc(5)).
+    Some(Stat { state, start: fields.nth(18)?.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let text = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        let stat = parse_stat(text).unwrap();
+        assert_eq!((stat.state, stat.start.as_str()), ('S', "4711"));
+    }
+
+    #[test]
+    fn another_process_with_the_same_number_is_left_alone() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        let recycled = Process { started: "another boot+1".to_owned(), ..process.clone() };
+        assert!(!recycled.is_alive());
+        assert!(!recycled.signal(Signal::KILL).unwrap());
+        assert!(process.is_alive());
+        process.kill().unwrap();
+        assert!(!process.is_alive());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_paused_process_ends_when_asked() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        process.signal(Signal::STOP).unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        while !process.is_paused() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(process.is_paused());
+        process.end(Duration::from_secs(5)).unwrap();
+        assert!(!process.is_alive());
+        child.wait().unwrap();
+    }
+}

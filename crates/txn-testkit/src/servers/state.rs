@@ -1,0 +1,87 @@
+//! What is written down about a server, so that another process can find it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::credentials::Credentials;
+use super::error::{Error, OnPath, Result};
+use super::health::Doctor;
+use super::home::{remove, write_private};
+use super::kind::ServerKind;
+use super::node::Node;
+use super::process::{Process, java_processes_of};
+
+const FILE: &str = "state.json";
+
+/// A server that was started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) kind: ServerKind,
+    pub(crate) cluster_name: String,
+    /// The folder of this server and this file.
+    pub(crate) folder: PathBuf,
+    /// The home of the Java that runs it.
+    pub(crate) java: PathBuf,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) ca_certificate: Option<PathBuf>,
+    pub(crate) credentials: Option<Credentials>,
+    /// The process that a private server is for.
+    pub(crate) owner: Option<Process>,
+}
+
+impl State {
+    /// What is written down in a server's folder; nothing if that cannot be read.
+    pub(crate) fn load(folder: &Path) -> Option<Self> {
+        let text = fs::read_to_string(folder.join(FILE)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Writes it down.
+    pub(crate) fn save(&self) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Error::Other(format!("cannot write {FILE}: {error}")))?;
+        write_private(&self.folder.join(FILE), &text)
+    }
+
+    /// Who asks these nodes for their health.
+    pub(crate) fn doctor(&self) -> Result<Doctor> {
+        Doctor::new(self.ca_certificate.as_deref(), self.credentials.as_ref())
+    }
+
+    /// Whether every node is there and answers.
+    pub(crate) fn is_well(&self) -> Result<bool> {
+        if !self.nodes.iter().all(Node::is_active) {
+            return Ok(false);
+        }
+        let doctor = self.doctor()?;
+        let count = self.nodes.len();
+        Ok(self.nodes.iter().all(|node| doctor.complaint(&node.url, count).is_none()))
+    }
+}
+
+/// Ends the server of this folder and forgets its data; its logs stay. Returns whether anything was
+/// running.
+pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {
+    let state = State::load(folder);
+    let nodes = state.as_ref().map(|state| state.nodes.as_slice()).unwrap_or_default();
+    let mut was_running = false;
+    for node in nodes {
+        was_running |= node.is_alive();
+        if patiently { node.shut_down() } else { node.kill() }?;
+    }
+    // Those that were started but not written down, as after an interruption.
+    for stray in java_processes_of(folder) {
+        was_running = true;
+        stray.kill()?;
+    }
+    for node in nodes {
+        remove(&node.data)?;
+    }
+    let file = folder.join(FILE);
+    if file.exists() {
+        fs::remove_file(&file).on("remove", &file)?;
+    }
+    Ok(was_running)
+}

@@ -1,0 +1,136 @@
+//! Starts real servers, hurts them, and looks whether they come back.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use txn_testkit::servers::{Running, ServerKind, up_private};
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// A client of one server.
+struct Client {
+    agent: Agent,
+    authority: String,
+}
+
+impl Client {
+    fn of(server: &Running) -> Self {
+        let mut tls = TlsConfig::builder();
+        if let Some(path) = server.ca_certificate() {
+            let certificate = Certificate::from_pem(&fs::read(path).unwrap()).unwrap();
+            tls = tls.root_certs(RootCerts::Specific(Arc::new(vec![certificate])));
+        }
+        let config = Agent::config_builder()
+            .tls_config(tls.build())
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(10)));
+        let authority = match server.credentials() {
+            Some(user) => format!("{}:{}@", user.username, user.password.expose()),
+            None => String::new(),
+        };
+        Self { agent: config.build().into(), authority }
+    }
+
+    fn put(&self, url: &str, body: &Value) -> u16 {
+        let response = self.agent.put(self.with_user(url)).send_json(body).unwrap();
+        response.status().as_u16()
+    }
+
+    fn get(&self, url: &str) -> Result<(u16, Value), ureq::Error> {
+        let mut response = self.agent.get(self.with_user(url)).call()?;
+        Ok((response.status().as_u16(), response.body_mut().read_json()?))
+    }
+
+    fn with_user(&self, url: &str) -> String {
+        url.replace("://", &format!("://{}", self.authority))
+    }
+}
+
+/// A crash loses nothing that was acknowledged, a pause loses nothing at all, and nothing of a
+/// private server stays behind.
+fn survives(kind: ServerKind) {
+    let mut server = up_private(kind).unwrap();
+    let client = Client::of(&server);
+    let document = format!("{}/things/_doc/1", server.url());
+    assert_eq!(client.put(&document, &json!({"size": 7})), 201);
+
+    if kind == ServerKind::Secured {
+        let stranger = Client { agent: client.agent.clone(), authority: String::new() };
+        assert!(server.url().starts_with("https://"));
+        assert_eq!(stranger.get(&document).unwrap().0, 401);
+    }
+
+    let first = server.nodes()[0].clone();
+    assert!(!server.was_reused() && first.is_active());
+    first.kill().unwrap();
+    assert!(!first.is_alive());
+    assert!(client.get(&document).is_err());
+    assert!(first.stop().is_err(), "a dead node cannot be paused");
+
+    server.restart_node(0).unwrap();
+    let node = server.nodes()[0].clone();
+    assert_eq!(node.url(), first.url());
+    assert_ne!(node.pid(), first.pid());
+    let (status, found) = client.get(&document).unwrap();
+    assert_eq!((status, &found["_source"]["size"]), (200, &json!(7)));
+
+    node.stop().unwrap();
+    assert!(!server.is_healthy().unwrap() && node.is_alive());
+    node.cont().unwrap();
+    assert!(server.is_healthy().unwrap());
+    assert_eq!(client.get(&document).unwrap().0, 200);
+
+    assert!(server.restart_node(9).is_err());
+    let data = node.data_dir().to_owned();
+    assert!(data.is_dir());
+    drop(server);
+    assert!(!node.is_alive() && !data.exists());
+}
+
+#[test]
+#[ignore = "starts like the secured one, for another minute"]
+fn elasticsearch_survives() {
+    survives(ServerKind::Elasticsearch);
+}
+
+#[test]
+#[ignore = "takes another minute"]
+fn elasticsearch7_survives() {
+    survives(ServerKind::Elasticsearch7);
+}
+
+#[test]
+fn opensearch_survives() {
+    survives(ServerKind::OpenSearch);
+}
+
+#[test]
+fn secured_survives() {
+    survives(ServerKind::Secured);
+}
+
+#[test]
+#[ignore = "needs 3 GB of memory and two minutes"]
+fn a_cluster_survives_the_loss_of_a_node() {
+    let mut cluster = up_private(ServerKind::Cluster).unwrap();
+    let client = Client::of(&cluster);
+    let index = json!({"settings": {"number_of_replicas": 2, "number_of_shards": 1}});
+    assert_eq!(client.put(&format!("{}/things", cluster.url()), &index), 200);
+    let write = |url: &str, id: u32| {
+        let url = format!("{url}/things/_doc/{id}?timeout=60s");
+        client.put(&url, &json!({"id": id}))
+    };
+    assert_eq!(write(cluster.url(), 1), 201);
+
+    cluster.nodes()[2].kill().unwrap();
+    cluster.restart_node(2).unwrap();
+    let (_, health) = client.get(&format!("{}/_cluster/health", cluster.nodes()[2].url())).unwrap();
+    assert_eq!(health["number_of_nodes"], 3);
+
+    cluster.restart().unwrap();
+    assert_eq!(client.get(&format!("{}/things/_doc/1", cluster.url())).unwrap().0, 200);
+}
