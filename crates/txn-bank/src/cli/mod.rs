@@ -192,7 +192,7 @@ async fn carry_out(
             } else {
                 match done.status {
                     Status::Done => {
-                        output::print(&format!("Done: {key} (transaction {})", done.tid))
+                        output::print(&format!("Done: {key} (transaction {})", done.tid));
                     }
                     Status::AlreadyDone => output::print(&format!(
                         "Already done: {key}, at {}. Nothing was moved now.",
