@@ -202,6 +202,30 @@ impl Story {
         }
     }
 
+    fn sum(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = || self.kills.iter().flat_map(|kill| &kill.left);
+        let count =
+            |is: fn(&Fate) -> bool| left().filter(|l| l.fate.as_ref().is_some_and(is)).count();
+        let replayed = count(|fate| matches!(fate, Fate::Replayed { .. }));
+        let undone = count(|fate| !matches!(fate, Fate::Replayed { .. }));
+        let all = left().count();
+        write!(f, "   In short: {all} transactions were cut off.")?;
+        if replayed > 0 {
+            write!(f, " Committed ones that others wrote out: {replayed}.")?;
+        }
+        if undone > 0 {
+            write!(f, " Uncommitted ones that came to nothing: {undone}.")?;
+        }
+        if replayed + undone < all {
+            write!(f, " Ones that needed nobody: {}.", all - replayed - undone)?;
+        }
+        writeln!(f)?;
+        if self.audit.is_clean() {
+            writeln!(f, "   No unit of money was made or lost.")?;
+        }
+        Ok(())
+    }
+
     fn ending(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let audit = &self.audit;
         writeln!(
@@ -229,6 +253,7 @@ impl Story {
                 "   Every balance is what the ledger says; no lock is left, no transaction is open, nothing is damaged."
             )?;
         }
+        self.sum(f)?;
         write!(f, "   {:.0} seconds in all.", self.seconds)?;
         match &self.address {
             Some(address) if self.place != Place::Memory => {
