@@ -146,7 +146,7 @@ pub(crate) fn audit(audit: &Audit, json: bool) {
         match audit.recovered {
             None => "; only looked, nothing was recovered".to_owned(),
             Some(0) => "; nothing had to be recovered".to_owned(),
-            Some(n) => format!("; {n} leftovers of other processes were recovered first"),
+            Some(n) => format!("; recovered first, of what other processes left behind: {n}"),
         }
     ));
     if !audit.totals.is_empty() {
