@@ -248,6 +248,31 @@ async fn transfer(bank: &Bank, key: &str, legs: &[Leg]) -> Result<Transferred, F
     }
 }
 
+/// Returns on Ctrl-C, and when the system asks the process to end.
+async fn asked_to_stop() {
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    let terminated = async {
+        use tokio::signal::unix::{SignalKind, signal};
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
+    tokio::select! {
+        () = interrupted => {}
+        () = terminated => {}
+    }
+}
+
 async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
     let open = OpenStore::open(&address_of(global), global, true).await?;
     let tally = Arc::new(Tally::default());
@@ -270,12 +295,7 @@ async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
         shown.set_position(elapsed.as_secs());
         shown.set_message(format!("{committed} committed, {failed} failed"));
     };
-    let stop = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let report = Box::pin(load.run(&bank, &tally, stop, &progress)).await;
+    let report = Box::pin(load.run(&bank, &tally, asked_to_stop(), &progress)).await;
     bar.finish_and_clear();
     if report.is_err() {
         bank.shutdown(DRAIN).await;
