@@ -274,6 +274,11 @@ async fn asked_to_stop() {
 }
 
 async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
+    // From the start: a store may take its time to open.
+    let stopping = tokio::spawn(asked_to_stop());
+    let stop = async {
+        let _ = stopping.await;
+    };
     let open = OpenStore::open(&address_of(global), global, true).await?;
     let tally = Arc::new(Tally::default());
     let config = config().with_observer(Some(tally.clone()));
@@ -295,7 +300,7 @@ async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
         shown.set_position(elapsed.as_secs());
         shown.set_message(format!("{committed} committed, {failed} failed"));
     };
-    let report = Box::pin(load.run(&bank, &tally, asked_to_stop(), &progress)).await;
+    let report = Box::pin(load.run(&bank, &tally, stop, &progress)).await;
     bar.finish_and_clear();
     if report.is_err() {
         bank.shutdown(DRAIN).await;
