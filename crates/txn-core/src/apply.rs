@@ -86,7 +86,8 @@ impl Engine {
                     None => match step {
                         Applying::ProveAbsence => absences.push(key.clone()),
                         Applying::Held(holder) => {
-                            if self.step_aside(key, view, holder, patience).await? == Met::Busy {
+                            let met = self.step_aside(key, view, holder, patience).await?;
+                            if met == Met::Busy {
                                 hindrance = Some(Hindrance::Others(key.clone()));
                             }
                         }

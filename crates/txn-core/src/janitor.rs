@@ -93,7 +93,7 @@ impl Domain {
         let patience = engine.patience(engine.config.deadline);
         let look = async {
             let (document, ..) = engine.domain_document(&patience).await?;
-            engine.look(&document, &patience).await.map(|candidates| candidates.report())
+            engine.look(&document, &patience).await.map(Candidates::report)
         };
         look.await.map_err(Stop::into_error)
     }
@@ -143,6 +143,7 @@ impl Engine {
             self.config.clock.sleep(self.config.lease / 2).await;
         }
         let dropped = self.drop_old_partitions(today, &patience).await?;
+        let (document, ..) = self.domain_document(&patience).await?;
         let mut report = self.look(&document, &patience).await?.report();
         report.damaged.extend(damaged);
         (report.recovered, report.partitions_dropped) = (recovered, dropped);
@@ -223,8 +224,19 @@ impl Engine {
             }
         }
         let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
-        for name in document.partitions.values() {
-            for (key, version, source) in self.scan_all(name, &open, patience).await? {
+        for (day, name) in &document.partitions {
+            let records = match self.scan_all(name, &open, patience).await {
+                Ok(records) => records,
+                Err(Stop::Fail(error)) if error.kind() == ErrorKind::Misconfigured => {
+                    // Another janitor may have dropped it meanwhile.
+                    if !self.domain_document(patience).await?.0.is_gone(*day) {
+                        found.damaged.push((Key::new(name.as_str(), "*"), error.to_string()));
+                    }
+                    continue;
+                }
+                Err(stop) => return Err(stop),
+            };
+            for (key, version, source) in records {
                 match Record::parse(&source) {
                     Ok(record) => {
                         found.open.insert(record.tid, (version, record));

@@ -71,13 +71,13 @@ impl Attempt {
                 self.release("it only read", false).await;
                 say(Ok(receipt(None, true)));
             }
-            Ok(Prepared::Single { key, entry, image }) => {
-                let result = self.commit_single(&key, &entry, &image).await;
+            Ok(Prepared::Single(single)) => {
+                let result = self.commit_single(&single).await;
                 self.engine.locals.forget(self.tid);
                 self.released.store(true, Ordering::Release);
                 say(match result {
                     Ok(commit) => {
-                        self.refresh_if_asked([&key]).await;
+                        self.refresh_if_asked([&single.key]).await;
                         Ok(receipt(Some(commit), true))
                     }
                     Err(stop) => Err(stop),
@@ -424,12 +424,19 @@ fn member_of(key: &Key, op: Op, expected: Option<Version>, placeholder: Option<V
     Member { collection, id, routing: key.routing.clone(), op, expected, placeholder }
 }
 
+/// A document that is the whole transaction.
+pub(super) struct Single {
+    pub(super) key: Key,
+    pub(super) entry: ReadEntry,
+    pub(super) image: Image,
+}
+
 /// What an attempt came to.
 pub(super) enum Prepared {
     /// Nothing was to be written.
     Nothing,
     /// One document is the whole transaction: one conditional write.
-    Single { key: Key, entry: ReadEntry, image: Image },
+    Single(Box<Single>),
     /// The record is committed.
     Decisive(Box<Decisive>),
 }

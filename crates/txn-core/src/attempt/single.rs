@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::commit::Prepared;
+use super::commit::{Prepared, Single};
 use super::{Attempt, Intent, ReadEntry};
 use crate::document::{Image, View};
 use crate::engine::{Engine, From};
@@ -54,14 +54,13 @@ impl Attempt {
         if observed.holder.is_some() || observed.tid.is_none() || observed.image.is_none() {
             return Ok(None);
         }
-        Ok(Some(Prepared::Single { key: key.clone(), image: image.clone(), entry }))
+        let (key, image) = (key.clone(), image.clone());
+        Ok(Some(Prepared::Single(Box::new(Single { key, entry, image }))))
     }
 
     pub(super) async fn commit_single(
         &self,
-        key: &Key,
-        entry: &ReadEntry,
-        image: &Image,
+        Single { key, entry, image }: &Single,
     ) -> Result<Tid, Stop> {
         let commit = self.commit_tid()?;
         let outcome = self.engine.write_single(key, entry, image, commit, &self.patience).await?;

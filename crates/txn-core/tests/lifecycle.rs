@@ -1,0 +1,413 @@
+//! Life and death of transactions, in virtual time: heartbeats, wounds, recovery, outcomes, and the
+//! days of the transaction table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use txn_core::clock::{Clock, SystemClock};
+use txn_core::event::{Event, Observer};
+use txn_core::fields::TRANSACTION_TID;
+use txn_core::store::{
+    CountingStore, Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp,
+};
+use txn_core::{
+    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, State,
+    TransactionOutcome, Typed,
+};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Item {
+    n: i64,
+}
+
+type Items = Collection<Typed<Item>>;
+
+#[derive(Debug, Default)]
+struct Log(Mutex<Vec<Event>>);
+
+impl Observer for Log {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().push(event.clone());
+    }
+}
+
+impl Log {
+    fn count(&self, matches: impl Fn(&Event) -> bool) -> usize {
+        self.0.lock().iter().filter(|event| matches(event)).count()
+    }
+}
+
+struct World {
+    store: Arc<CountingStore>,
+    log: Arc<Log>,
+    domain: Domain,
+    items: Items,
+}
+
+async fn domain(store: &Arc<CountingStore>, log: &Arc<Log>) -> Domain {
+    let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
+    Domain::open(store.clone(), "shop", config).await.expect("opens")
+}
+
+async fn world() -> World {
+    let store = Arc::new(CountingStore::new(Arc::new(MemoryStore::new())));
+    let log = Arc::new(Log::default());
+    let domain = domain(&store, &log).await;
+    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    domain
+        .transact::<_, Error, _>(async |tx| {
+            tx.insert(&items, "a", &Item { n: 1 })?;
+            tx.insert(&items, "b", &Item { n: 1 })
+        })
+        .await
+        .expect("inserts");
+    drained(&domain).await;
+    World { store, log, domain, items }
+}
+
+/// Applies run behind the acknowledgement.
+async fn drained(domain: &Domain) {
+    for _ in 0..100 {
+        if domain.inspect().await.expect("looks").is_clean() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("left over: {:?}", domain.inspect().await);
+}
+
+impl World {
+    async fn set(&self, domain: &Domain, id: &str, n: i64, options: &Options) -> Result<(), Error> {
+        let items = &self.items;
+        let set = async |tx: &txn_core::Transaction| {
+            tx.get(items, id).await?;
+            tx.put(items, id, &Item { n })
+        };
+        let tx = domain.begin(options)?;
+        set(&tx).await?;
+        tx.commit().await.map(|_| ())
+    }
+
+    async fn value(&self, id: &str) -> Option<i64> {
+        self.domain.reader().verified().get(&self.items, id).await.expect("reads").map(|i| i.n)
+    }
+
+    /// A coordinator that dies with a lock on a document, and with a record in this state.
+    async fn leave_lock(&self, id: &str, record: Option<State>) -> txn_core::Tid {
+        let tx = self.domain.begin(&Options::default()).expect("begins");
+        let tid = tx.tid();
+        drop(tx);
+        let key = self.items.key(id);
+        let [Read::Found { version, source }] =
+            &self.store.get_many(std::slice::from_ref(&key)).await[..]
+        else {
+            panic!("no document");
+        };
+        let locked = format!("{{\"{TRANSACTION_TID}\":\"{tid}\",{}", &source[1..]);
+        self.replace(key, locked, *version).await;
+        if let Some(state) = record {
+            let state = serde_json::to_string(&state).expect("a state");
+            let text = format!(
+                "{{\"state\":{state},\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
+            );
+            let key = Key::new(format!("txn-shop-{}", tid.day()), tid.to_string());
+            let write = Write { key, require_alias: true, op: WriteOp::Create(text.into()) };
+            let outcomes = self.store.write_many(&[write]).await;
+            assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]), "{outcomes:?}");
+        }
+        tid
+    }
+
+    async fn replace(&self, key: Key, source: String, version: Version) {
+        let write = Write::new(key, WriteOp::Replace(source.into(), version));
+        let outcomes = self.store.write_many(&[write]).await;
+        assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]), "{outcomes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
+    let w = world().await;
+    // Another process: it knows nothing of the first but what stands in the store.
+    let other = domain(&w.store, &w.log).await;
+    let tx = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tid = tx.tid();
+    assert_eq!(tx.get(&w.items, "a").await.expect("reads"), Some(Item { n: 1 }));
+    let pessimistic = Options::default().with_pessimistic(true);
+    let rival = w.set(&other, "a", 7, &pessimistic);
+    let slow = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        tx.put(&w.items, "a", &Item { n: 5 }).expect("takes it");
+        tx.commit().await
+    };
+    let (rival, slow) = tokio::join!(rival, slow);
+    slow.expect("the older one commits after five leases");
+    rival.expect("the younger one waits for it");
+    assert_eq!(w.value("a").await, Some(7));
+    assert_eq!(w.log.count(|e| matches!(e, Event::Voided { tid: dead, .. } if *dead == tid)), 0);
+    drained(&w.domain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_transaction_wounds_a_younger_one() {
+    let w = world().await;
+    let other = domain(&w.store, &w.log).await;
+    let old = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let young = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let (elder, victim) = (old.tid(), young.tid());
+    young.get(&w.items, "a").await.expect("locks");
+    old.get(&w.items, "a").await.expect("takes the lock");
+    old.put(&w.items, "a", &Item { n: 2 }).expect("takes it");
+    young.put(&w.items, "a", &Item { n: 3 }).expect("takes it");
+    let error = young.commit().await.expect_err("wounded");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    old.commit().await.expect("commits");
+    assert_eq!(w.value("a").await, Some(2));
+    let wounds = |e: &Event| matches!(e, Event::Wounded { by, victim: v, .. } if (*by, *v) == (elder, victim));
+    assert_eq!(w.log.count(wounds), 1);
+    assert_eq!(w.domain.outcome(victim).await.expect("known"), TransactionOutcome::Aborted);
+    drained(&w.domain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_locks_of_the_dead_are_taken_off_by_whoever_meets_them() {
+    for record in [None, Some(State::Pending), Some(State::Aborted)] {
+        let w = world().await;
+        let dead = w.leave_lock("a", record).await;
+        assert_eq!(w.value("a").await, Some(1), "readers see the committed content: {record:?}");
+        w.set(&w.domain, "a", 2, &Options::default())
+            .await
+            .expect("waits for one lease, then goes on");
+        assert_eq!(w.value("a").await, Some(2));
+        assert_eq!(w.domain.outcome(dead).await.expect("known"), TransactionOutcome::Aborted);
+        drained(&w.domain).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_janitor_finds_what_everybody_forgot() {
+    let w = world().await;
+    w.leave_lock("a", None).await;
+    w.leave_lock("b", Some(State::Pending)).await;
+    let before = w.domain.inspect().await.expect("looks");
+    assert_eq!((before.locked.len(), before.open.len()), (2, 1), "{before:?}");
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered >= 2, "{report:?}");
+    assert_eq!((w.value("a").await, w.value("b").await), (Some(1), Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_lock_is_named_and_not_touched() {
+    let w = world().await;
+    let key = w.items.key("a");
+    let [Read::Found { version, .. }] = w.store.get_many(std::slice::from_ref(&key)).await[..]
+    else {
+        panic!("no document");
+    };
+    w.replace(key.clone(), format!("{{\"{TRANSACTION_TID}\":\"mine!\",\"n\":1}}"), version).await;
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert_eq!(report.damaged.len(), 1, "{report:?}");
+    assert_eq!(report.damaged[0].0, key);
+    let error = w.set(&w.domain, "a", 2, &Options::default()).await.expect_err("damaged");
+    assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_each_path_costs() {
+    let w = world().await;
+    let cost = async |before| {
+        drained(&w.domain).await;
+        w.store.counts().since(before)
+    };
+    let before = w.store.counts();
+    w.set(&w.domain, "a", 2, &Options::default()).await.expect("writes");
+    let counts = w.store.counts().since(before);
+    assert_eq!((counts.requests(), counts.documents_written), (2, 1), "one document: {counts}");
+    let before = w.store.counts();
+    w.domain
+        .transact::<_, Error, _>(async |tx| {
+            tx.get_many(&w.items, ["a", "b"]).await?;
+            tx.put(&w.items, "a", &Item { n: 3 })?;
+            tx.put(&w.items, "b", &Item { n: 3 })
+        })
+        .await
+        .expect("writes");
+    let counts = w.store.counts().since(before);
+    assert!(counts.requests() >= 3, "{counts}");
+    assert_eq!(cost(before).await.documents_written, 6, "2N + 2");
+    let before = w.store.counts();
+    let read = w
+        .domain
+        .transact::<_, Error, _>(async |tx| tx.get_many(&w.items, ["a", "b", "c"]).await)
+        .await
+        .expect("reads");
+    assert_eq!(read, [Some(Item { n: 3 }), Some(Item { n: 3 }), None]);
+    let counts = w.store.counts().since(before);
+    assert_eq!(
+        (counts.requests(), counts.documents_written),
+        (3, 0),
+        "one absence, alone: {counts}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_are_errors_before_the_first_lock() {
+    let w = world().await;
+    let long = "x".repeat(513);
+    let big = "y".repeat(51 << 20);
+    let too_many = Config::default().with_max_documents(1).with_janitor_interval(None);
+    let small = Domain::open(w.store.clone(), "shop", too_many).await.expect("opens");
+    for (domain, id, text) in
+        [(&w.domain, &*long, "x"), (&w.domain, "c", &*big), (&small, "c", "x")]
+    {
+        let raw = domain.raw_collection("items").await.expect("opens");
+        let error = domain
+            .transact::<_, Error, _>(async |tx| {
+                tx.put(&w.items, "a", &Item { n: 9 })?;
+                tx.put(&raw, id, &txn_core::Raw::new(format!("{{\"t\":\"{text}\"}}")))
+            })
+            .await
+            .expect_err("over a limit");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let twice = w.domain.raw_collection("items").await.expect("opens");
+    for text in ["{\"a\":1,\"a\":2}", "[]", "{\"tid\":\"x\"}", "{"] {
+        let tx = w.domain.begin(&Options::default()).expect("begins");
+        let error = tx.put(&twice, "c", &txn_core::Raw::new(text)).expect_err(text);
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let locked =
+        w.store.scan("items", &Filter::Exists(TRANSACTION_TID), 10, None).await.expect("scans");
+    assert!(locked.documents.is_empty());
+    assert_eq!(w.value("a").await, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn per_item_writers() {
+    let w = world().await;
+    let reader = w.domain.reader();
+    let first = reader.read(&w.items, "a").await.expect("reads");
+    let written = w.domain.compare_and_set(&w.items, &first, &Item { n: 2 }).await.expect("writes");
+    assert!(matches!(written, CompareAndSet::Written(_)));
+    let again = w.domain.compare_and_set(&w.items, &first, &Item { n: 3 }).await.expect("answers");
+    assert_eq!(again, CompareAndSet::Mismatch);
+    assert_eq!(w.value("a").await, Some(2));
+    w.leave_lock("a", None).await;
+    loop {
+        let seen = reader.read(&w.items, "a").await.expect("reads");
+        match w.domain.compare_and_set(&w.items, &seen, &Item { n: 4 }).await.expect("answers") {
+            CompareAndSet::Written(_) => break,
+            CompareAndSet::Mismatch => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    assert_eq!(w.value("a").await, Some(4), "the dead holder was cleaned up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_may_be_locked_and_read_only_transactions_may_not_write() {
+    let w = world().await;
+    let options = Options::default().with_lock_reads(true);
+    let read = w
+        .domain
+        .run::<_, Error, _>(&options, async |tx| tx.get_many(&w.items, ["a", "none"]).await)
+        .await
+        .expect("reads");
+    assert_eq!(read.value, [Some(Item { n: 1 }), None]);
+    assert_eq!(read.receipt.commit_tid, None);
+    assert!(
+        w.log.count(|e| matches!(e, Event::Locked { tid, .. } if *tid == read.receipt.tid)) > 0
+    );
+    drained(&w.domain).await;
+    let options = Options::default().with_read_only(true);
+    let refused = w
+        .domain
+        .run::<_, Error, _>(&options, async |tx| tx.put(&w.items, "a", &Item { n: 1 }))
+        .await;
+    assert_eq!(refused.expect_err("read-only").kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_belongs_to_one_domain() {
+    let w = world().await;
+    let other = Domain::open(w.store.clone(), "other", Config::default()).await.expect("opens");
+    let error = other.raw_collection("items").await.expect_err("taken");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("shop"), "{error}");
+    let missing = w.domain.raw_collection("nowhere").await.expect_err("missing");
+    assert_eq!(missing.kind(), ErrorKind::Misconfigured);
+    for name in ["", "Bank", "a b", "-a", &"a".repeat(65)] {
+        let error = Domain::open(w.store.clone(), name, Config::default()).await.expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+}
+
+/// A wall clock that can be set.
+#[derive(Debug)]
+struct Wall {
+    system: SystemClock,
+    ahead: Mutex<Duration>,
+}
+
+#[async_trait]
+impl Clock for Wall {
+    fn wall(&self) -> Duration {
+        self.system.wall() + *self.ahead.lock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.system.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.system.sleep(duration).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_days_are_dropped_and_never_come_back() {
+    let w = world().await;
+    let dead = w.leave_lock("a", Some(State::Pending)).await;
+    let wall = Arc::new(Wall { system: SystemClock::default(), ahead: Mutex::default() });
+    let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
+    let late = Domain::open(w.store.clone(), "shop", config.clone()).await.expect("opens");
+    let report = late.janitor_pass().await.expect("passes");
+    assert_eq!(report.partitions_dropped, 0);
+    let day = 24 * 3600;
+    *wall.ahead.lock() = Duration::from_secs(9 * day);
+    let report = late.janitor_pass().await.expect("passes");
+    // Days after the first were made by this pass: today's and tomorrow's of both clocks exist.
+    assert!(report.partitions_dropped >= 1 && report.is_clean(), "{report:?}");
+    assert_eq!(late.outcome(dead).await.expect("answers"), TransactionOutcome::Forgotten);
+    // A process with a slow clock that wakes late: its day is gone for good.
+    let slow =
+        Domain::open(w.store.clone(), "shop", Config::default().with_janitor_interval(None)).await;
+    match slow {
+        Ok(slow) => {
+            let error = slow
+                .transact::<_, Error, _>(async |tx| {
+                    tx.get_many(&w.items, ["a", "b"]).await?;
+                    tx.put(&w.items, "a", &Item { n: 2 })?;
+                    tx.put(&w.items, "b", &Item { n: 2 })
+                })
+                .await
+                .expect_err("its records can not be written");
+            assert!(!matches!(error.kind(), ErrorKind::Unknown), "{error}");
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}"),
+    }
+    assert_eq!(late.reader().get(&w.items, "a").await.expect("reads"), Some(Item { n: 1 }));
+    let report = late.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_domain_that_shuts_down_refuses_new_transactions() {
+    let w = world().await;
+    assert!(w.domain.shutdown(Duration::from_secs(5)).await);
+    let error = w.set(&w.domain, "a", 2, &Options::default()).await.expect_err("closed");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
