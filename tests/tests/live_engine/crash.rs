@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
+use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::Write;
 use txn_core::{Collection, DocumentId, Domain, Error, ErrorKind, TransactionOutcome, Typed};
 use txn_tests::bank::{self, Account, Accounts, account};
-use txn_tests::ground::Ground;
+use txn_tests::ground::{self, Ground};
 use txn_tests::tapped::{Tap, Tapped, Verdict};
 
 /// Dies at one of its writes: nothing leaves it from then on.
@@ -47,6 +48,31 @@ impl Tap for Doom {
     }
 }
 
+/// The clock of a coordinator, by which all its deadlines pass as soon as it is dead: what it still does then is
+/// sent nowhere.
+#[derive(Debug)]
+struct DoomsdayClock {
+    clock: SystemClock,
+    doom: Arc<Doom>,
+}
+
+#[async_trait]
+impl Clock for DoomsdayClock {
+    fn wall(&self) -> Duration {
+        self.clock.wall()
+    }
+
+    fn monotonic(&self) -> Duration {
+        let afterwards = if self.doom.is_dead() { 10 * ground::PATIENCE } else { Duration::ZERO };
+        self.clock.monotonic() + afterwards
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        let longest = if self.doom.is_dead() { Duration::from_millis(1) } else { duration };
+        self.clock.sleep(duration.min(longest)).await;
+    }
+}
+
 const LEASE: Duration = Duration::from_millis(300);
 
 /// What a coordinator does, and what it may leave behind.
@@ -76,7 +102,7 @@ async fn dies_everywhere(ground: &Ground, work: &impl Work) {
                 ground.domain_on(tapped, config.with_deadline(Duration::from_secs(2))).await;
             doom.armed.store(true, Ordering::SeqCst);
             let result = work.run(&victim).await;
-            let drained = victim.shutdown(Duration::from_secs(1)).await;
+            let drained = victim.shutdown(ground::PATIENCE).await;
             survived = !doom.is_dead();
             let happened = work.happened(&witness).await;
             let context = format!("dead at write {at} ({last:?}), told {result:?}");
