@@ -103,3 +103,29 @@ async fn a_commit_in_the_middle_of_a_heartbeat() {
     ends(true, false).await;
     ends(true, true).await;
 }
+
+/// A transaction that waited in vain holds nothing, but it has said that it lives.
+#[tokio::test]
+async fn a_handle_that_is_dropped_after_it_waited_in_vain() {
+    let store = Arc::new(MemoryStore::new());
+    let lease = Duration::from_millis(200);
+    let config = || Config::default().with_janitor_interval(None).with_lease(lease);
+    let first = Domain::open(store.clone(), "bank", config()).await.expect("opens");
+    let things = first.create_collection::<Raw>("things", None).await.expect("opens");
+    let pessimistic = Options::default().with_pessimistic(true);
+    let older = first.begin(&pessimistic).expect("begins");
+    older.get(&things, "a").await.expect("locks");
+
+    let second = Domain::open(store, "bank", config()).await.expect("opens");
+    let brief = pessimistic.clone().with_deadline(Some(4 * lease));
+    let younger = second.begin(&brief).expect("begins");
+    let refused = younger.get(&things, "a").await.expect_err("the older one holds it");
+    assert_eq!(refused.kind(), txn_core::ErrorKind::Conflict, "{refused}");
+    drop(younger);
+    assert!(second.shutdown(Duration::from_secs(10)).await, "its heartbeat goes on");
+
+    older.rollback().await;
+    assert!(first.shutdown(Duration::from_secs(60)).await);
+    let report = first.inspect().await.expect("looks");
+    assert!(report.is_clean(), "left over: {report:?}");
+}

@@ -187,7 +187,8 @@ impl Attempt {
             return;
         }
         self.local.cancelled.store(true, Ordering::Release);
-        if !self.may_hold_locks() {
+        // What waited in vain holds nothing, but its heart may beat.
+        if !self.may_hold_locks() && !self.beating.load(Ordering::Acquire) {
             self.engine.locals.forget(self.tid);
             return;
         }
