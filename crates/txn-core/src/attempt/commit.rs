@@ -281,7 +281,7 @@ impl Attempt {
         let mut slot = self.slot.lock().await;
         let mut pending = match std::mem::replace(&mut *slot, Slot::Sealed) {
             Slot::Pending(version) => Some(version),
-            Slot::Unwritten => None,
+            Slot::Unwritten | Slot::Doubtful => None,
             Slot::Sealed => return Err(Error::unavailable("the transaction is over").into()),
         };
         let mut sent = false;

@@ -27,7 +27,7 @@ impl Attempt {
     }
 
     /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is dropped leaves
-    /// the slot as it was; whoever seals it finds the record at another version and settles that.
+    /// the slot as it was, or doubtful if it was the first; whoever seals it finds the record at another version and settles that.
     async fn beat(&self) {
         let lease = self.engine.config.lease_of(self.tid.attempt());
         self.engine.config.clock.sleep(lease / 2).await;
@@ -43,11 +43,15 @@ impl Attempt {
             ..self.engine.record(self.tid, State::Pending)
         };
         let Ok(source) = pending.encode() else { return false };
+        let unsent = matches!(*slot, Slot::Unwritten);
         let op = match *slot {
-            Slot::Unwritten => WriteOp::Create(source),
+            Slot::Unwritten | Slot::Doubtful => WriteOp::Create(source),
             Slot::Pending(version) => WriteOp::Replace(source, version),
             Slot::Sealed => return false,
         };
+        if unsent {
+            *slot = Slot::Doubtful;
+        }
         match self.engine.write_record(self.tid, &op, &self.patience).await {
             Ok(Outcome::Applied(version)) => {
                 *slot = Slot::Pending(version);
@@ -69,7 +73,12 @@ impl Attempt {
                     _ => false,
                 }
             }
-            Ok(Outcome::Rejected(_)) => true,
+            Ok(Outcome::Rejected(_)) => {
+                if unsent {
+                    *slot = Slot::Unwritten;
+                }
+                true
+            }
             _ => false,
         }
     }

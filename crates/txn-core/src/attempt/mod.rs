@@ -87,8 +87,10 @@ struct Locks {
 /// Where the attempt's own record stands. All its writes go through here, one after the other.
 #[derive(Debug)]
 enum Slot {
-    /// Nothing was written.
+    /// Nothing was sent.
     Unwritten,
+    /// A heartbeat sent the first `pending` and was not answered, or not yet: it may land late.
+    Doubtful,
     /// A heartbeat wrote `pending`.
     Pending(Version),
     /// The commit was sent, or the attempt is over: no heartbeat any more.
@@ -185,7 +187,8 @@ impl Attempt {
             return;
         }
         self.local.cancelled.store(true, Ordering::Release);
-        if !self.may_hold_locks() {
+        // What waited in vain holds nothing, but its heart may beat.
+        if !self.may_hold_locks() && !self.beating.load(Ordering::Acquire) {
             self.engine.locals.forget(self.tid);
             return;
         }

@@ -29,7 +29,8 @@ impl Attempt {
         };
         let has_record = {
             let mut slot = self.slot.lock().await;
-            matches!(std::mem::replace(&mut *slot, Slot::Sealed), Slot::Pending(_))
+            let before = std::mem::replace(&mut *slot, Slot::Sealed);
+            matches!(before, Slot::Pending(_) | Slot::Doubtful)
         };
         let patience = engine.patience(engine.config.lease_of(self.tid.attempt()));
         if has_record || !uncertain.is_empty() {
