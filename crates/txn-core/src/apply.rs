@@ -24,6 +24,7 @@ pub(crate) struct Stuck {
 
 impl Engine {
     /// Applies a committed transaction of somebody else, and marks it finished.
+    #[tracing::instrument(level = "debug", skip_all, fields(tid = %record.tid))]
     pub(crate) async fn replay(
         &self,
         record: &Record,

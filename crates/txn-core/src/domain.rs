@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::attempt::{Attempt, Receipt};
 use crate::collection::{Codec, Collection, Raw, Typed};
@@ -205,7 +206,8 @@ impl Domain {
         loop {
             let tid = logical.with_attempt(attempt);
             let tx = self.start(tid, &options, pessimistic, deadline)?;
-            let cause = match closure(&tx).await {
+            let span = tracing::debug_span!("attempt", %tid, attempt);
+            let cause = match closure(&tx).instrument(span).await {
                 Ok(value) => match tx.conclude().await {
                     Ok(receipt) => return Ok(Committed { value, receipt }),
                     // An unknown one-document write has no record that its tid could be asked for.

@@ -119,6 +119,7 @@ impl Candidates {
 }
 
 impl Engine {
+    #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
     async fn janitor_pass(&self) -> Result<Report, Stop> {
         let patience = self.patience(self.config.deadline);
         let today = Day::of_unix_time(self.config.clock.wall());

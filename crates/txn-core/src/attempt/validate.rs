@@ -29,6 +29,7 @@ impl Attempt {
 
     /// Validates reads. A transaction that holds locks meets conflicts by age; one that holds nothing
     /// wounds nobody.
+    #[tracing::instrument(name = "validate", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn validate(
         self: &Arc<Self>,
         mut reads: BTreeMap<Key, ReadEntry>,
