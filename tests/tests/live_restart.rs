@@ -44,7 +44,10 @@ impl Load {
             turn += 1;
             let transfer = (turn % ACCOUNTS, (turn + 1 + worker % (ACCOUNTS - 1)) % ACCOUNTS);
             let names = [transfer.0, transfer.1].map(|n| self.names[n].clone());
-            let options = Options::default().with_pessimistic(turn.is_multiple_of(5));
+            // Some have the patience to wait for the server, and some have not.
+            let deadline = worker.is_multiple_of(2).then_some(Duration::from_secs(2));
+            let options =
+                Options::default().with_pessimistic(turn.is_multiple_of(5)).with_deadline(deadline);
             match bank::spread(&self.domain, &self.accounts, &names, &options).await {
                 Ok(_) => {
                     ledger.committed.push(transfer);
@@ -124,6 +127,7 @@ async fn survives_a_crash(kind: ServerKind) {
     }
     let count = happened.len();
     println!("{kind}: {count} committed, {unknown} were unknown, {failed} failed");
+    assert!(unknown + failed > 0, "nobody noticed the crash");
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
     let found = bank::balances(&witness, &accounts, &names).await;
