@@ -41,8 +41,16 @@ impl Ground {
     /// # Panics
     /// If it does not answer.
     pub async fn of(url: &str, config: EsConfig) -> Self {
+        Self::with(Plain::new(url), config).await
+    }
+
+    /// A ground with a plain client of the caller's.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    pub async fn with(plain: Plain, config: EsConfig) -> Self {
         let store = Arc::new(EsStore::connect(config).await.expect("a server that answers"));
-        Self { plain: Plain::new(url), store, prefix: crate::unique("t") }
+        Self { plain, store, prefix: crate::unique("t") }
     }
 
     /// The name of a collection of this test.

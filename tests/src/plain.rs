@@ -3,10 +3,18 @@
 use serde_json::Value;
 
 /// Sends requests to one server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Plain {
     http: reqwest::Client,
     url: String,
+    login: Option<(String, String)>,
+}
+
+/// Shows no login.
+impl std::fmt::Debug for Plain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plain").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl Plain {
@@ -17,7 +25,13 @@ impl Plain {
     #[must_use]
     pub fn new(url: &str) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        Self { http, url: url.trim_end_matches('/').to_owned() }
+        Self::with(http, url, None)
+    }
+
+    /// A client with a login, that sends by an HTTP client of the caller's.
+    #[must_use]
+    pub fn with(http: reqwest::Client, url: &str, login: Option<(String, String)>) -> Self {
+        Self { http, url: url.trim_end_matches('/').to_owned(), login }
     }
 
     /// Sends a request: the status and the text of the answer.
@@ -27,6 +41,9 @@ impl Plain {
     pub async fn text(&self, method: &str, path: &str, body: Option<String>) -> (u16, String) {
         let method = method.parse().expect("a method");
         let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if let Some((user, password)) = &self.login {
+            request = request.basic_auth(user, Some(password));
+        }
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body);
         }

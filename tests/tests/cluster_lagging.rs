@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use txn_core::store::{Read, Store};
+use txn_core::store::{Key, Outcome, Read, Source, Store, Version, Write, WriteOp};
 use txn_core::{Collection, Domain, Error, Options, Typed};
 use txn_es::EsConfig;
 use txn_testkit::env;
@@ -90,19 +90,47 @@ impl Run {
         }
     }
 
-    /// Plain GETs of one document, by any copy.
-    async fn get(&self) {
-        let key = self.counts.key("hot");
-        let mut last = 0;
-        while self.goes_on() {
-            let read = self.store.get_many(std::slice::from_ref(&key)).await.remove(0);
-            let Read::Found { source, .. } = read else { panic!("{read:?}") };
-            let Count { n } = serde_json::from_str(&source).expect("a count");
-            self.gets.fetch_add(1, Ordering::SeqCst);
-            if n < last {
-                self.backwards.fetch_add(1, Ordering::SeqCst);
+    /// Large bulks without transactions, which `plain` is a part of.
+    async fn flood(&self) {
+        let name: Arc<str> = self.counts.name().into();
+        let mut versions = vec![None; BESIDE + 1];
+        for n in 1.. {
+            let source: Source = format!(r#"{{"n":{n}}}"#).into();
+            let write = |(at, version): (usize, &Option<Version>)| {
+                let id = if at == BESIDE { "plain".to_owned() } else { format!("flood-{at:03}") };
+                let op = match version {
+                    None => WriteOp::Create(source.clone()),
+                    Some(version) => WriteOp::Replace(source.clone(), *version),
+                };
+                Write::new(Key::new(name.clone(), id), op)
+            };
+            let writes: Vec<Write> = versions.iter().enumerate().map(write).collect();
+            for (version, outcome) in versions.iter_mut().zip(self.store.write_many(&writes).await)
+            {
+                let Outcome::Applied(at) = outcome else { panic!("{outcome:?}") };
+                *version = Some(at);
             }
-            last = n;
+            if !self.goes_on() {
+                return;
+            }
+        }
+    }
+
+    /// Plain GETs, by any copy.
+    async fn get(&self) {
+        let keys = ["hot", "plain"].map(|id| self.counts.key(id));
+        let mut last = [0; 2];
+        while self.goes_on() {
+            for (read, last) in self.store.get_many(&keys).await.into_iter().zip(&mut last) {
+                // One is there a little later, and of the other a placeholder at first.
+                let Read::Found { source, .. } = read else { continue };
+                let Ok(Count { n }) = serde_json::from_str(&source) else { continue };
+                self.gets.fetch_add(1, Ordering::SeqCst);
+                if n < *last {
+                    self.backwards.fetch_add(1, Ordering::SeqCst);
+                }
+                *last = n;
+            }
         }
     }
 
@@ -178,11 +206,11 @@ async fn gets_go_back_and_transactions_do_not() {
             tasks.spawn(async move { part.$task().await });
         )*};
     }
-    start!(write tally tally get get get verify verify look look);
+    start!(write flood tally tally get get get verify verify look look);
     let began = Instant::now();
     let seen =
-        || run.backwards.load(Ordering::SeqCst) > 0 && run.written.load(Ordering::SeqCst) >= LEAST;
-    while !seen() && began.elapsed() < BOUND && tasks.len() == 10 {
+        || run.backwards.load(Ordering::SeqCst) > 10 && run.written.load(Ordering::SeqCst) >= LEAST;
+    while !seen() && began.elapsed() < BOUND && tasks.len() == 11 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         while let Some(ended) = tasks.try_join_next() {
             ended.expect("no part fails");
