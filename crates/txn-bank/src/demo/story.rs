@@ -149,7 +149,13 @@ impl Story {
         )?;
         let (committed, open): (Vec<&Left>, Vec<&Left>) =
             left.iter().partition(|l| l.flight.committed.is_some());
-        let room = if self.kills.len() > 2 { TOLD / 2 } else { TOLD };
+        // The last kills are told best: it was tried again until both kinds of leftovers were seen.
+        let late = self.kills.iter().rev().take(3).any(|k| k.worker == *worker);
+        let room = match self.kills.len() {
+            0..=2 => TOLD,
+            _ if late => TOLD / 2,
+            _ => 0,
+        };
         let mut shown: Vec<&Left> = committed.into_iter().take(room / 2).collect();
         shown.extend(open.into_iter().take(room - shown.len()));
         let more = left.len() - shown.len();
