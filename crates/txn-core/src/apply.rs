@@ -29,11 +29,12 @@ impl Engine {
         &self,
         record: &Record,
         version: Version,
+        requester: Requester,
         patience: &Patience,
     ) -> Result<(), Stop> {
         let tid = record.tid;
         let open = record.state == State::Committed;
-        let stuck = self.apply(record, BTreeMap::new(), patience).await?;
+        let stuck = self.apply(record, BTreeMap::new(), requester, patience).await?;
         if let Some(stuck) = stuck.into_iter().next() {
             return Err(Error::damaged(format!(
                 "a committed transaction can not be applied to it: {}",
@@ -52,11 +53,13 @@ impl Engine {
     }
 
     /// Applies every member, each by an acknowledged write. `known`: what the caller knows of members by
-    /// acknowledged writes of its own. Returns the members that are refused for good.
+    /// acknowledged writes of its own. `requester`: on whose behalf; one that holds locks itself must not wait
+    /// for a younger holder, which may wait for it. Returns the members that are refused for good.
     pub(crate) async fn apply(
         &self,
         record: &Record,
         mut known: BTreeMap<Key, View>,
+        requester: Requester,
         patience: &Patience,
     ) -> Result<Vec<Stuck>, Stop> {
         let tid = record.tid;
@@ -91,7 +94,8 @@ impl Engine {
                     None => match step {
                         Applying::ProveAbsence => absences.push(key.clone()),
                         Applying::Held(holder) => {
-                            let met = self.step_aside(key, view, holder, patience).await?;
+                            let met =
+                                self.step_aside(requester, key, view, holder, patience).await?;
                             if met == Met::Busy {
                                 hindrance = Some(Hindrance::Others(key.clone()));
                             }
@@ -174,17 +178,17 @@ impl Engine {
         }
     }
 
-    /// Another transaction holds a member that seems applied: it is decided first, and nobody is wounded
-    /// for it.
+    /// Another transaction holds a member that seems applied: it is decided first.
     async fn step_aside(
         &self,
+        requester: Requester,
         key: &Key,
         view: &View,
         holder: Tid,
         patience: &Patience,
     ) -> Result<Met, Stop> {
         let View::Present { version, .. } = view else { return Ok(Met::Applied) };
-        let met = self.meet(Requester::Patient, key, *version, holder, patience).await?;
+        let met = self.meet(requester, key, *version, holder, patience).await?;
         if met == Met::Void {
             self.unlock(key, view, holder).await?;
         }

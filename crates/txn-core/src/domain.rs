@@ -79,6 +79,7 @@ impl Domain {
             collections: parking_lot::Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
+            left_over: std::sync::atomic::AtomicBool::default(),
             tombstone: tokio::sync::Mutex::default(),
             store,
             config,
@@ -304,7 +305,7 @@ impl Domain {
             }
         };
         tokio::select! {
-            () = drained => true,
+            () = drained => !self.engine.left_over.load(std::sync::atomic::Ordering::Acquire),
             () = self.engine.config.clock.sleep(deadline) => false,
         }
     }

@@ -36,6 +36,8 @@ pub(crate) struct Engine {
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the domain begins to shut down.
     pub(crate) closing: CancellationToken,
+    /// Something committed was left to the janitor.
+    pub(crate) left_over: std::sync::atomic::AtomicBool,
     /// A tid that is aborted for good, for placeholders that only prove an absence.
     pub(crate) tombstone: tokio::sync::Mutex<Option<Tid>>,
 }

@@ -65,7 +65,7 @@ impl Engine {
             Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
-        let met = self.settle(holder, found, &why, patience).await?;
+        let met = self.settle(requester, holder, found, &why, patience).await?;
         if met == Met::Void && undecided {
             self.tell(&match requester {
                 Requester::Locking(me) if !dead && me.age() != holder.age() => {
@@ -79,8 +79,9 @@ impl Engine {
     }
 
     /// Decides a holder and, if it is committed, applies it.
-    pub(crate) async fn settle(
+    async fn settle(
         &self,
+        requester: Requester,
         holder: Tid,
         found: Found,
         why: &str,
@@ -93,7 +94,7 @@ impl Engine {
             Decided::Committed { .. } if live => Ok(Met::Busy),
             Decided::Committed { record, version } => {
                 // An apply may have to decide another holder first.
-                Box::pin(self.replay(&record, version, patience)).await?;
+                Box::pin(self.replay(&record, version, requester, patience)).await?;
                 Ok(Met::Applied)
             }
         }

@@ -134,7 +134,14 @@ impl Patience {
         hindrance: Hindrance,
     ) -> Result<(), Stop> {
         let left = self.left(clock, &hindrance)?;
-        clock.sleep(wait.min(left)).await;
+        let sleep = clock.sleep(wait.min(left));
+        match &self.local {
+            Some(local) => tokio::select! {
+                () = sleep => {}
+                () = local.stirred.notified() => {}
+            },
+            None => sleep.await,
+        }
         Ok(())
     }
 }

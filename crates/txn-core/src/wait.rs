@@ -17,6 +17,22 @@ pub(crate) struct Local {
     pub(crate) wounded: AtomicBool,
     /// Nobody waits for it any more: stop as soon as possible.
     pub(crate) cancelled: AtomicBool,
+    /// Woken when one of the two changes.
+    pub(crate) stirred: Notify,
+}
+
+impl Local {
+    /// Stops the attempt as soon as possible.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.stirred.notify_one();
+    }
+
+    /// An older transaction aborted it.
+    pub(crate) fn wound(&self) {
+        self.wounded.store(true, Ordering::Release);
+        self.stirred.notify_one();
+    }
 }
 
 /// Place in a queue: by age, then by arrival.
@@ -31,8 +47,11 @@ pub(crate) struct Locals {
 
 impl Locals {
     pub(crate) fn register(&self, tid: Tid) -> Arc<Local> {
-        let local =
-            Arc::new(Local { wounded: AtomicBool::new(false), cancelled: AtomicBool::new(false) });
+        let local = Arc::new(Local {
+            wounded: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            stirred: Notify::new(),
+        });
         self.live.lock().insert(tid, local.clone());
         local
     }
@@ -53,7 +72,7 @@ impl Locals {
     /// Tells an attempt of this process that it is aborted, which saves it the way to its commit.
     pub(crate) fn wound(&self, tid: Tid) {
         if let Some(local) = self.live.lock().get(&tid) {
-            local.wounded.store(true, Ordering::Release);
+            local.wound();
         }
     }
 

@@ -443,6 +443,54 @@ async fn old_days_are_dropped_and_never_come_back() {
     assert!(report.is_clean(), "{report:?}");
 }
 
+/// A helper that holds locks must not wait for a younger holder that waits for it: found by a load on few
+/// accounts, where all of them stood still until the transaction limit.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_in_a_circle_while_helping() {
+    use txn_core::store::{FaultPlan, FaultStore};
+    for seed in 0..20 {
+        let slow = FaultPlan::none(seed).with_delay(0.9, Duration::from_millis(5));
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));
+        let log = Arc::new(Log::default());
+        let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
+        let domain = Domain::open(store, "shop", config).await.expect("opens");
+        let items: Items = domain.create_collection("items", None).await.expect("opens");
+        let tasks: Vec<_> = (0..6_u64)
+            .map(|task| {
+                let (domain, items) = (domain.clone(), items.clone());
+                let mut dice = seed * 31 + task * 7_919 + 1;
+                tokio::spawn(async move {
+                    for _ in 0..15 {
+                        let mut ids = std::collections::BTreeSet::new();
+                        while ids.len() < 3 {
+                            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                            ids.insert(format!("item-{}", (dice >> 33) % 6));
+                        }
+                        let n = i64::from(dice % 5 > 0);
+                        let write = domain.transact::<_, Error, _>(async |tx| {
+                            tx.get_many(&items, ids.iter().map(String::as_str)).await?;
+                            for id in &ids {
+                                match n {
+                                    0 => tx.delete(&items, id.as_str())?,
+                                    n => tx.put(&items, id.as_str(), &Item { n })?,
+                                }
+                            }
+                            Ok(())
+                        });
+                        write.await.expect("gets through");
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        let expired = |e: &Event| matches!(e, Event::Aborted { why, .. } if why.contains("limit"));
+        assert_eq!(log.count(expired), 0, "seed {seed}");
+        drained(&domain).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_domain_that_shuts_down_refuses_new_transactions() {
     let w = world().await;

@@ -380,7 +380,7 @@ impl Attempt {
         let keys: Vec<Key> = known.keys().cloned().collect();
         let patience = engine.patience(engine.config.deadline);
         let applied = async {
-            let stuck = engine.apply(&record, known, &patience).await?;
+            let stuck = engine.apply(&record, known, Requester::Patient, &patience).await?;
             engine.locals.release(&keys);
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;
@@ -401,7 +401,11 @@ impl Attempt {
         }
         engine.locals.forget(self.tid);
         engine.locals.release(&keys);
-        done.unwrap_or(false)
+        let done = done.unwrap_or(false);
+        if !done {
+            engine.left_over.store(true, Ordering::Release);
+        }
+        done
     }
 
     async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), Stop> {

@@ -66,7 +66,7 @@ impl Attempt {
                         true
                     }
                     (HolderState::Record(State::Aborted), _) => {
-                        self.local.wounded.store(true, Ordering::Release);
+                        self.local.wound();
                         false
                     }
                     (HolderState::Missing, _) => true,

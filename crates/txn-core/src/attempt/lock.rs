@@ -88,25 +88,27 @@ impl Attempt {
             }
             let mut writes = std::mem::take(&mut checks);
             let dry_runs = writes.len();
-            let mut busy = None;
+            let mut busy = BTreeMap::new();
             for (key, want) in &mut wants {
                 match self.step(key, want).await? {
                     Step::Write(op) => writes.push(Write::new(key.clone(), op)),
                     Step::LookAgain => {}
-                    Step::Busy(holder) => busy = Some((key.clone(), holder)),
+                    Step::Busy(holder) => {
+                        busy.insert(key.clone(), holder);
+                    }
                 }
             }
             let locking = writes[dry_runs..].iter().map(|write| write.key.clone());
             self.locks.lock().uncertain.extend(locking);
             let hindrance = self.take_outcomes(writes, &mut wants, &mut checks).await?;
-            match (busy, hindrance) {
-                (Some((key, holder)), _) => {
-                    self.wait_for(&key, holder, &mut queues, &mut backoff).await?;
+            match hindrance {
+                _ if !busy.is_empty() => {
+                    self.wait_for(&busy, &mut queues, &mut backoff).await?;
                 }
-                (None, Some(hindrance)) => {
+                Some(hindrance) => {
                     self.engine.pause(&self.patience, &mut backoff, hindrance).await?;
                 }
-                (None, None) => {
+                None => {
                     self.patience
                         .left(&*self.engine.config.clock, &Hindrance::Store(String::new()))?;
                 }
@@ -245,33 +247,41 @@ impl Attempt {
         locks.held.insert(key.clone(), Held { version, expected, before });
     }
 
-    /// Waits for an older holder: in this process in the queue by age, across processes by polling.
+    /// Waits for older holders: in this process in the queues by age, across processes by polling.
     async fn wait_for(
         &self,
-        key: &Key,
-        holder: Tid,
+        busy: &BTreeMap<Key, Tid>,
         queues: &mut Queues,
         backoff: &mut Backoff,
     ) -> Result<(), Stop> {
         let engine = &self.engine;
-        let ticket = queues.tickets.entry(key.clone()).or_insert_with(|| {
-            let (tid, document) = (self.tid, key.clone());
-            engine.tell(&Event::Waiting { tid, holder, document });
-            engine.locals.enter(key, self.tid.age())
-        });
+        queues.tickets.retain(|key, _| busy.contains_key(key));
+        for (key, holder) in busy {
+            queues.tickets.entry(key.clone()).or_insert_with(|| {
+                let (tid, holder, document) = (self.tid, *holder, key.clone());
+                engine.tell(&Event::Waiting { tid, holder, document });
+                engine.locals.enter(key, self.tid.age())
+            });
+        }
         queues.polls += 1;
-        if queues.polls.is_multiple_of(8) {
+        if queues.polls.is_multiple_of(4) {
             self.check_own_record().await?;
         }
+        let Some(key) = busy.keys().next() else { return Ok(()) };
         let left = self.patience.left(&*engine.config.clock, &Hindrance::Others(key.clone()))?;
-        // Whoever is not first is woken by those of this process, and need not poll often.
-        let poll = if ticket.is_first() && !engine.locals.is_live(holder) {
+        // Whoever is not first, or waits for one of this process, is woken and need not poll often.
+        let polls = |(key, ticket): (&Key, &Ticket)| {
+            ticket.is_first() && busy.get(key).is_some_and(|holder| !engine.locals.is_live(*holder))
+        };
+        let poll = if queues.tickets.iter().any(polls) {
             backoff.next(&*engine.config.entropy)
         } else {
             engine.config.lease / 4
         };
+        let woken = queues.tickets.values().map(|ticket| Box::pin(ticket.woken()));
         tokio::select! {
-            () = ticket.woken() => {}
+            _ = futures::future::select_all(woken) => {}
+            () = self.local.stirred.notified() => {}
             () = engine.config.clock.sleep(poll.min(left)) => {}
         }
         Ok(())
@@ -281,7 +291,7 @@ impl Attempt {
     async fn check_own_record(&self) -> Result<(), Stop> {
         let found = self.engine.record_of(self.tid, From::AnyCopy, &self.patience).await?;
         if found.state == HolderState::Record(State::Aborted) {
-            self.local.wounded.store(true, Ordering::Release);
+            self.local.wound();
         }
         Ok(())
     }

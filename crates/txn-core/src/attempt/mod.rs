@@ -186,7 +186,7 @@ impl Attempt {
         if self.concluding.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.local.cancelled.store(true, Ordering::Release);
+        self.local.cancel();
         // What waited in vain holds nothing, but its heart may beat.
         if !self.may_hold_locks() && !self.beating.load(Ordering::Acquire) {
             self.engine.locals.forget(self.tid);

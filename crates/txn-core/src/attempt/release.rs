@@ -19,7 +19,7 @@ impl Attempt {
             return;
         }
         // A lock operation of this attempt that still runs sees that it is cancelled.
-        self.local.cancelled.store(true, Ordering::Release);
+        self.local.cancel();
         let _one_at_a_time = self.locking.lock().await;
         self.heart.cancel();
         let engine = &self.engine;

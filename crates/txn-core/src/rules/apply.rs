@@ -21,7 +21,7 @@ pub(crate) enum Applying {
     /// The document is gone, by a deletion that may still vanish: create a placeholder under an
     /// aborted tid and delete it; acknowledged, that proves it.
     ProveAbsence,
-    /// Somebody else holds it now: that holder is decided first.
+    /// Somebody else holds it now, and a touch would prove nothing: that holder is decided first.
     Held(Tid),
     /// Nothing is left to do.
     Done,
@@ -61,6 +61,14 @@ pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Ap
     }
     match (member.op, stored.lock) {
         (Op::Read, _) => Applying::Done,
+        // Whoever locked it after us locked what we left behind. A touch keeps that lock, and waits for nobody;
+        // a placeholder alone is never touched, for only its version makes it a lock.
+        (Op::Write | Op::Insert, Some(_)) if !stored.absent && stored.tid >= Some(commit) => {
+            Applying::Touch(*version)
+        }
+        (Op::Delete, Some(_)) if !stored.absent && stored.tid > Some(commit) => {
+            Applying::Touch(*version)
+        }
         (_, Some(holder)) => Applying::Held(holder),
         // A later document under the same id, after our deletion.
         (Op::Delete, None) if stored.tid > Some(commit) => Applying::Touch(*version),
@@ -107,6 +115,7 @@ mod tests {
         let unversioned = Stored { image: image(1), ..Stored::default() };
         let locked = written_by(before).locked_by(Some(me));
         let held = written_by(before).locked_by(Some(other));
+        let held_after = written_by(after).locked_by(Some(other));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
         let at = |stored: &Stored| view(8, stored.clone());
@@ -114,6 +123,8 @@ mod tests {
         for (op, now, expect) in [
             (Op::Write, at(&locked), Applying::Write(v)),
             (Op::Write, at(&held), Applying::Held(other)),
+            (Op::Write, at(&held_after), Applying::Touch(v)),
+            (Op::Write, at(&Stored::placeholder(other)), Applying::Held(other)),
             (Op::Write, at(&written_by(commit)), Applying::Touch(v)),
             (Op::Write, at(&written_by(after)), Applying::Touch(v)),
             (Op::Write, at(&written_by(before)), Applying::Damaged),
@@ -121,6 +132,8 @@ mod tests {
             (Op::Write, View::Absent, Applying::ProveAbsence),
             (Op::Delete, at(&locked), Applying::Delete(v)),
             (Op::Delete, at(&held), Applying::Held(other)),
+            (Op::Delete, at(&held_after), Applying::Touch(v)),
+            (Op::Delete, at(&Stored::placeholder(other)), Applying::Held(other)),
             (Op::Delete, at(&written_by(after)), Applying::Touch(v)),
             (Op::Delete, at(&written_by(before)), Applying::Damaged),
             (Op::Delete, View::Absent, Applying::ProveAbsence),
@@ -130,6 +143,7 @@ mod tests {
             (Op::Insert, view(9, filled.clone()), Applying::Damaged),
             (Op::Insert, at(&filled), Applying::Damaged),
             (Op::Insert, at(&held), Applying::Held(other)),
+            (Op::Insert, at(&held_after), Applying::Touch(v)),
             (Op::Insert, at(&written_by(commit)), Applying::Touch(v)),
             (Op::Insert, at(&written_by(before)), Applying::Damaged),
             (Op::Insert, View::Absent, Applying::ProveAbsence),
