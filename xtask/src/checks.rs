@@ -50,10 +50,13 @@ fn all(steps: &mut Steps, quick: bool) -> Result<(), Failure> {
 fn on_single_servers(steps: &mut Steps) -> Result<(), Failure> {
     let servers = steps.run("start one server of each kind", |_| Borrowed::up(&SINGLE))?;
     steps.command("tests of the test kit", &mut cargo("test -p txn-testkit --features live"))?;
-    steps.command(
-        "tests on servers",
-        cargo("test -p txn-tests --features live").envs(servers.variables().iter().cloned()),
-    )
+    for (what, tests) in [
+        ("tests of the store on servers", "test -p txn-es --features live --test live_*"),
+        ("tests on servers", "test -p txn-tests --features live"),
+    ] {
+        steps.command(what, cargo(tests).envs(servers.variables().iter().cloned()))?;
+    }
+    Ok(())
 }
 
 fn on_a_cluster(steps: &mut Steps) -> Result<(), Failure> {

@@ -24,6 +24,7 @@ pub(crate) struct Stuck {
 
 impl Engine {
     /// Applies a committed transaction of somebody else, and marks it finished.
+    #[tracing::instrument(level = "debug", skip_all, fields(tid = %record.tid))]
     pub(crate) async fn replay(
         &self,
         record: &Record,
@@ -35,7 +36,7 @@ impl Engine {
         let stuck = self.apply(record, BTreeMap::new(), patience).await?;
         if let Some(stuck) = stuck.into_iter().next() {
             return Err(Error::damaged(format!(
-                "it is locked by a committed transaction that can not be applied: {}",
+                "a committed transaction can not be applied to it: {}",
                 stuck.why
             ))
             .at(&stuck.document)
@@ -65,12 +66,16 @@ impl Engine {
         let mut pending: BTreeMap<Key, usize> =
             record.members.iter().enumerate().map(|(i, member)| (member.key(), i)).collect();
         let mut stuck = Vec::new();
+        let locked = known.clone();
         let mut backoff = self.backoff();
         loop {
             let unread: Vec<Key> =
                 pending.keys().filter(|key| !known.contains_key(*key)).cloned().collect();
             let views = self.views(&unread, From::Primary, patience).await?;
-            known.extend(unread.into_iter().zip(views));
+            for (key, view) in unread.into_iter().zip(views) {
+                self.tell_if_overwritten(tid, &key, locked.get(&key), &view);
+                known.insert(key, view);
+            }
             let mut writes = Vec::new();
             let mut absences = Vec::new();
             let mut hindrance = None;
@@ -181,21 +186,40 @@ impl Engine {
         let View::Present { version, .. } = view else { return Ok(Met::Applied) };
         let met = self.meet(Requester::Patient, key, *version, holder, patience).await?;
         if met == Met::Void {
-            self.unlock(key, view, holder).await;
+            self.unlock(key, view, holder).await?;
         }
         Ok(met)
     }
 
-    /// Takes the void lock of an aborted transaction off, if it still stands as seen. Whether it succeeded shows at the next
-    /// look.
-    pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Option<Outcome> {
+    /// Takes the void lock of an aborted transaction off, if it still stands as seen. Whether it succeeded
+    /// shows at the next look.
+    pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Result<(), Error> {
         let step = voiding(view, holder);
-        let op = self.step_write(step, view, Stored::clone)?;
-        let outcome = self.write_one(Write::new(key.clone(), op)).await;
-        if matches!(outcome, Outcome::Applied(_)) {
+        if step == Applying::Damaged {
+            let message = "another client wrote content into the placeholder of a transaction";
+            return Err(Error::damaged(message).at(key).in_transaction(holder));
+        }
+        if let Some(op) = self.step_write(step, view, Stored::clone)
+            && let Outcome::Applied(_) = self.write_one(Write::new(key.clone(), op)).await
+        {
             self.tell(&Event::Unlocked { tid: holder, document: key.clone() });
         }
-        Some(outcome)
+        Ok(())
+    }
+
+    /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
+    /// that is said.
+    fn tell_if_overwritten(&self, tid: Tid, key: &Key, locked: Option<&View>, now: &View) {
+        let (Some(View::Present { stored: before, .. }), View::Present { stored: now, .. }) =
+            (locked, now)
+        else {
+            return;
+        };
+        if now.lock == Some(tid) && now.image != before.image {
+            tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
+            let what = "another client wrote the locked document; the commit overwrites that";
+            self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        }
     }
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::attempt::{Attempt, Receipt};
 use crate::collection::{Codec, Collection, Raw, Typed};
@@ -204,11 +205,16 @@ impl Domain {
         let mut options = options.clone();
         loop {
             let tid = logical.with_attempt(attempt);
-            let tx = self.start(tid, &options, pessimistic && !options.read_only, deadline)?;
-            let cause = match closure(&tx).await {
+            let tx = self.start(tid, &options, pessimistic, deadline)?;
+            let span = tracing::debug_span!("attempt", %tid, attempt);
+            let cause = match closure(&tx).instrument(span).await {
                 Ok(value) => match tx.conclude().await {
                     Ok(receipt) => return Ok(Committed { value, receipt }),
-                    Err(Stop::Fail(error)) => return Err(error.into()),
+                    // An unknown one-document write has no record that its tid could be asked for.
+                    Err(Stop::Fail(error)) if error.kind() == ErrorKind::Unknown => {
+                        return Err(error.into());
+                    }
+                    Err(Stop::Fail(error)) => return Err(error.in_transaction(tid).into()),
                     Err(Stop::Retry(cause)) => cause,
                 },
                 Err(error) => match tx.examine().await {
@@ -278,6 +284,7 @@ impl Domain {
             valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
         }
         let engine = self.engine.clone();
+        let pessimistic = pessimistic && !options.read_only;
         let attempt = Attempt::begin(engine, tid, options.clone(), pessimistic, deadline);
         Ok(Transaction::new(attempt))
     }

@@ -119,6 +119,7 @@ impl Candidates {
 }
 
 impl Engine {
+    #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
     async fn janitor_pass(&self) -> Result<Report, Stop> {
         let patience = self.patience(self.config.deadline);
         let today = Day::of_unix_time(self.config.clock.wall());
@@ -145,7 +146,7 @@ impl Engine {
         let dropped = self.drop_old_partitions(today, &patience).await?;
         let (document, ..) = self.domain_document(&patience).await?;
         let mut report = self.look(&document, &patience).await?.report();
-        report.damaged.extend(damaged);
+        report.damaged.extend(damaged.into_values());
         (report.recovered, report.partitions_dropped) = (recovered, dropped);
         Ok(report)
     }
@@ -155,7 +156,7 @@ impl Engine {
         &self,
         found: &Candidates,
         recovered: &mut usize,
-        damaged: &mut BTreeMap<Key, String>,
+        damaged: &mut Damages,
         patience: &Patience,
     ) -> Result<bool, Stop> {
         let mut busy = false;
@@ -166,8 +167,10 @@ impl Engine {
                 Ok(Met::Applied) => *recovered += 1,
                 Ok(Met::Void) => {
                     // A scan is stale: the lock is taken off only if it still stands there.
-                    self.unlock(key, view, *holder).await;
-                    *recovered += 1;
+                    match self.unlock(key, view, *holder).await {
+                        Ok(()) => *recovered += 1,
+                        Err(error) => note_damage(damaged, key, error.into())?,
+                    }
                 }
                 Err(stop) => note_damage(damaged, key, stop)?,
             }
@@ -273,6 +276,10 @@ impl Engine {
     async fn drop_old_partitions(&self, today: Day, patience: &Patience) -> Result<usize, Stop> {
         let last = today.plus(-1 - i64::from(self.config.retention_days));
         let (document, ..) = self.domain_document(patience).await?;
+        for (day, name) in &document.dropping {
+            // Whoever moved the watermark did not come to this.
+            self.remove_partition(*day, name, patience).await?;
+        }
         let old = document.partitions.into_iter().filter(|(day, _)| *day <= last);
         let mut dropped = 0;
         for (day, name) in old {
@@ -301,7 +308,7 @@ impl Engine {
         if self.scan_all(name, &open, patience).await?.is_empty()
             && self.move_watermark(document, version, day, patience).await?
         {
-            self.patiently(patience, || self.store.drop_collection(name)).await?;
+            self.remove_partition(day, name, patience).await?;
             self.tell(&Event::PartitionDropped { day });
             return Ok(true);
         }
@@ -311,6 +318,18 @@ impl Engine {
             self.patiently(patience, || self.store.block_writes(name, false)).await?;
         }
         Ok(false)
+    }
+
+    /// Deletes a partition of a day that is gone, and forgets its name.
+    async fn remove_partition(
+        &self,
+        day: Day,
+        name: &str,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        self.patiently(patience, || self.store.drop_collection(name)).await?;
+        self.change_domain(patience, |document| document.dropping.remove(&day).is_some()).await?;
+        Ok(())
     }
 
     /// Moves `dropped_through` on the version of the domain document that was read before the block.
@@ -323,7 +342,9 @@ impl Engine {
     ) -> Result<bool, Stop> {
         use crate::store::{Outcome, Write, WriteOp};
         document.dropped_through = document.dropped_through.max(Some(day));
-        document.partitions.retain(|other, _| *other > day);
+        if let Some(name) = document.partitions.remove(&day) {
+            document.dropping.insert(day, name);
+        }
         let source = serde_json::to_string(&document)
             .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))?;
         let key = Key::new(REGISTRY, self.table.domain_key().id);
@@ -338,13 +359,17 @@ impl Engine {
     }
 }
 
+/// What was met, and for each the document that is to be looked at and what is wrong with it.
+type Damages = BTreeMap<Key, (Key, String)>;
+
 /// Damage is reported; anything else ends the pass.
-fn note_damage(damaged: &mut BTreeMap<Key, String>, key: &Key, stop: Stop) -> Result<(), Stop> {
+fn note_damage(damaged: &mut Damages, met: &Key, stop: Stop) -> Result<(), Stop> {
     match stop {
         Stop::Fail(error)
             if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) =>
         {
-            damaged.insert(key.clone(), error.to_string());
+            let document = error.document().unwrap_or(met).clone();
+            damaged.insert(met.clone(), (document, error.to_string()));
             Ok(())
         }
         stop => Err(stop),

@@ -66,13 +66,16 @@ impl Domain {
     /// Dropped, the write may happen or not.
     pub async fn compare_and_set<C: Codec>(
         &self,
-        _collection: &Collection<C>,
+        collection: &Collection<C>,
         snapshot: &Snapshot<C::Value>,
         value: &C::Value,
     ) -> Result<CompareAndSet> {
         let engine = &self.engine;
         let key = &snapshot.key;
         let patience = engine.patience(engine.config.deadline);
+        if key.collection != collection.name {
+            return Err(Error::invalid(format!("it is no document of {}", collection.name)).at(key));
+        }
         let image = Collection::<C>::encode(key, value)?;
         let written = async {
             let View::Present { version, stored, .. } = &snapshot.entry.view else {
@@ -82,7 +85,7 @@ impl Domain {
                 // One look now; a caller that comes again finds it dead after a lease.
                 let met = engine.meet(Requester::Patient, key, *version, holder, &patience).await?;
                 if met == Met::Void {
-                    engine.unlock(key, &snapshot.entry.view, holder).await;
+                    engine.unlock(key, &snapshot.entry.view, holder).await?;
                 }
                 return Ok(CompareAndSet::Mismatch);
             }

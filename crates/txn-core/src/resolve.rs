@@ -111,6 +111,7 @@ impl Engine {
 
     /// Carries out the recovery table until the transaction is decided by an acknowledged write. It must be
     /// dead, wounded or decided already.
+    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state))]
     pub(crate) async fn decide(
         &self,
         tid: Tid,

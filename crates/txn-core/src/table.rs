@@ -34,6 +34,9 @@ pub(crate) struct DomainDocument {
     /// The official partition of each day.
     #[serde(default)]
     pub(crate) partitions: BTreeMap<Day, String>,
+    /// Partitions of days that are gone, as long as they may still stand.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) dropping: BTreeMap<Day, String>,
     /// The collections of the domain, by physical name, with their identity.
     #[serde(default)]
     pub(crate) collections: BTreeMap<String, String>,
@@ -333,6 +336,9 @@ impl Engine {
             if asked.is_empty() {
                 return Ok(found);
             }
+            let gone = |tid: &Tid| self.table.is_known_gone(tid.day());
+            let (gone, asked): (Vec<Tid>, Vec<Tid>) = asked.into_iter().partition(gone);
+            found.extend(gone.into_iter().map(|t| (t, Found::without_record(HolderState::Gone))));
             let keys: Vec<Key> = asked.iter().map(|tid| self.table.record_key(*tid)).collect();
             let reads = match from {
                 From::AnyCopy => self.store.get_many(&keys).await,

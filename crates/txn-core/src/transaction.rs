@@ -141,7 +141,11 @@ impl Transaction {
     /// [`ErrorKind::Exists`](crate::ErrorKind::Exists), [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its
     /// mapping, [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
-        self.conclude().await.map_err(|stop| stop.into_error().in_transaction(self.attempt.tid))
+        self.conclude().await.map_err(|stop| match stop.into_error() {
+            // An unknown one-document write has no record that its tid could be asked for.
+            error if error.kind() == crate::ErrorKind::Unknown => error,
+            error => error.in_transaction(self.attempt.tid),
+        })
     }
 
     /// Ends the transaction without a commit; returns once its locks are off.

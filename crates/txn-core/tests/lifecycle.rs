@@ -217,6 +217,45 @@ async fn a_forged_lock_is_named_and_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_plain_write_under_a_lock_is_overwritten_and_told() {
+    let w = world().await;
+    let tx = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    tx.get(&w.items, "a").await.expect("locks");
+    let key = w.items.key("a");
+    let [Read::Found { version, source }] = &w.store.get_many(std::slice::from_ref(&key)).await[..]
+    else {
+        panic!("no document");
+    };
+    assert!(source.contains(TRANSACTION_TID));
+    w.replace(key.clone(), source.replace("\"n\":1", "\"n\":99"), *version).await;
+    tx.put(&w.items, "a", &Item { n: 2 }).expect("takes it");
+    tx.commit().await.expect("the lock still stands");
+    drained(&w.domain).await;
+    assert_eq!(w.value("a").await, Some(2));
+    let told = |e: &Event| matches!(e, Event::Damaged { document, .. } if *document == key);
+    assert_eq!(w.log.count(told), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placeholder_with_content_of_others_is_named_and_not_deleted() {
+    let w = world().await;
+    let tx = w.domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    drop(tx);
+    let key = w.items.key("c");
+    let text = format!("{{\"{TRANSACTION_TID}\":\"{tid}\",\"transaction_absent\":true,\"n\":5}}");
+    let write = Write::new(key.clone(), WriteOp::Create(text.into()));
+    w.store.write_many(&[write]).await;
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert_eq!(report.damaged.iter().map(|(k, _)| k).collect::<Vec<_>>(), [&key], "{report:?}");
+    assert_eq!(report.recovered, 0, "{report:?}");
+    let error = w.set(&w.domain, "c", 1, &Options::default()).await.expect_err("damaged");
+    assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)), "{error}");
+    let read = w.store.get_many(&[key]).await;
+    assert!(matches!(read[..], [Read::Found { .. }]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_each_path_costs() {
     let w = world().await;
     let cost = async |before| {

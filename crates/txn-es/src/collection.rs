@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use elasticsearch::http::Method;
 use serde_json::Value;
-use txn_core::store::{CollectionInfo, CollectionSpec, Role, StoreError, StoreErrorKind};
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Outcome, Refusal, RefusalKind, Role, StoreError, StoreErrorKind,
+};
 
 use crate::classify::{self, Fate};
 use crate::data::{Inner, Miss};
@@ -78,6 +80,25 @@ impl Inner {
             return Err(error);
         }
         mapping::sole(name, &answer.body).map(Some)
+    }
+
+    /// What the dry run of some servers lets through, and the write would refuse. The mapping is looked up, for it may
+    /// have grown; only a document long enough to hold such a term costs that.
+    pub(crate) async fn recheck(&self, collection: &str, source: &str) -> Outcome {
+        if source.len() <= crate::terms::LONGEST {
+            return Outcome::Holds;
+        }
+        match self.look(collection).await {
+            Ok(Some(index)) => index.immense_term(source).map_or(Outcome::Holds, |field| {
+                let most = crate::terms::LONGEST;
+                let reason = format!(
+                    "the field {field} is indexed as one term, which may have {most} bytes at most"
+                );
+                Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason })
+            }),
+            Ok(None) => Outcome::MissingCollection,
+            Err(error) => Outcome::Rejected(error.message),
+        }
     }
 
     /// What a name stands for, as known or as looked up.

@@ -144,6 +144,11 @@ impl Inner {
                 outcomes[at] = Some(outcome);
             }
         }
+        for (write, outcome) in writes.iter().zip(&mut outcomes) {
+            if let (WriteOp::Check(source), Some(Outcome::Holds)) = (&write.op, &outcome) {
+                *outcome = Some(self.recheck(&write.key.collection, source).await);
+            }
+        }
         let none = || Outcome::Unknown("not answered".to_owned());
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(none)).collect()
     }

@@ -26,6 +26,7 @@ mod names;
 mod scan;
 mod server;
 mod target;
+mod terms;
 mod transport;
 
 use std::fmt;

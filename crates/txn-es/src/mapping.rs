@@ -179,6 +179,12 @@ impl Index {
         partial.map(|list| format!("_source has {list}"))
     }
 
+    /// The first field of a source whose value would become a term that is too long.
+    pub(crate) fn immense_term(&self, source: &str) -> Option<String> {
+        let source: Map<String, Value> = serde_json::from_str(source).ok()?;
+        crate::terms::immense(self.mappings.get("properties")?.as_object()?, &source)
+    }
+
     fn field(&self, name: &str) -> Option<&Value> {
         self.mappings.get("properties")?.get(name)
     }

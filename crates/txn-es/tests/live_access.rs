@@ -36,7 +36,7 @@ async fn a_closed_port_is_unavailable() {
 #[tokio::test]
 async fn a_node_that_is_down_is_passed_over() {
     for variable in live::ALL {
-        let Some(url) = live::url(variable) else { continue };
+        let url = live::url(variable);
         let config = EsConfig::new([closed_port(), url]).expect("addresses");
         let store = EsStore::connect(config).await.expect("one node is up");
         let name = live::unique("down");
@@ -53,7 +53,7 @@ async fn a_node_that_is_down_is_passed_over() {
 #[tokio::test]
 async fn large_batches_are_split_and_keep_their_order() {
     for variable in live::ALL {
-        let Some(url) = live::url(variable) else { continue };
+        let url = live::url(variable);
         let config = EsConfig::from_url(&url).expect("an address");
         let config = config.with_max_bulk_items(7).with_max_bulk_bytes(4_000);
         let store = EsStore::connect(config).await.expect("a server");
@@ -93,7 +93,7 @@ async fn large_batches_are_split_and_keep_their_order() {
 #[tokio::test]
 async fn a_request_that_gets_no_answer_is_unknown() {
     for variable in live::ALL {
-        let Some(url) = live::url(variable) else { continue };
+        let url = live::url(variable);
         let config = EsConfig::from_url(&url).expect("an address");
         let store = EsStore::connect(config.clone()).await.expect("a server");
         let name = live::unique("late");
@@ -108,15 +108,16 @@ async fn a_request_that_gets_no_answer_is_unknown() {
 }
 
 /// The server with security: its address, its authority, and a login.
-fn secured() -> Option<(String, Vec<u8>, String, String)> {
-    let url = live::url("TXN_SECURED_URL")?;
-    let authority = std::fs::read(live::url("TXN_SECURED_CA")?).expect("the authority's file");
-    Some((url, authority, live::url("TXN_SECURED_USER")?, live::url("TXN_SECURED_PASSWORD")?))
+fn secured() -> (String, Vec<u8>, String, String) {
+    let authority = std::fs::read(live::url("TXN_SECURED_CA")).expect("the authority's file");
+    let [url, user, password] =
+        ["TXN_SECURED_URL", "TXN_SECURED_USER", "TXN_SECURED_PASSWORD"].map(live::url);
+    (url, authority, user, password)
 }
 
 #[tokio::test]
 async fn logins_and_certificates() {
-    let Some((url, authority, user, password)) = secured() else { return };
+    let (url, authority, user, password) = secured();
     let bare = EsConfig::from_url(&url).expect("an address");
 
     let untrusted = EsStore::connect(bare.clone().with_basic_auth(&user, &password)).await;
@@ -141,79 +142,4 @@ async fn logins_and_certificates() {
     let outcome = store.write_many(&[create(key, "{}")]).await.remove(0);
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
     store.drop_collection(&name).await.expect("dropped");
-}
-
-#[tokio::test]
-async fn the_documented_privileges_are_enough_and_needed() {
-    let Some((url, authority, user, password)) = secured() else { return };
-    let config = EsConfig::from_url(&url).expect("an address");
-    let config = config.with_certificate_authority(authority.clone());
-    let admin = EsStore::connect(config.clone().with_basic_auth(&user, &password)).await;
-    let admin = admin.expect("the right login");
-    let authority = reqwest::Certificate::from_pem(&authority).expect("PEM");
-    let http = reqwest::Client::builder().no_proxy().add_root_certificate(authority).build();
-    let http = http.expect("a client");
-    let name = live::unique("granted");
-    let grant = |index: &'static [&'static str], all: &'static [&'static str]| {
-        let role = serde_json::json!({"r": {"cluster": ["monitor"], "indices": [
-            {"names": [format!("{name}*")], "privileges": index},
-            {"names": ["txn-*"], "privileges": all},
-        ]}});
-        let body = serde_json::json!({"name": name, "role_descriptors": role});
-        let request = http.post(format!("{}/_security/api_key", url.trim_end_matches('/')));
-        let request = request.basic_auth(&user, Some(&password)).json(&body);
-        let config = config.clone();
-        async move {
-            let answer = request.send().await.expect("an answer");
-            let answer: serde_json::Value = answer.json().await.expect("JSON");
-            let Some(key) = answer["encoded"].as_str() else {
-                eprintln!("left out: this package makes no API keys");
-                return None;
-            };
-            Some(EsStore::connect(config.with_api_key(key)).await.expect("a key that works"))
-        }
-    };
-    let name = name.as_str();
-    let key = Key::new(name, "1");
-    let Some(full) = grant(&["read", "write", "view_index_metadata", "manage"], &["all"]).await
-    else {
-        return;
-    };
-    let role = Role::Data { owner: Some("bank".to_owned()) };
-    let spec = CollectionSpec { name: name.to_owned(), role, create: true, mappings: None };
-
-    let poor = grant(&["read", "write", "view_index_metadata"], &["read"]).await.expect("a key");
-    let error = poor.open_collection(&spec).await.expect_err("may not make it");
-    assert_eq!(error.kind, StoreErrorKind::Denied, "{error}");
-    assert!(error.message.contains("manage"), "{error}");
-
-    full.open_collection(&spec).await.expect("made");
-    let outcome = full.write_many(&[create(key.clone(), "{}")]).await.remove(0);
-    let Outcome::Applied(version) = outcome else { panic!("{outcome:?}") };
-    let verify = Write::new(key.clone(), WriteOp::Verify(Some(version)));
-    assert_eq!(full.write_many(&[verify]).await, [Outcome::Holds]);
-    for read in [
-        full.get_many(std::slice::from_ref(&key)).await.remove(0),
-        full.read_primary(std::slice::from_ref(&key)).await.remove(0),
-    ] {
-        assert!(matches!(read, Read::Found { version: v, .. } if v == version), "{read:?}");
-    }
-    full.refresh(name).await.expect("refreshed");
-    let page = full.scan(name, &txn_core::store::Filter::All, 1, None).await.expect("scanned");
-    let page = full.scan(name, &txn_core::store::Filter::All, 1, page.next).await;
-    page.expect("the next page, and its end");
-    full.block_writes(name, true).await.expect("blocked");
-    full.block_writes(name, false).await.expect("lifted");
-
-    let reader = grant(&["read", "view_index_metadata"], &["read"]).await.expect("a key");
-    let read = reader.get_many(std::slice::from_ref(&key)).await.remove(0);
-    assert!(matches!(read, Read::Found { version: v, .. } if v == version), "{read:?}");
-    let replace = Write::new(key, WriteOp::Replace("{}".into(), version));
-    let outcome = reader.write_many(&[replace]).await.remove(0);
-    let Outcome::Invalid(refusal) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(refusal.kind, RefusalKind::Denied);
-
-    let denied = poor.drop_collection(name).await.expect_err("may not drop it");
-    assert_eq!(denied.kind, StoreErrorKind::Denied, "{denied}");
-    admin.drop_collection(name).await.expect("dropped");
 }

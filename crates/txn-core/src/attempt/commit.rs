@@ -115,6 +115,8 @@ impl Attempt {
     /// Everything up to and including the commit point.
     async fn prepare(self: &Arc<Self>) -> Result<Prepared, Stop> {
         let _one_at_a_time = self.locking.lock().await;
+        let hindrance = Hindrance::Store("no time is left".to_owned());
+        self.patience.left(&*self.engine.config.clock, &hindrance)?;
         let (reads, writes) = {
             let working = self.working.lock();
             (working.reads.clone(), working.writes.clone())
@@ -267,6 +269,7 @@ impl Attempt {
     }
 
     /// The commit point: one conditional write of the record.
+    #[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     async fn commit_record(&self, record: &Record) -> Result<Version, Stop> {
         let engine = &self.engine;
         self.patience
@@ -370,6 +373,7 @@ impl Attempt {
     }
 
     /// Applies what was committed, off the critical path. Returns whether all of it is done.
+    #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     async fn finish(self: &Arc<Self>, decisive: Decisive) -> bool {
         let engine = &self.engine;
         let Decisive { record, version, known } = decisive;

@@ -52,6 +52,7 @@ impl Attempt {
     /// Locks documents, each on the version that was read, and has `checks` (dry runs) answered in the
     /// same bulk. Waits for older holders, wounds younger ones, helps committed ones. The caller holds
     /// `self.locking`.
+    #[tracing::instrument(name = "lock", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn acquire(
         self: &Arc<Self>,
         wanted: BTreeMap<Key, Option<ReadEntry>>,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Attempt, Slot};
-use crate::document::View;
 use crate::engine::From;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write, WriteOp};
@@ -14,6 +13,7 @@ use crate::store::{Key, Outcome, Write, WriteOp};
 impl Attempt {
     /// Takes the locks off, once. No commit of this attempt may have been sent, or its `aborted` is acknowledged.
     /// What can not be taken off now is left to whoever meets it.
+    #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
         if self.released.swap(true, Ordering::AcqRel) {
             return;
@@ -66,8 +66,10 @@ impl Attempt {
         let left: Vec<Key> = left.into_keys().collect();
         if let Ok(views) = engine.views(&left, From::Primary, &patience).await {
             for (key, view) in left.iter().zip(&views) {
-                if matches!(view, View::Present { .. }) && view.holder() == Some(self.tid) {
-                    engine.unlock(key, view, self.tid).await;
+                if view.holder() == Some(self.tid)
+                    && let Err(error) = engine.unlock(key, view, self.tid).await
+                {
+                    tracing::error!(%error, "a lock was left for a person to look at");
                 }
             }
         }

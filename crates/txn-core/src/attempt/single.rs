@@ -58,6 +58,7 @@ impl Attempt {
         Ok(Some(Prepared::Single(Box::new(Single { key, entry, image }))))
     }
 
+    #[tracing::instrument(name = "commit_single", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn commit_single(
         &self,
         Single { key, entry, image }: &Single,

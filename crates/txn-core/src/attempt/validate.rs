@@ -29,6 +29,7 @@ impl Attempt {
 
     /// Validates reads. A transaction that holds locks meets conflicts by age; one that holds nothing
     /// wounds nobody.
+    #[tracing::instrument(name = "validate", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn validate(
         self: &Arc<Self>,
         mut reads: BTreeMap<Key, ReadEntry>,
@@ -163,7 +164,7 @@ impl Attempt {
                 read.observed.holder = Some(holder);
                 let met = engine.meet(requester, key, *version, holder, &self.patience).await?;
                 if met == Met::Void {
-                    engine.unlock(key, view, holder).await;
+                    engine.unlock(key, view, holder).await?;
                 }
                 Ok(met != Met::Busy)
             }

@@ -11,19 +11,16 @@ pub(crate) const ELASTICSEARCH7: &str = "TXN_ELASTICSEARCH7_URL";
 pub(crate) const OPENSEARCH: &str = "TXN_OPENSEARCH_URL";
 pub(crate) const ALL: [&str; 3] = [ELASTICSEARCH, ELASTICSEARCH7, OPENSEARCH];
 
-/// The address in a variable, if it is set.
-pub(crate) fn url(variable: &str) -> Option<String> {
+/// The value of a variable. A suite that is left out in silence proves nothing.
+pub(crate) fn url(variable: &str) -> String {
     let url = std::env::var(variable).ok().filter(|url| !url.is_empty());
-    if url.is_none() {
-        eprintln!("left out: {variable} is not set");
-    }
-    url
+    url.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test`, or start servers with `cargo xtask servers up` and export what it prints"))
 }
 
 /// A store on the server that a variable names.
-pub(crate) async fn store(variable: &str) -> Option<EsStore> {
-    let config = EsConfig::from_url(&url(variable)?).expect("an address");
-    Some(EsStore::connect(config).await.expect("a server that answers"))
+pub(crate) async fn store(variable: &str) -> EsStore {
+    let config = EsConfig::from_url(&url(variable)).expect("an address");
+    EsStore::connect(config).await.expect("a server that answers")
 }
 
 /// A name that no other run uses.
@@ -39,9 +36,9 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    pub(crate) fn new(variable: &str) -> Option<Self> {
+    pub(crate) fn new(variable: &str) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        Some(Self { http, url: url(variable)? })
+        Self { http, url: url(variable) }
     }
 
     /// Sends a request; the answer, whatever its status.

@@ -1,0 +1,142 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cli::store::Address;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done (also: it was done already under the same key)
+  1  refused by the rules of the bank, or bad input; nothing was changed
+  2  wrong usage of the command line
+  3  the audit found something, or a document is damaged
+  4  the store does not answer or is not fit, or others were in the way until the deadline;
+     nothing was changed
+  5  the outcome of a transaction is unknown: it is whole or not there at all
+
+Amounts are whole minor units (cents).";
+
+/// Account transfers over any number of accounts, each one transaction.
+#[derive(Debug, Parser)]
+#[command(name = "txn-bank", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[,…]`, or `memory:`
+    /// (demo and load only) [default: redb:bank.redb]
+    #[arg(long, global = true, env = "TXN_BANK_STORE", hide_env_values = true)]
+    pub(crate) store: Option<Address>,
+    /// A file of certificate authorities (PEM) to trust besides the public ones
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) ca_cert: Option<PathBuf>,
+    /// An API key in its encoded form; better given by the environment
+    #[arg(long, global = true, env = "TXN_API_KEY", hide_env_values = true)]
+    pub(crate) api_key: Option<Secret>,
+    /// The domain: one bank of its own
+    #[arg(long, global = true, default_value = "bank")]
+    pub(crate) domain: String,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// A text that is never printed.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make the bank: its domain and its two collections
+    Init,
+    /// Open an account
+    Open {
+        /// Its name
+        name: String,
+        /// Whose it is
+        #[arg(long)]
+        owner: String,
+        /// The opening balance
+        #[arg(long, default_value = "0", allow_hyphen_values = true)]
+        balance: String,
+        /// Three capital letters
+        #[arg(long, default_value = "EUR")]
+        currency: String,
+        /// Let the balance fall below zero
+        #[arg(long)]
+        overdraft: bool,
+    },
+    /// Move money between any number of accounts: `txn-bank transfer alice:-30 bob:+20 carol:+10`
+    Transfer {
+        /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
+        #[arg(value_name = "LEG")]
+        legs: Vec<String>,
+        /// Under the same key money moves once, however often this is run
+        #[arg(long, value_name = "KEY")]
+        id: Option<String>,
+    },
+    /// Show balances, as they stood at one moment
+    Balance {
+        /// Accounts
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Show an account, or `transfer KEY`
+    Show {
+        /// An account, or the word `transfer` before a key
+        #[arg(value_name = "NAME | transfer KEY", num_args = 1..=2)]
+        what: Vec<String>,
+    },
+    /// Recover what crashed processes left behind, then check that no money was made or lost
+    Audit {
+        /// Change nothing: only look
+        #[arg(long)]
+        no_recover: bool,
+    },
+    /// Make many transfers at once and say what they took
+    Load {
+        /// Accounts load-0001 and on, opened on first use
+        #[arg(long, default_value_t = 100)]
+        accounts: usize,
+        /// Legs of each transfer
+        #[arg(long, default_value_t = 3)]
+        legs: usize,
+        /// Transfers under way at once
+        #[arg(long, default_value_t = 16)]
+        workers: usize,
+        /// For how long
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Use only the first H of the accounts
+        #[arg(long, value_name = "H")]
+        hot: Option<usize>,
+    },
+    /// Kill a process in the middle of its transfers, and see that no money is lost
+    Demo,
+    /// One worker of the demo; ends when its standard input does
+    #[command(hide = true)]
+    DemoWorker {
+        /// Its number
+        #[arg(long)]
+        worker: usize,
+    },
+}

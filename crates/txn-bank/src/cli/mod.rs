@@ -1,0 +1,316 @@
+//! The command: reads its line, carries it out, and says what became of it.
+
+pub(crate) mod args;
+pub(crate) mod failure;
+pub(crate) mod output;
+pub(crate) mod store;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use serde_json::json;
+use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, Tally, Transferred};
+use txn_core::{Config, ErrorKind, TransactionOutcome};
+
+use args::{Cli, Command, Global};
+use failure::{Exit, Failure};
+use store::{Address, OpenStore};
+
+/// How long a command waits at its end until what it committed is applied.
+const DRAIN: Duration = Duration::from_secs(10);
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TXN_BANK_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return fail(
+                &Failure::misconfigured(format!("can not start: {error}")),
+                cli.global.json,
+            );
+        }
+    };
+    let json = cli.global.json;
+    let done = runtime.block_on(Box::pin(run(cli)));
+    // Whatever still runs in the background is for others to finish.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    match done {
+        Ok(exit) => exit.into(),
+        Err(failure) => fail(&failure, json),
+    }
+}
+
+/// One line on standard error; programs get an object on standard output besides.
+fn fail(failure: &Failure, json: bool) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "error: {}", failure.line());
+    if json {
+        output::print_json(&failure.json());
+    }
+    failure.exit.into()
+}
+
+async fn run(cli: Cli) -> Result<Exit, Failure> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Demo => return crate::demo::run(&global).await,
+        Command::DemoWorker { worker } => {
+            return crate::demo::worker::process(&global, worker).await;
+        }
+        Command::Load { accounts, legs, workers, seconds, hot } => {
+            let duration = Duration::from_secs(seconds);
+            let load = Load::new(accounts, legs, workers, duration, hot)?;
+            return run_load(&global, &load).await;
+        }
+        _ => {}
+    }
+    // What can be said without the store is said before it is asked.
+    let asked = Asked::check(command)?;
+    let address = address_of(&global);
+    if address == Address::Memory {
+        return Err(Failure::refused(
+            "memory: holds nothing between two commands: it serves demo and load; use redb:PATH or a server",
+        ));
+    }
+    let init = matches!(asked, Asked::Init);
+    let open = OpenStore::open(&address, &global, init).await?;
+    let config = config().with_janitor_interval(None);
+    let store = open.store.clone();
+    let bank = match init {
+        true => Bank::create(store, &global.domain, config).await,
+        false => Bank::open(store, &global.domain, config).await,
+    };
+    let done = match bank {
+        Ok(bank) => {
+            let done = carry_out(&bank, asked, &global, &open.what).await;
+            if !bank.shutdown(DRAIN).await {
+                tracing::warn!("not everything is applied yet: whoever meets it does the rest");
+            }
+            done
+        }
+        Err(error) => Err(error.into()),
+    };
+    open.close().await;
+    done
+}
+
+pub(crate) fn config() -> Config {
+    Config::default().with_application(Some("txn-bank".to_owned()))
+}
+
+pub(crate) fn address_of(global: &Global) -> Address {
+    global.store.clone().unwrap_or_else(|| Address::Redb("bank.redb".into()))
+}
+
+/// A command whose input is sound as far as it can be known without the store.
+enum Asked {
+    Init,
+    Open(NewAccount),
+    Transfer { legs: Vec<Leg>, key: Option<String> },
+    Accounts(Vec<String>),
+    ShowTransfer(String),
+    Audit { recover: bool },
+}
+
+impl Asked {
+    fn check(command: Command) -> Result<Self, Failure> {
+        Ok(match command {
+            Command::Open { name, owner, balance, currency, overdraft } => {
+                let deposit = txn_bank::parse_amount(&balance).map_err(|error| match error {
+                    BankError::InvalidLeg(_) => {
+                        Failure::refused(format!("{balance:?} is no whole number of minor units"))
+                    }
+                    error => error.into(),
+                })?;
+                let new = NewAccount::new(&name, &owner, deposit, &currency)?;
+                Self::Open(new.with_overdraft(overdraft))
+            }
+            Command::Transfer { legs, id } => {
+                let legs: Result<Vec<Leg>, BankError> =
+                    legs.iter().map(|leg| Leg::parse(leg)).collect();
+                let legs = legs?;
+                txn_bank::check_transfer(id.as_deref(), &legs)?;
+                Self::Transfer { legs, key: id }
+            }
+            Command::Balance { names } => Self::Accounts(names),
+            Command::Show { what } => match <[String; 2]>::try_from(what) {
+                Ok([word, key]) if word == "transfer" => Self::ShowTransfer(key),
+                Ok(_) => {
+                    return Err(Failure::refused("show one account, or write `show transfer KEY`"));
+                }
+                Err(names) => Self::Accounts(names),
+            },
+            Command::Audit { no_recover } => Self::Audit { recover: !no_recover },
+            // The others were carried out before.
+            _ => Self::Init,
+        })
+    }
+}
+
+async fn carry_out(
+    bank: &Bank,
+    asked: Asked,
+    global: &Global,
+    store: &str,
+) -> Result<Exit, Failure> {
+    let json = global.json;
+    match asked {
+        Asked::Init => {
+            let [accounts, transfers] = bank.collection_names();
+            let domain = bank.domain().name();
+            if json {
+                output::print_json(&json!({
+                    "domain": domain, "accounts": accounts, "transfers": transfers, "store": store,
+                }));
+            } else {
+                output::print(&format!(
+                    "The bank {domain} is ready: {accounts} and {transfers} on {store}."
+                ));
+            }
+        }
+        Asked::Open(new) => {
+            let account = bank.open_account(&new).await?;
+            output::accounts(&[(new.name().to_owned(), account)], json);
+        }
+        Asked::Transfer { legs, key } => {
+            let key = key.unwrap_or_else(|| bank.new_key());
+            let done = transfer(bank, &key, &legs).await?;
+            if json {
+                let status = match done.status {
+                    Status::Done => "done",
+                    Status::AlreadyDone => "already done",
+                };
+                output::print_json(&json!({
+                    "status": status, "key": key, "tid": done.tid, "attempts": done.attempts,
+                    "legs": done.transfer.legs, "created_at": done.transfer.created_at,
+                }));
+            } else {
+                match done.status {
+                    Status::Done => {
+                        output::print(&format!("Done: {key} (transaction {})", done.tid));
+                    }
+                    Status::AlreadyDone => output::print(&format!(
+                        "Already done: {key}, at {}. Nothing was moved now.",
+                        output::time_of(done.transfer.created_at)
+                    )),
+                }
+                output::transfer(&done.transfer);
+            }
+        }
+        Asked::Accounts(names) => {
+            let accounts = bank.accounts(&names).await?;
+            let rows: Vec<_> = names.into_iter().zip(accounts).collect();
+            output::accounts(&rows, json);
+        }
+        Asked::ShowTransfer(key) => {
+            let transfer = bank.transfer_of(&key).await?;
+            if json {
+                output::print_json(&transfer);
+            } else {
+                let at = output::time_of(transfer.created_at);
+                let what = format!("{:?}", transfer.kind);
+                output::print(&format!("{what} {key}, at {at}"));
+                output::transfer(&transfer);
+            }
+        }
+        Asked::Audit { recover } => {
+            let audit = bank.audit(recover).await?;
+            output::audit(&audit, json);
+            return Ok(if audit.is_clean() { Exit::Done } else { Exit::Found });
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A transfer whose outcome is asked for if it is not known at once.
+async fn transfer(bank: &Bank, key: &str, legs: &[Leg]) -> Result<Transferred, Failure> {
+    let error = match bank.transfer(Some(key), legs).await {
+        Err(BankError::Engine(error)) if error.kind() == ErrorKind::Unknown => error,
+        done => return Ok(done?),
+    };
+    let outcome = match error.tid() {
+        Some(tid) => bank.outcome(tid).await.ok(),
+        None => None,
+    };
+    match outcome {
+        // It is there, or nobody did it: under its key it is safe to look by doing it once more.
+        Some(TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted) => {
+            Ok(bank.transfer(Some(key), legs).await?)
+        }
+        _ => Err(Failure::unknown(format!(
+            "{error}: it is not known whether money was moved; run it again with --id {key}, it moves once"
+        ))),
+    }
+}
+
+/// Returns on Ctrl-C, and when the system asks the process to end.
+async fn asked_to_stop() {
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    let terminated = async {
+        use tokio::signal::unix::{SignalKind, signal};
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
+    tokio::select! {
+        () = interrupted => {}
+        () = terminated => {}
+    }
+}
+
+async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
+    // From the start: a store may take its time to open.
+    let stopping = tokio::spawn(asked_to_stop());
+    let stop = async {
+        let _ = stopping.await;
+    };
+    let open = OpenStore::open(&address_of(global), global, true).await?;
+    let tally = Arc::new(Tally::default());
+    let config = config().with_observer(Some(tally.clone()));
+    let bank = match Bank::create(open.store.clone(), &global.domain, config).await {
+        Ok(bank) => bank,
+        Err(error) => {
+            open.close().await;
+            return Err(error.into());
+        }
+    };
+    let bar = match std::io::stderr().is_terminal() && !global.json {
+        true => indicatif::ProgressBar::new(load.duration.as_secs().max(1)),
+        false => indicatif::ProgressBar::hidden(),
+    };
+    let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
+    let shown = bar.clone();
+    let progress = move |elapsed: Duration, committed: u64, failed: u64| {
+        shown.set_position(elapsed.as_secs());
+        shown.set_message(format!("{committed} committed, {failed} failed"));
+    };
+    let report = Box::pin(load.run(&bank, &tally, stop, &progress)).await;
+    bar.finish_and_clear();
+    if report.is_err() {
+        bank.shutdown(DRAIN).await;
+    }
+    open.close().await;
+    let report = report?;
+    if global.json {
+        output::print_json(&report);
+    } else {
+        output::load(&report);
+    }
+    Ok(if report.unsettled.is_empty() { Exit::Done } else { Exit::Unknown })
+}

@@ -1,0 +1,226 @@
+//! What the command prints: tables for people, JSON for programs.
+
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use txn_bank::{Account, Audit, LoadReport, Transfer};
+
+/// Writes to standard output. A reader that goes away is no failure of the bank.
+pub(crate) fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
+        true => Ok(()),
+        false => out.write_all(b"\n"),
+    });
+    // Nobody listens any more, or the disk is full: what was done stays done, and the exit code says so.
+    let _ = written.and_then(|()| out.flush());
+}
+
+/// One line of JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => print(&text),
+        Err(error) => print(&json!({ "error": error.to_string() }).to_string()),
+    }
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(number: impl Into<i128>) -> String {
+    let number: i128 = number.into();
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if number < 0 { format!("-{text}") } else { text }
+}
+
+fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
+    for column in right {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Milliseconds since the epoch as an ISO time.
+pub(crate) fn time_of(millis: u64) -> String {
+    let seconds = i64::try_from(millis / 1_000).unwrap_or(i64::MAX);
+    let days = seconds.div_euclid(86_400);
+    let (hour, minute, second) = (seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
+    // Civil date from days (Howard Hinnant's algorithm).
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+pub(crate) fn accounts(rows: &[(String, Account)], json: bool) {
+    if json {
+        for (name, account) in rows {
+            print_json(&account_json(name, account));
+        }
+        return;
+    }
+    let mut table = table(["account", "owner", "balance", "", "overdraft", "opened"], &[2]);
+    for (name, account) in rows {
+        table.add_row([
+            name.clone(),
+            account.owner.clone(),
+            grouped(account.balance),
+            account.currency.to_string(),
+            if account.overdraft { "allowed" } else { "no" }.to_owned(),
+            time_of(account.opened_at),
+        ]);
+    }
+    print(&table.to_string());
+}
+
+pub(crate) fn account_json(name: &str, account: &Account) -> Value {
+    let mut value = json!(account);
+    value["account"] = json!(name);
+    value
+}
+
+pub(crate) fn transfer(transfer: &Transfer) {
+    let mut table = table(["account", "amount", ""], &[1]);
+    for leg in &transfer.legs {
+        let sign = if leg.amount > 0 { "+" } else { "" };
+        let amount = format!("{sign}{}", grouped(leg.amount));
+        table.add_row([leg.account.clone(), amount, leg.currency.to_string()]);
+    }
+    print(&table.to_string());
+}
+
+pub(crate) fn audit(audit: &Audit, json: bool) {
+    if json {
+        #[derive(serde::Serialize)]
+        struct Whole<'a> {
+            clean: bool,
+            accounts: usize,
+            deposits: usize,
+            transfers: usize,
+            recovered: Option<usize>,
+            totals: &'a [txn_bank::Total],
+            findings: &'a [txn_bank::Finding],
+        }
+        print_json(&Whole {
+            clean: audit.is_clean(),
+            accounts: audit.accounts,
+            deposits: audit.deposits,
+            transfers: audit.transfers,
+            recovered: audit.recovered,
+            totals: &audit.totals,
+            findings: &audit.findings,
+        });
+        return;
+    }
+    let mut table = table(["currency", "paid in", "held", "difference"], &[1, 2, 3]);
+    for total in &audit.totals {
+        let difference = total.found - total.expected;
+        table.add_row([
+            total.currency.to_string(),
+            grouped(total.expected),
+            grouped(total.found),
+            if difference > 0 { format!("+{}", grouped(difference)) } else { grouped(difference) },
+        ]);
+    }
+    print(&format!(
+        "{} accounts, {} deposits, {} transfers{}",
+        grouped(audit.accounts as i128),
+        grouped(audit.deposits as i128),
+        grouped(audit.transfers as i128),
+        match audit.recovered {
+            None => "; only looked, nothing was recovered".to_owned(),
+            Some(0) => "; nothing had to be recovered".to_owned(),
+            Some(n) => format!("; recovered first, of what other processes left behind: {n}"),
+        }
+    ));
+    if !audit.totals.is_empty() {
+        print(&table.to_string());
+    }
+    if audit.is_clean() {
+        print(
+            "Every balance is what the ledger says. No lock is left, no transaction is open, nothing is damaged.",
+        );
+        return;
+    }
+    for finding in &audit.findings {
+        print(&format!("FOUND: {finding}"));
+    }
+    if audit.is_busy() {
+        print(
+            "Locks or open transactions are there: if something still runs, audit again when nothing does.",
+        );
+    }
+}
+
+pub(crate) fn load(report: &LoadReport) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
+    let count = |n: u64| grouped(i128::from(n));
+    row("accounts opened", grouped(report.opened as i128));
+    row("seconds", format!("{:.1}", report.seconds));
+    row("committed", count(report.committed));
+    row("per second", format!("{:.1}", report.per_second));
+    for name in ["min", "p50", "p90", "p99", "p99.9", "max"] {
+        if let Some(ms) = report.latency_ms.get(name) {
+            row(&format!("latency {name}"), format!("{ms:.1} ms"));
+        }
+    }
+    row("conflicts", count(report.conflicts));
+    row("wounds", count(report.wounds));
+    row("retries", count(report.retries));
+    row("most attempts of one transfer", report.most_attempts.to_string());
+    row("recovered or helped", count(report.recovered));
+    for (kind, n) in &report.errors {
+        row(&format!("failed: {kind}"), count(*n));
+    }
+    let settled = report.settled_committed + report.settled_aborted;
+    if settled > 0 {
+        row("unknown, settled: committed", count(report.settled_committed));
+        row("unknown, settled: not committed", count(report.settled_aborted));
+    }
+    if !report.unsettled.is_empty() {
+        row("still unknown", grouped(report.unsettled.len() as i128));
+    }
+    row("everything applied at the end", if report.drained { "yes" } else { "no" }.to_owned());
+    if report.interrupted {
+        row("ended early", "yes".to_owned());
+    }
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    print(&table.to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times() {
+        let cases = [(0, "0"), (999, "999"), (-1_000, "-1,000"), (1_234_567, "1,234,567")];
+        for (number, text) in cases {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(time_of(0), "1970-01-01T00:00:00Z");
+        assert_eq!(time_of(951_827_696_789), "2000-02-29T12:34:56Z");
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the bank is: the one place that knows the stores.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use txn_core::store::{MemoryStore, Store};
+use txn_es::{EsConfig, EsStore};
+use txn_redb::RedbStore;
+
+use crate::cli::args::Global;
+use crate::cli::failure::Failure;
+
+/// Where a store is. Printed without user and password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Redb(PathBuf),
+    Memory,
+    Servers(Vec<String>),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("redb:") {
+            return match path {
+                "" => Err("name a file: redb:PATH".to_owned()),
+                path => Ok(Self::Redb(path.into())),
+            };
+        }
+        if text == "memory:" {
+            return Ok(Self::Memory);
+        }
+        let scheme = ["http://", "https://"].into_iter().find(|scheme| text.starts_with(scheme));
+        let Some(scheme) = scheme else {
+            return Err("use redb:PATH, memory:, or http(s)://host:port".to_owned());
+        };
+        let whole = |part: &str| match part.contains("://") {
+            true => part.to_owned(),
+            false => format!("{scheme}{part}"),
+        };
+        let urls: Vec<String> =
+            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(whole).collect();
+        EsConfig::new(&urls).map_err(|error| error.message)?;
+        Ok(Self::Servers(urls))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redb(path) => write!(f, "redb:{}", path.display()),
+            Self::Memory => f.write_str("memory:"),
+            Self::Servers(urls) => {
+                let shown: Vec<String> = urls.iter().map(|url| without_login(url)).collect();
+                f.write_str(&shown.join(","))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Address {
+    /// In full, with a login: to be handed to a process of one's own by its environment.
+    pub(crate) fn secret_text(&self) -> String {
+        match self {
+            Self::Servers(urls) => urls.join(","),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Scheme, host and port: whatever else an address has may be secret.
+fn without_login(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}")
+}
+
+/// A store that is open.
+#[derive(Clone)]
+pub(crate) struct OpenStore {
+    pub(crate) store: Arc<dyn Store>,
+    /// What it is, for people.
+    pub(crate) what: String,
+    file: Option<RedbStore>,
+}
+
+impl OpenStore {
+    /// A store in the memory of this process.
+    pub(crate) fn memory() -> Self {
+        let what = "memory of this process".to_owned();
+        Self { store: Arc::new(MemoryStore::new()), what, file: None }
+    }
+
+    /// Opens the store. A file is made only if `create`.
+    pub(crate) async fn open(
+        address: &Address,
+        global: &Global,
+        create: bool,
+    ) -> Result<Self, Failure> {
+        match address {
+            Address::Memory => Ok(Self::memory()),
+            Address::Redb(path) => Self::file(path, create),
+            Address::Servers(urls) => {
+                let mut config = EsConfig::new(urls).map_err(Failure::store)?;
+                if let Some(path) = &global.ca_cert {
+                    let pem = std::fs::read(path).map_err(|error| {
+                        Failure::misconfigured(format!("can not read {}: {error}", path.display()))
+                    })?;
+                    config = config.with_certificate_authority(pem);
+                }
+                if let Some(key) = &global.api_key {
+                    config = config.with_api_key(key.0.clone());
+                }
+                let store = EsStore::connect(config).await.map_err(Failure::store)?;
+                let what = format!("{} at {address}", store.server());
+                Ok(Self { store: Arc::new(store), what, file: None })
+            }
+        }
+    }
+
+    fn file(path: &Path, create: bool) -> Result<Self, Failure> {
+        if !create && !path.exists() {
+            return Err(Failure::misconfigured(format!(
+                "there is no bank in {}: make it with `txn-bank init`",
+                path.display()
+            )));
+        }
+        let file =
+            RedbStore::open(path).map_err(|error| Failure::misconfigured(error.to_string()))?;
+        let what = format!("the embedded file {}", path.display());
+        Ok(Self { store: Arc::new(file.clone()), what, file: Some(file) })
+    }
+
+    /// Closes a file, so that another process can open it.
+    pub(crate) async fn close(self) {
+        if let Some(file) = self.file {
+            // It waits for the writer thread.
+            let closed = tokio::task::spawn_blocking(move || file.close()).await;
+            if let Err(error) = closed {
+                tracing::warn!(%error, "the file could not be closed");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown_without_their_login() {
+        let cases = [
+            ("redb:a b.redb", "redb:a b.redb"),
+            ("memory:", "memory:"),
+            ("http://db:9200", "http://db:9200"),
+            ("https://u:s3cret@a:9200,u:s3cret@b:9201", "https://a:9200,https://b:9201"),
+        ];
+        for (text, shown) in cases {
+            let address: Address = text.parse().expect("an address");
+            assert_eq!(address.to_string(), shown);
+        }
+        for text in ["redb:", "memory", "ftp://u:s3cret@h", "http://u:s3cret@h:x", ""] {
+            let error = text.parse::<Address>().expect_err("no address");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+}

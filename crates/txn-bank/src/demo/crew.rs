@@ -1,0 +1,211 @@
+//! The workers of the demo: processes that can be killed, or, in memory, runtimes that can be dropped.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
+use txn_bank::Bank;
+
+use crate::cli::args::Global;
+use crate::cli::failure::Failure;
+use crate::cli::store::{Address, OpenStore};
+use crate::demo::journal::Told;
+use crate::demo::line::Line;
+use crate::demo::worker;
+
+/// What is heard of a worker.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A line.
+    Told(Told),
+    /// It is no more: this was its last.
+    Gone(usize),
+}
+
+enum Worker {
+    Process { child: Child, stdin: ChildStdin },
+    Runtime { runtime: Runtime, stop: oneshot::Sender<()>, ended: oneshot::Receiver<()> },
+}
+
+pub(crate) struct Crew {
+    global: Global,
+    address: Address,
+    /// The store that workers share if they are no processes.
+    memory: Option<OpenStore>,
+    began: Instant,
+    heard: mpsc::UnboundedSender<Heard>,
+    workers: BTreeMap<usize, Worker>,
+    next: usize,
+}
+
+impl Crew {
+    pub(crate) fn new(
+        global: &Global,
+        address: &Address,
+        memory: Option<OpenStore>,
+        began: Instant,
+    ) -> (Self, mpsc::UnboundedReceiver<Heard>) {
+        let (heard, hearing) = mpsc::unbounded_channel();
+        let (global, address) = (global.clone(), address.clone());
+        (Self { global, address, memory, began, heard, workers: BTreeMap::new(), next: 1 }, hearing)
+    }
+
+    /// Those that are at work.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        self.workers.keys().copied().collect()
+    }
+
+    /// Starts one more.
+    pub(crate) fn start(&mut self) -> Result<(), Failure> {
+        let number = self.next;
+        self.next += 1;
+        let worker = match self.memory.clone() {
+            Some(store) => self.start_runtime(number, store),
+            None => self.start_process(number),
+        };
+        let worker = worker.map_err(|error| {
+            Failure::misconfigured(format!("can not start a worker of the demo: {error}"))
+        })?;
+        self.workers.insert(number, worker);
+        Ok(())
+    }
+
+    fn start_process(&self, number: usize) -> std::io::Result<Worker> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["demo-worker", "--worker", &number.to_string(), "--domain"]);
+        command.arg(&self.global.domain);
+        if let Some(path) = &self.global.ca_cert {
+            command.arg("--ca-cert").arg(path);
+        }
+        // Logins go by the environment: arguments are there for everybody to see.
+        command.env("TXN_BANK_STORE", self.address.secret_text());
+        if let Some(key) = &self.global.api_key {
+            command.env("TXN_API_KEY", &key.0);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let missing = || std::io::Error::other("it has no pipes");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let (heard, began) = (self.heard.clone(), self.began);
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Ok(Some(text)) = lines.next_line().await {
+                // The last line of a killed process may be cut short.
+                if let Ok(line) = serde_json::from_str::<Line>(&text) {
+                    let told = Told { at: began.elapsed(), worker: number, line };
+                    let _ = heard.send(Heard::Told(told));
+                }
+            }
+            let _ = heard.send(Heard::Gone(number));
+        });
+        Ok(Worker::Process { child, stdin })
+    }
+
+    fn start_runtime(&self, number: usize, store: OpenStore) -> std::io::Result<Worker> {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (end, ended) = oneshot::channel();
+        let (heard, began) = (self.heard.clone(), self.began);
+        let tell = move |line: Line| {
+            let told = Told { at: began.elapsed(), worker: number, line };
+            let _ = heard.send(Heard::Told(told));
+        };
+        let domain = self.global.domain.clone();
+        runtime.spawn(async move {
+            let config = worker::worker_config(tell.clone());
+            match Bank::open(store.store.clone(), &domain, config).await {
+                Ok(bank) => {
+                    let stopped = async {
+                        let _ = stopped.await;
+                    };
+                    Box::pin(worker::work(&bank, number, tell, stopped)).await;
+                }
+                Err(error) => tell(Line::Failed { why: error.to_string() }),
+            }
+            let _ = end.send(());
+        });
+        Ok(Worker::Runtime { runtime, stop, ended })
+    }
+
+    /// Kills one: SIGKILL, or its runtime with all its tasks is dropped. Returns once it is dead.
+    pub(crate) async fn kill(&mut self, number: usize) {
+        match self.workers.remove(&number) {
+            Some(Worker::Process { mut child, stdin }) => {
+                let _ = child.start_kill();
+                let _ = child.wait().await;
+                drop(stdin);
+            }
+            Some(Worker::Runtime { runtime, .. }) => {
+                runtime.shutdown_background();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let _ = self.heard.send(Heard::Gone(number));
+            }
+            None => {}
+        }
+    }
+
+    /// Tells all to end, and waits until everything of theirs is applied.
+    pub(crate) async fn stop(&mut self) -> Result<(), Failure> {
+        let limit = Duration::from_secs(45);
+        let mut all = Vec::new();
+        for (number, worker) in std::mem::take(&mut self.workers) {
+            let worker = match worker {
+                Worker::Process { child, stdin } => {
+                    drop(stdin);
+                    Stopping::Process(child)
+                }
+                Worker::Runtime { runtime, stop, ended } => {
+                    let _ = stop.send(());
+                    Stopping::Runtime(runtime, ended)
+                }
+            };
+            all.push((number, worker));
+        }
+        let mut late = None;
+        for (number, worker) in all {
+            let in_time = match worker {
+                Stopping::Process(mut child) => {
+                    let exit = tokio::time::timeout(limit, child.wait()).await;
+                    matches!(exit, Ok(Ok(status)) if status.success())
+                }
+                Stopping::Runtime(runtime, ended) => {
+                    let ended = tokio::time::timeout(limit, ended).await;
+                    runtime.shutdown_background();
+                    let _ = self.heard.send(Heard::Gone(number));
+                    ended.is_ok()
+                }
+            };
+            if !in_time {
+                late = Some(number);
+            }
+        }
+        match late {
+            None => Ok(()),
+            Some(number) => {
+                Err(Failure::misconfigured(format!("worker {number} did not end as it should")))
+            }
+        }
+    }
+}
+
+enum Stopping {
+    Process(Child),
+    Runtime(Runtime, oneshot::Receiver<()>),
+}
+
+/// A runtime must not be dropped where it would block others.
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for (_, worker) in std::mem::take(&mut self.workers) {
+            if let Worker::Runtime { runtime, .. } = worker {
+                runtime.shutdown_background();
+            }
+        }
+    }
+}

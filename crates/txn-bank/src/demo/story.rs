@@ -1,0 +1,280 @@
+//! What happened, step by step, in words: every line from events and records of this run.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+use txn_bank::Audit;
+use txn_core::Tid;
+
+use crate::cli::output::grouped;
+use crate::demo::DEPOSIT;
+use crate::demo::journal::{Fate, Flight, JANITOR, Wound};
+use crate::demo::worker::{AT_ONCE, NAMES, THINK_MS};
+
+/// How many transactions of one kill are told in full.
+const TOLD: usize = 4;
+
+/// Where the demo played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Place {
+    /// One embedded file: one worker process at a time.
+    File,
+    /// Servers: several worker processes at once.
+    Servers,
+    /// The memory of this process: workers are runtimes in it.
+    Memory,
+}
+
+/// A worker that was killed, and what it left.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Kill {
+    pub(crate) worker: usize,
+    pub(crate) at_ms: u128,
+    pub(crate) left: Vec<Left>,
+}
+
+/// A transaction that a killed worker left behind.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Left {
+    pub(crate) tid: Tid,
+    #[serde(flatten)]
+    pub(crate) flight: Flight,
+    #[serde(flatten)]
+    pub(crate) fate: Option<Fate>,
+    /// What its record says at the end.
+    pub(crate) record: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Story {
+    pub(crate) place: Place,
+    pub(crate) store: String,
+    pub(crate) address: Option<String>,
+    pub(crate) domain: String,
+    pub(crate) seconds: f64,
+    pub(crate) workers: BTreeMap<usize, u32>,
+    pub(crate) committed: u64,
+    pub(crate) retries: usize,
+    pub(crate) waits: usize,
+    pub(crate) wounded: usize,
+    pub(crate) failed: usize,
+    pub(crate) wounds: Vec<Wound>,
+    pub(crate) kills: Vec<Kill>,
+    pub(crate) audit: Audit,
+}
+
+fn seconds(ms: u128) -> String {
+    format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10)
+}
+
+fn list<T: AsRef<str>>(documents: impl IntoIterator<Item = T>) -> String {
+    let all: Vec<T> = documents.into_iter().collect();
+    all.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
+}
+
+impl Story {
+    fn who(&self, worker: usize) -> String {
+        match worker {
+            JANITOR => "the janitor".to_owned(),
+            worker => format!("worker {worker}"),
+        }
+    }
+
+    fn opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (accounts, deposit) = (NAMES.len(), grouped(DEPOSIT));
+        writeln!(f, "1. {accounts} accounts of {deposit} EUR each, on {}.", self.store)?;
+        let pids: Vec<String> =
+            self.workers.iter().map(|(n, pid)| format!("{n} (pid {pid})")).collect();
+        match self.place {
+            Place::Servers => writeln!(f, "2. Worker processes, three at a time: {}.", list(pids))?,
+            Place::File => writeln!(
+                f,
+                "2. Worker processes, one after the other, for one process at a time owns the file: {}.",
+                list(pids)
+            )?,
+            Place::Memory => writeln!(
+                f,
+                "2. {} workers, three at a time: runtimes within this one process, each with an engine of its own;\n   \
+                 a request to the store takes a millisecond or two. (Use a file or a server to see processes die.)",
+                self.workers.len()
+            )?,
+        }
+        writeln!(
+            f,
+            "   Each has {AT_ONCE} transfers of 2 to 8 legs under way; every other one locks what it reads and\n   \
+             then thinks for {THINK_MS} ms. {} transfers committed; {} times one waited for an older one;\n   \
+             {} times an older one wounded a younger one; {} attempts were started over.",
+            grouped(self.committed),
+            grouped(self.waits as i128),
+            grouped(self.wounded as i128),
+            grouped(self.retries as i128)
+        )?;
+        if self.failed > 0 {
+            writeln!(f, "   {} transfers failed with an error.", self.failed)?;
+        }
+        // One between two workers tells more than one within a worker.
+        let wounds = &self.wounds;
+        let across = wounds.iter().find(|w| w.worker != w.victim_worker);
+        if let Some(wound) = across.or(wounds.first()) {
+            writeln!(
+                f,
+                "   One of these, at {}: {} of {}, the older one, took {} from\n   {} of {}, \
+                 which began again, kept its age, and committed as attempt {}.",
+                seconds(wound.at_ms),
+                wound.by,
+                self.who(wound.worker),
+                wound.document,
+                wound.victim,
+                self.who(wound.victim_worker),
+                wound.committed_as_attempt
+            )?;
+        }
+        Ok(())
+    }
+
+    fn kill(&self, f: &mut fmt::Formatter<'_>, kill: &Kill) -> fmt::Result {
+        let Kill { worker, at_ms, left } = kill;
+        let how = match (self.place, self.workers.get(worker)) {
+            (Place::Memory, _) => "its runtime was dropped with all its tasks".to_owned(),
+            (_, Some(pid)) => format!("kill -9 {pid}"),
+            (_, None) => "SIGKILL".to_owned(),
+        };
+        let held = left.iter().filter(|l| !l.flight.locked.is_empty()).count();
+        writeln!(
+            f,
+            "   At {}: worker {worker} is killed ({how}) with {held} transactions that hold locks.",
+            seconds(*at_ms)
+        )?;
+        let (committed, open): (Vec<&Left>, Vec<&Left>) =
+            left.iter().partition(|l| l.flight.committed.is_some());
+        let room = if self.kills.len() > 2 { TOLD / 2 } else { TOLD };
+        let mut shown: Vec<&Left> = committed.into_iter().take(room / 2).collect();
+        shown.extend(open.into_iter().take(room - shown.len()));
+        let more = left.len() - shown.len();
+        for left in shown {
+            self.left(f, left)?;
+        }
+        if more > 0 {
+            writeln!(f, "     and {more} more, by the same rules.")?;
+        }
+        Ok(())
+    }
+
+    fn left(&self, f: &mut fmt::Formatter<'_>, left: &Left) -> fmt::Result {
+        let Left { tid, flight, fate, record } = left;
+        let state = match flight.committed {
+            Some(written) => format!("committed, its {written} documents perhaps not applied"),
+            None => "not committed, as far as it knew".to_owned(),
+        };
+        writeln!(f, "   - {tid}: {state}; it held")?;
+        let locked = match flight.locked.is_empty() {
+            true => "no lock that it had heard of".to_owned(),
+            false => list(&flight.locked),
+        };
+        writeln!(f, "     {locked}.")?;
+        let record = match record {
+            Some(record) => format!("Its record says: {record}."),
+            None => "Its record was not asked.".to_owned(),
+        };
+        match fate {
+            Some(Fate::Replayed { by, at_ms, documents }) => writeln!(
+                f,
+                "     REPLAYED by {} at {}: {} documents written as committed. {record}",
+                self.who(*by),
+                seconds(*at_ms),
+                documents.len()
+            ),
+            Some(Fate::Voided { by, at_ms, document }) => writeln!(
+                f,
+                "     VOIDED by {} at {}, which met it at {document}: no sign of life for a lease. {record}",
+                self.who(*by),
+                seconds(*at_ms)
+            ),
+            Some(Fate::Wounded { by, by_tid, at_ms, document }) => writeln!(
+                f,
+                "     WOUNDED at {} by {by_tid} of {}, an older one that wanted {document}. {record}",
+                seconds(*at_ms),
+                self.who(*by)
+            ),
+            None => writeln!(f, "     Nobody had to do anything about it. {record}"),
+        }
+    }
+
+    fn sum(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = || self.kills.iter().flat_map(|kill| &kill.left);
+        let count =
+            |is: fn(&Fate) -> bool| left().filter(|l| l.fate.as_ref().is_some_and(is)).count();
+        let replayed = count(|fate| matches!(fate, Fate::Replayed { .. }));
+        let undone = count(|fate| !matches!(fate, Fate::Replayed { .. }));
+        let all = left().count();
+        write!(f, "   In short: {all} transactions were cut off.")?;
+        if replayed > 0 {
+            write!(f, " Committed ones that others wrote out: {replayed}.")?;
+        }
+        if undone > 0 {
+            write!(f, " Uncommitted ones that came to nothing: {undone}.")?;
+        }
+        if replayed + undone < all {
+            write!(f, " Ones that needed nobody: {}.", all - replayed - undone)?;
+        }
+        writeln!(f)?;
+        if self.audit.is_clean() {
+            writeln!(f, "   No unit of money was made or lost.")?;
+        }
+        Ok(())
+    }
+
+    fn ending(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let audit = &self.audit;
+        writeln!(
+            f,
+            "4. Audit: {} accounts, {} deposits, {} transfers.",
+            audit.accounts,
+            audit.deposits,
+            grouped(audit.transfers as i128)
+        )?;
+        for total in &audit.totals {
+            writeln!(
+                f,
+                "   {}: {} paid in, {} held.",
+                total.currency,
+                grouped(total.expected),
+                grouped(total.found)
+            )?;
+        }
+        for finding in &audit.findings {
+            writeln!(f, "   FOUND: {finding}")?;
+        }
+        if audit.is_clean() {
+            writeln!(
+                f,
+                "   Every balance is what the ledger says; no lock is left, no transaction is open, nothing is damaged."
+            )?;
+        }
+        self.sum(f)?;
+        write!(f, "   {:.0} seconds in all.", self.seconds)?;
+        match &self.address {
+            Some(address) if self.place != Place::Memory => {
+                write!(
+                    f,
+                    " Look for yourself: txn-bank --store {address} --domain {} audit",
+                    self.domain
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.opening(f)?;
+        writeln!(f, "3. The kills, and what became of what they left:")?;
+        for kill in &self.kills {
+            self.kill(f, kill)?;
+        }
+        self.ending(f)
+    }
+}

@@ -1,0 +1,106 @@
+//! Why the bank refuses something: each variant is one clear line.
+
+use txn_core::store::StoreError;
+
+use crate::model::Currency;
+
+/// Results of the bank.
+pub type Result<T, E = BankError> = std::result::Result<T, E>;
+
+/// Why the bank did not do what was asked. Unless it is [`BankError::Engine`] of the kind `Unknown`,
+/// nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BankError {
+    /// No such account.
+    #[error("there is no account {0:?}")]
+    UnknownAccount(String),
+    /// An account of that name is open already.
+    #[error("the account {0:?} is open already")]
+    AccountExists(String),
+    /// No such transfer.
+    #[error("there is no transfer {0:?}")]
+    UnknownTransfer(String),
+    /// One account in two legs.
+    #[error("the account {0:?} is in more than one leg: add its amounts up")]
+    DuplicateLeg(String),
+    /// Fewer than two legs.
+    #[error("a transfer needs at least two legs, not {0}")]
+    TooFewLegs(usize),
+    /// A leg that moves nothing.
+    #[error("the leg of {0:?} moves nothing")]
+    ZeroLeg(String),
+    /// The legs of a currency do not sum to zero.
+    #[error("the legs in {currency} sum to {sum:+}, not to zero")]
+    Unbalanced {
+        /// The currency.
+        currency: Currency,
+        /// What its legs sum to.
+        sum: i128,
+    },
+    /// The account does not hold enough and may not be overdrawn.
+    #[error("the account {account:?} holds {balance} {currency}: not enough for {amount:+}")]
+    InsufficientFunds {
+        /// The account.
+        account: String,
+        /// What it holds, in minor units.
+        balance: i64,
+        /// The leg.
+        amount: i64,
+        /// Its currency.
+        currency: Currency,
+    },
+    /// The new balance does not fit into 64 bits.
+    #[error("the account {account:?} can not hold {balance} {amount:+}: the number does not fit")]
+    Overflow {
+        /// The account.
+        account: String,
+        /// What it holds, in minor units.
+        balance: i64,
+        /// The leg.
+        amount: i64,
+    },
+    /// Another transfer was made under this key.
+    #[error("another transfer was made under the key {0:?}: use a new key")]
+    KeyReused(String),
+    /// An opening balance below zero.
+    #[error("an account can not be opened with {0}: the opening balance is a deposit")]
+    NegativeDeposit(i64),
+    /// A name that no account can have.
+    #[error(
+        "{0:?} can not name an account: use 1 to 64 letters, digits, '-', '_', '.' and '@', beginning with a letter or a digit"
+    )]
+    InvalidName(String),
+    /// A key that no transfer can have.
+    #[error(
+        "{0:?} can not be the key of a transfer: use 1 to 128 bytes without white space that do not begin with \"open:\""
+    )]
+    InvalidKey(String),
+    /// No currency.
+    #[error("{0:?} is no currency: use three capital letters, such as EUR")]
+    InvalidCurrency(String),
+    /// An owner that can not be stored.
+    #[error("the owner has to be 1 to 200 characters on one line")]
+    InvalidOwner,
+    /// No leg.
+    #[error("{0:?} is no leg: write ACCOUNT:AMOUNT, such as alice:-30 or bob:+30")]
+    InvalidLeg(String),
+    /// A whole number that does not fit into 64 bits.
+    #[error("{0:?} does not fit: amounts are whole minor units from {min} to {max}", min = i64::MIN, max = i64::MAX)]
+    AmountTooLarge(String),
+    /// A load that can not run.
+    #[error("this load can not run: {0}")]
+    InvalidLoad(String),
+    /// The bank was not made yet.
+    #[error("there is no bank {domain:?} in this store: make it with `txn-bank init`")]
+    NotInitialised {
+        /// The domain.
+        domain: String,
+    },
+    /// The engine's own error.
+    #[error(transparent)]
+    Engine(#[from] txn_core::Error),
+    /// The store's own error, while the bank looked through its collections.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

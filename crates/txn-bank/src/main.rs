@@ -1,0 +1,8 @@
+//! The command `txn-bank`: see `txn-bank --help`.
+
+mod cli;
+mod demo;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

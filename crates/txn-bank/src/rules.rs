@@ -1,0 +1,76 @@
+//! The rules of a transfer, as pure functions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{BankError, Result};
+use crate::model::{Account, Currency, Entry, Leg, check_key, check_name};
+
+/// Sums per currency. `i128` holds the sum of any number of legs that fits into memory.
+pub(crate) type Sums = BTreeMap<Currency, i128>;
+
+/// What can be said about a transfer without looking at accounts.
+///
+/// # Errors
+/// [`BankError::InvalidKey`], [`BankError::InvalidName`], [`BankError::ZeroLeg`],
+/// [`BankError::DuplicateLeg`], [`BankError::TooFewLegs`].
+pub fn check_transfer(key: Option<&str>, legs: &[Leg]) -> Result<()> {
+    key.map_or(Ok(()), check_key)?;
+    let mut seen = BTreeSet::new();
+    for leg in legs {
+        check_name(&leg.account)?;
+        if leg.amount == 0 {
+            return Err(BankError::ZeroLeg(leg.account.clone()));
+        }
+        if !seen.insert(&leg.account) {
+            return Err(BankError::DuplicateLeg(leg.account.clone()));
+        }
+    }
+    match legs.len() {
+        few @ 0..2 => Err(BankError::TooFewLegs(few)),
+        _ => Ok(()),
+    }
+}
+
+/// The accounts after the transfer, and the entries that the ledger keeps, both in the order of the legs.
+pub(crate) fn apply(
+    legs: &[Leg],
+    accounts: Vec<Option<Account>>,
+) -> Result<(Vec<Account>, Vec<Entry>)> {
+    let mut found = Vec::with_capacity(legs.len());
+    for (leg, account) in legs.iter().zip(accounts) {
+        found.push(account.ok_or_else(|| BankError::UnknownAccount(leg.account.clone()))?);
+    }
+    let mut sums = Sums::new();
+    let mut entries = Vec::with_capacity(legs.len());
+    for (leg, account) in legs.iter().zip(&found) {
+        *sums.entry(account.currency).or_default() += i128::from(leg.amount);
+        let Leg { account: name, amount } = leg.clone();
+        entries.push(Entry { account: name, amount, currency: account.currency });
+    }
+    if let Some((currency, sum)) = sums.into_iter().find(|(_, sum)| *sum != 0) {
+        return Err(BankError::Unbalanced { currency, sum });
+    }
+    for (leg, account) in legs.iter().zip(&mut found) {
+        let Leg { account: name, amount } = leg.clone();
+        let balance = account.balance;
+        account.balance = balance.checked_add(amount).ok_or_else(|| BankError::Overflow {
+            account: name.clone(),
+            balance,
+            amount,
+        })?;
+        if amount < 0 && account.balance < 0 && !account.overdraft {
+            let currency = account.currency;
+            return Err(BankError::InsufficientFunds { account: name, balance, amount, currency });
+        }
+    }
+    Ok((found, entries))
+}
+
+/// Whether a stored transfer has exactly these legs.
+pub(crate) fn same_legs(stored: &[Entry], legs: &[Leg]) -> bool {
+    let mut stored: Vec<_> = stored.iter().map(|e| (e.account.as_str(), e.amount)).collect();
+    let mut asked: Vec<_> = legs.iter().map(|leg| (leg.account.as_str(), leg.amount)).collect();
+    stored.sort_unstable();
+    asked.sort_unstable();
+    stored == asked
+}

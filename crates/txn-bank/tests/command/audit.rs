@@ -1,0 +1,165 @@
+//! What an audit must find: a lock, an open record, a missing unit; each planted through a plain handle of the
+//! file.
+
+use std::future::Future;
+
+use serde_json::{Value, json};
+use txn_core::store::{Filter, Key, Outcome, Read, Store, Write, WriteOp};
+use txn_redb::RedbStore;
+
+use super::{Desk, Ran};
+
+/// Opens the file beside the engine.
+fn beside<F: Future>(desk: &Desk, plant: impl FnOnce(RedbStore) -> F) -> F::Output {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let store = RedbStore::open(desk.file()).expect("opens");
+        let planted = plant(store.clone()).await;
+        store.close();
+        planted
+    })
+}
+
+/// Changes a document as a plain client would.
+fn change(desk: &Desk, collection: &str, id: &str, edit: impl FnOnce(&mut Value)) {
+    beside(desk, |store| async move {
+        let key = Key::new(collection, id);
+        let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
+        let Read::Found { version, source } = read else { panic!("{read:?}") };
+        let mut value: Value = serde_json::from_str(&source).expect("JSON");
+        edit(&mut value);
+        let write = Write::new(key, WriteOp::Replace(value.to_string().into(), version));
+        let outcome = store.write_many(&[write]).await.remove(0);
+        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    });
+}
+
+fn findings(ran: &Ran) -> Vec<String> {
+    let all = &ran.json()[0];
+    assert_eq!(all["clean"], false);
+    let findings = all["findings"].as_array().expect("a list");
+    findings.iter().map(|f| f["finding"].as_str().expect("a word").to_owned()).collect()
+}
+
+/// A tid of now, as an attempt that died would have: by a transfer whose tid is borrowed.
+fn tid_of_a_transfer(desk: &Desk) -> String {
+    let ran = desk.run("--json transfer alice:-1 bob:1").done();
+    ran.json()[0]["tid"].as_str().expect("a tid").to_owned()
+}
+
+/// The same moment, another attempt: nobody has a record of it.
+fn stranger(tid: &str) -> String {
+    let mut parts: Vec<&str> = tid.split('-').collect();
+    parts[3] = "8007";
+    parts.join("-")
+}
+
+#[test]
+fn a_missing_unit_is_found() {
+    let desk = Desk::with_accounts();
+    desk.run("transfer alice:-30 bob:30").done();
+    change(&desk, "bank-accounts", "bob", |bob| bob["balance"] = json!(29));
+    let ran = desk.run("--json audit");
+    assert_eq!(ran.code, 3);
+    assert_eq!(findings(&ran), ["balance", "total"]);
+    let ran = desk.run("audit");
+    assert_eq!(ran.code, 3);
+    assert!(ran.out.contains("bob holds 29 EUR, the ledger says 30: -1"), "{}", ran.out);
+    assert!(ran.out.contains("the balances sum to 99 EUR, the deposits to 100: -1"), "{}", ran.out);
+    // A unit that another account has instead is no less wrong.
+    change(&desk, "bank-accounts", "alice", |alice| alice["balance"] = json!(71));
+    assert_eq!(findings(&desk.run("--json audit")), ["balance", "balance"]);
+}
+
+#[test]
+fn a_forged_ledger_is_found() {
+    let desk = Desk::with_accounts();
+    desk.run("transfer alice:-30 bob:30 --id k").done();
+    change(&desk, "bank-transfers", "k", |k| k["legs"][0]["amount"] = json!(-29));
+    assert_eq!(findings(&desk.run("--json audit")), ["unbalanced", "balance"]);
+    change(&desk, "bank-transfers", "k", |k| k["legs"] = json!("none"));
+    assert_eq!(findings(&desk.run("--json audit")), ["damaged", "balance", "balance"]);
+}
+
+#[test]
+fn a_lock_that_is_left_is_found_and_recovered() {
+    let desk = Desk::with_accounts();
+    let tid = stranger(&tid_of_a_transfer(&desk));
+    let lock = |account: &mut Value| account["transaction_tid"] = json!(tid);
+    change(&desk, "bank-accounts", "alice", lock);
+    let ran = desk.run("--json audit --no-recover");
+    assert_eq!((ran.code, findings(&ran)), (3, vec!["locked".to_owned()]));
+    assert_eq!(ran.json()[0]["findings"][0]["holder"], tid);
+    let ran = desk.run("audit --no-recover");
+    assert!(ran.out.contains("FOUND: bank-accounts/alice is locked by"), "{}", ran.out);
+    assert!(ran.out.contains("audit again when nothing does"), "{}", ran.out);
+    // With the janitor it is taken off.
+    let ran = desk.run("--json audit").done();
+    assert_eq!(ran.json()[0]["recovered"], 1);
+    assert_eq!(desk.run("--json audit --no-recover").done().json()[0]["recovered"], Value::Null);
+    assert_eq!(desk.balance("alice"), 99);
+}
+
+#[test]
+fn a_lock_that_is_no_transaction_s_is_damage() {
+    let desk = Desk::with_accounts();
+    let lock = |account: &mut Value| account["transaction_tid"] = json!("me, myself");
+    change(&desk, "bank-accounts", "alice", lock);
+    for words in ["--json audit --no-recover", "--json audit"] {
+        let ran = desk.run(words);
+        assert_eq!(ran.code, 3, "{}", ran.err);
+        let found = findings(&ran);
+        assert!(found.contains(&"damaged".to_owned()), "{found:?}");
+    }
+    let ran = desk.run("transfer alice:-1 bob:1");
+    ran.refused(3, "alice");
+}
+
+#[test]
+fn an_open_record_is_found_and_recovered() {
+    let desk = Desk::with_accounts();
+    let tid = tid_of_a_transfer(&desk);
+    let stranger = stranger(&tid);
+    // The record of that transfer, as one of an attempt whose process died after a heartbeat.
+    beside(&desk, |store| async move {
+        let day = time_of_partition(&store, &tid).await;
+        let Read::Found { source, .. } =
+            store.read_primary(&[Key::new(day.clone(), tid.as_str())]).await.remove(0)
+        else {
+            panic!("no record");
+        };
+        let mut record: Value = serde_json::from_str(&source).expect("JSON");
+        record["state"] = json!("pending");
+        record["tid"] = json!(stranger);
+        record["attempt"] = json!(7);
+        record["commit_tid"] = Value::Null;
+        let write = Write::new(
+            Key::new(day, stranger.as_str()),
+            WriteOp::Create(record.to_string().into()),
+        );
+        let outcome = store.write_many(&[write]).await.remove(0);
+        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    });
+    let ran = desk.run("--json audit --no-recover");
+    assert_eq!((ran.code, findings(&ran)), (3, vec!["open".to_owned()]));
+    assert_eq!(ran.json()[0]["findings"][0]["state"], "pending");
+    let ran = desk.run("--json audit").done();
+    assert_eq!(ran.json()[0]["recovered"], 1);
+}
+
+/// The partition that holds a record, found as an operator would: by looking.
+async fn time_of_partition(store: &RedbStore, tid: &str) -> String {
+    let registry = store.scan("txn-registry", &Filter::All, 100, None).await.expect("scans");
+    let domain = registry.documents.iter().find(|(key, ..)| &*key.id == "domain:bank");
+    let (.., source) = domain.expect("the domain document");
+    let document: Value = serde_json::from_str(source).expect("JSON");
+    for name in document["partitions"].as_object().expect("an object").values() {
+        let name = name.as_str().expect("a name");
+        let found = store.read_primary(&[Key::new(name, tid)]).await.remove(0);
+        if matches!(found, Read::Found { .. }) {
+            return name.to_owned();
+        }
+    }
+    panic!("no partition holds {tid}");
+}

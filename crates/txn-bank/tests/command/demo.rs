@@ -1,0 +1,48 @@
+//! The demo, as a newcomer runs it.
+
+use super::{Desk, Ran};
+
+fn check(ran: &Ran) {
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let story = &ran.json()[0];
+    let kills = story["kills"].as_array().expect("a list");
+    assert!(!kills.is_empty());
+    let left: Vec<_> = kills.iter().flat_map(|k| k["left"].as_array().expect("a list")).collect();
+    assert!(!left.is_empty(), "a worker was killed with locks");
+    for left in left {
+        let fate = left["fate"].as_str();
+        match left["record"].as_str() {
+            Some("aborted") => assert_ne!(fate, Some("replayed"), "{left}"),
+            Some("committed") => assert!(!matches!(fate, Some("voided" | "wounded")), "{left}"),
+            other => panic!("{other:?}: {left}"),
+        }
+        if !left["committed"].is_null() {
+            assert_eq!(left["record"], "committed", "an acknowledged commit stands: {left}");
+        }
+    }
+    assert_eq!(story["failed"], 0, "{story}");
+    assert_eq!(story["audit"]["findings"], serde_json::json!([]));
+    let total = &story["audit"]["totals"][0];
+    assert_eq!((&total["found"], &total["expected"]), (&320_000.into(), &320_000.into()));
+}
+
+#[test]
+fn on_a_file_of_its_own() {
+    let desk = Desk::new();
+    check(&desk.run("--json demo"));
+    assert!(!desk.file().exists());
+}
+
+#[test]
+fn on_a_file_that_is_kept() {
+    let desk = Desk::new();
+    let ran = desk.run("--store redb:kept.redb --domain kept demo").done();
+    assert!(ran.out.lines().count() <= 50, "{}", ran.out);
+    assert!(ran.out.contains("kill -9") && ran.out.contains("Audit: 32 accounts"), "{}", ran.out);
+    desk.run("--store redb:kept.redb --domain kept audit --no-recover").done();
+}
+
+#[test]
+fn in_memory() {
+    check(&Desk::new().run("--json --store memory: demo"));
+}

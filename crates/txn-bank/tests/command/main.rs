@@ -1,0 +1,100 @@
+//! The command, run as people and scripts run it.
+
+mod audit;
+mod demo;
+mod input;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A file of its own, and the command that works on it.
+struct Desk {
+    directory: TempDir,
+}
+
+/// What a run of the command left.
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("ended by itself"),
+            out: String::from_utf8(output.stdout).expect("UTF-8"),
+            err: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+}
+
+impl Ran {
+    /// Refused: one line on standard error, nothing on standard output.
+    #[track_caller]
+    fn refused(&self, code: i32, words: &str) {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        assert!(self.err.starts_with("error: ") && self.err.contains(words), "{}", self.err);
+        assert_eq!(self.out, "");
+    }
+
+    /// Done; every line of the output as JSON.
+    #[track_caller]
+    fn json(&self) -> Vec<serde_json::Value> {
+        let lines = self.out.lines();
+        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    #[track_caller]
+    fn done(self) -> Self {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        assert_eq!(self.err, "");
+        self
+    }
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txn-bank"));
+    for variable in ["TXN_BANK_STORE", "TXN_API_KEY", "TXN_BANK_LOG"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    /// With three accounts.
+    fn with_accounts() -> Self {
+        let desk = Self::new();
+        desk.run("init").done();
+        desk.run("open alice --owner Alice --balance 100").done();
+        desk.run("open bob --owner Bob").done();
+        desk.run("open carol --owner Carol --overdraft").done();
+        desk
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("bank.redb")
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = command();
+        command.current_dir(&self.directory).args(words.split_whitespace());
+        command
+    }
+
+    fn run(&self, words: &str) -> Ran {
+        self.command(words).output().expect("runs").into()
+    }
+
+    fn balance(&self, name: &str) -> i64 {
+        let ran = self.run(&format!("balance {name} --json")).done();
+        ran.json()[0]["balance"].as_i64().expect("a number")
+    }
+}

@@ -1,0 +1,71 @@
+//! Raw JSON in, raw JSON out: the engine keeps the bytes of every key and value.
+//!
+//! ```sh
+//! cargo run -p txn-examples --example hello
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::store::MemoryStore;
+use txn_core::{Config, Domain, Error, Options, Raw};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let store = Arc::new(MemoryStore::new());
+    let domain = Domain::open(store, "hello", Config::default()).await?;
+    let documents = domain.create_collection::<Raw>("documents", None).await?;
+
+    // Two new documents, or none. Nothing is sent before the closure has returned.
+    domain
+        .transact(async |tx| {
+            tx.insert(
+                &documents,
+                "a",
+                &Raw::new(r#"{"price": 1.50, "id": 12345678901234567890}"#),
+            )?;
+            tx.insert(&documents, "b", &Raw::new(r#"{"says": "hello"}"#))
+        })
+        .await?;
+
+    // A reader takes no locks. It shows committed content only, as it was written: 1.50 stays 1.50.
+    let reader = domain.reader();
+    for id in ["a", "b", "c"] {
+        match reader.get(&documents, id).await? {
+            Some(raw) => println!("{id}: {}", raw.as_str()),
+            None => println!("{id}: there is no such document"),
+        }
+    }
+
+    // What the closure returns as an error undoes all of it.
+    let refused: Result<(), Error> = domain
+        .transact(async |tx| {
+            tx.delete(&documents, "a")?;
+            tx.insert(&documents, "c", &Raw::new("no JSON at all"))
+        })
+        .await;
+    if let Err(error) = refused {
+        println!("refused, {:?}: {error}", error.kind());
+    }
+    println!("a is still there: {}", reader.get(&documents, "a").await?.is_some());
+
+    // Without a closure, the caller commits, and meets conflicts by itself.
+    let tx = domain.begin(&Options::default())?;
+    let b = tx.get(&documents, "b").await?;
+    tx.delete(&documents, "b")?;
+    if let Some(b) = b {
+        tx.put(&documents, "c", &b)?;
+    }
+    let receipt = tx.commit().await?;
+    println!("b is called c, by the transaction {}", receipt.tid);
+
+    // Waits until what was committed is also applied.
+    let drained = domain.shutdown(Duration::from_secs(5)).await;
+    println!("nothing is left to do: {}", drained && domain.inspect().await?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn runs() -> Result<(), Error> {
+    main()
+}
