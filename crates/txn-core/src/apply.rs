@@ -22,6 +22,14 @@ pub(crate) struct Stuck {
     pub(crate) why: String,
 }
 
+/// What became of another holder of a member.
+enum Aside {
+    /// The member is certainly absent.
+    Proven,
+    LookAgain,
+    Busy,
+}
+
 impl Engine {
     /// Applies a committed transaction of somebody else, and marks it finished.
     #[tracing::instrument(level = "debug", skip_all, fields(tid = %record.tid))]
@@ -81,6 +89,7 @@ impl Engine {
             }
             let mut writes = Vec::new();
             let mut absences = Vec::new();
+            let mut proven = Vec::new();
             let mut hindrance = None;
             for (key, index) in &pending {
                 let Some(view) = known.get(key) else { continue };
@@ -96,8 +105,10 @@ impl Engine {
                         Applying::Held(holder) => {
                             let met =
                                 self.step_aside(requester, key, view, holder, patience).await?;
-                            if met == Met::Busy {
-                                hindrance = Some(Hindrance::Others(key.clone()));
+                            match met {
+                                Aside::Proven => proven.push(key.clone()),
+                                Aside::LookAgain => {}
+                                Aside::Busy => hindrance = Some(Hindrance::Others(key.clone())),
                             }
                         }
                         Applying::Damaged => stuck.push(Stuck {
@@ -136,6 +147,9 @@ impl Engine {
                         left.remove(&write.key);
                     }
                 }
+            }
+            for key in proven {
+                left.remove(&key);
             }
             for key in absences {
                 if self.prove_absence(&key, patience).await? {
@@ -186,18 +200,21 @@ impl Engine {
         view: &View,
         holder: Tid,
         patience: &Patience,
-    ) -> Result<Met, Stop> {
-        let View::Present { version, .. } = view else { return Ok(Met::Applied) };
+    ) -> Result<Aside, Stop> {
+        let View::Present { version, stored, .. } = view else { return Ok(Aside::LookAgain) };
         let met = self.meet(requester, key, *version, holder, patience).await?;
-        if met == Met::Void {
-            self.unlock(key, view, holder).await?;
-        }
-        Ok(met)
+        Ok(match met {
+            Met::Busy => Aside::Busy,
+            Met::Applied => Aside::LookAgain,
+            // The acknowledged deletion of a placeholder of an aborted transaction proves the absence.
+            Met::Void if self.unlock(key, view, holder).await? && stored.absent => Aside::Proven,
+            Met::Void => Aside::LookAgain,
+        })
     }
 
-    /// Takes the void lock of an aborted transaction off, if it still stands as seen. Whether it succeeded
-    /// shows at the next look.
-    pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Result<(), Error> {
+    /// Takes the void lock of an aborted transaction off, if it still stands as seen. Returns whether that was
+    /// acknowledged.
+    pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Result<bool, Error> {
         let step = voiding(view, holder);
         if step == Applying::Damaged {
             let message = "another client wrote content into the placeholder of a transaction";
@@ -207,8 +224,9 @@ impl Engine {
             && let Outcome::Applied(_) = self.write_one(Write::new(key.clone(), op)).await
         {
             self.tell(&Event::Unlocked { tid: holder, document: key.clone() });
+            return Ok(true);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// A plain client changed a document under the owner's lock: the commit's content takes its place, and

@@ -168,7 +168,7 @@ impl Engine {
                 Ok(Met::Void) => {
                     // A scan is stale: the lock is taken off only if it still stands there.
                     match self.unlock(key, view, *holder).await {
-                        Ok(()) => *recovered += 1,
+                        Ok(_) => *recovered += 1,
                         Err(error) => note_damage(damaged, key, error.into())?,
                     }
                 }

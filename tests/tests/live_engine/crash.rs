@@ -95,11 +95,10 @@ async fn dies_everywhere(ground: &Ground, work: &impl Work) {
         for last in [Verdict::Swallow, Verdict::Part(1), Verdict::Part(3), Verdict::Lose] {
             let doom =
                 Arc::new(Doom { at, last, armed: false.into(), writes: AtomicUsize::new(0) });
-            // It gives up soon: nobody asks it any more.
-            let config = Ground::config().with_lease(LEASE);
+            let clock = DoomsdayClock { clock: SystemClock::default(), doom: doom.clone() };
+            let config = Ground::config().with_lease(LEASE).with_clock(Arc::new(clock));
             let tapped = Arc::new(Tapped::new(ground.store(), doom.clone()));
-            let victim =
-                ground.domain_on(tapped, config.with_deadline(Duration::from_secs(2))).await;
+            let victim = ground.domain_on(tapped, config).await;
             doom.armed.store(true, Ordering::SeqCst);
             let result = work.run(&victim).await;
             let drained = victim.shutdown(ground::PATIENCE).await;
