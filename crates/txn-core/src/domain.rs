@@ -290,8 +290,9 @@ impl Domain {
         Ok(Transaction::new(attempt))
     }
 
-    /// Refuses new transactions, and waits until those that run have committed or rolled back and are applied, at most for
-    /// `deadline`. Returns whether all of it was done; what was not is finished by whoever meets it.
+    /// Refuses new transactions, and waits until those that run have committed or rolled back and are
+    /// applied, at most for `deadline`. Returns whether everything that this domain ever committed here is
+    /// applied; what is not is finished by whoever meets it.
     ///
     /// # Cancel safety
     /// Dropped, the domain stays closed and its tasks go on.
