@@ -131,7 +131,7 @@ impl Engine {
                 .filter(|(key, _)| is_left(key, &known, &stuck))
                 .map(|(k, i)| (k.clone(), *i))
                 .collect();
-            for (write, outcome) in writes.iter().zip(self.store.write_many(&writes).await) {
+            for (write, outcome) in writes.iter().zip(self.write_all(&writes).await) {
                 match outcome {
                     Outcome::Applied(_) => {
                         left.remove(&write.key);

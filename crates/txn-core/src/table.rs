@@ -295,9 +295,14 @@ impl Engine {
     }
 
     pub(crate) async fn write_one(&self, write: Write) -> Outcome {
-        let outcomes = self.store.write_many(std::slice::from_ref(&write)).await;
-        let missing = || Outcome::Unknown("the store gave no answer".to_owned());
-        outcomes.into_iter().next().unwrap_or_else(missing)
+        self.write_all(std::slice::from_ref(&write)).await.swap_remove(0)
+    }
+
+    /// Writes, with an outcome for each, also where the store answers for too few.
+    pub(crate) async fn write_all(&self, writes: &[Write]) -> Vec<Outcome> {
+        let mut outcomes = self.store.write_many(writes).await;
+        outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
+        outcomes
     }
 
     /// Writes to a record, making its partition first where that is missing. Never

@@ -176,8 +176,7 @@ impl Attempt {
         if writes.is_empty() {
             return Ok(None);
         }
-        let mut outcomes = self.engine.store.write_many(&writes).await;
-        outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
+        let outcomes = self.engine.write_all(&writes).await;
         let mut hindrance = None;
         let mut fault = None;
         let mut locked = Vec::new();

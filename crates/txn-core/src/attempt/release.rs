@@ -1,7 +1,7 @@
 //! The end of an attempt that did not commit: its locks are taken off. Nothing else has to be undone,
 //! for the content of a locked document never changed.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,16 +54,16 @@ impl Attempt {
                 Write::new(key.clone(), op)
             })
             .collect();
-        let mut left: BTreeMap<Key, ()> = uncertain.iter().map(|key| (key.clone(), ())).collect();
+        let mut left: BTreeSet<Key> = uncertain.clone();
         if !voids.is_empty() {
-            let outcomes = engine.store.write_many(&voids).await;
+            let outcomes = engine.write_all(&voids).await;
             for (write, outcome) in voids.iter().zip(outcomes) {
                 if !matches!(outcome, Outcome::Applied(_)) {
-                    left.insert(write.key.clone(), ());
+                    left.insert(write.key.clone());
                 }
             }
         }
-        let left: Vec<Key> = left.into_keys().collect();
+        let left: Vec<Key> = left.into_iter().collect();
         if let Ok(views) = engine.views(&left, From::Primary, &patience).await {
             for (key, view) in left.iter().zip(&views) {
                 if view.holder() == Some(self.tid)

@@ -68,8 +68,7 @@ impl Attempt {
                 .map(|(key, _)| key.clone())
                 .collect();
             if !verifies.is_empty() {
-                let mut outcomes = engine.store.write_many(&verifies).await;
-                outcomes.resize_with(verifies.len(), || Outcome::Unknown("no answer".to_owned()));
+                let outcomes = engine.write_all(&verifies).await;
                 for (write, outcome) in verifies.into_iter().zip(outcomes) {
                     match outcome {
                         Outcome::Holds => {
@@ -118,11 +117,10 @@ impl Attempt {
             held.into_iter().map(|(key, lock)| Write::new(key, verify(lock.version))).collect();
         let mut backoff = engine.backoff();
         while !verifies.is_empty() {
-            let outcomes = engine.store.write_many(&verifies).await;
+            let outcomes = engine.write_all(&verifies).await;
             let mut left = Vec::new();
-            let mut why = "no answer".to_owned();
-            let missing = std::iter::repeat(Outcome::Unknown(why.clone()));
-            for (write, outcome) in verifies.into_iter().zip(outcomes.into_iter().chain(missing)) {
+            let mut why = String::new();
+            for (write, outcome) in verifies.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Holds => {}
                     Outcome::Conflict => return Err(Stop::Retry(Cause::Wounded)),

@@ -1,0 +1,81 @@
+//! The command on real servers: the demo, a load that is killed, a server that is killed under a load.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use txn_testkit::env;
+use txn_testkit::servers::{ServerKind, up_private};
+
+/// A domain that no other run uses.
+fn domain(what: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros();
+    format!("{what}-{now:x}")
+}
+
+fn bank(url: &str, domain: &str, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txn-bank"));
+    command.args(["--store", url, "--domain", domain]).args(arguments.split_whitespace());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(url: &str, domain: &str, arguments: &str) -> Output {
+    bank(url, domain, arguments).output().expect("the command starts")
+}
+
+fn succeed(url: &str, domain: &str, arguments: &str) -> String {
+    let output = run(url, domain, arguments);
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments}: {}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+fn load(url: &str, domain: &str, seconds: u32) -> Child {
+    let arguments = format!("--json load --accounts 10 --legs 3 --workers 8 --seconds {seconds}");
+    bank(url, domain, &arguments).spawn().expect("the load starts")
+}
+
+#[test]
+fn the_demo_explains_what_it_did() {
+    for url in [env::elasticsearch_url(), env::opensearch_url()] {
+        let story = succeed(&url, &domain("demo"), "demo");
+        for word in ["kill -9", "VOIDED", "committed", "no lock is left", "No unit of money"] {
+            assert!(story.contains(word), "{word} is not in:\n{story}");
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_load_leaves_is_recovered_by_the_audit() {
+    for url in [env::elasticsearch_url(), env::opensearch_url()] {
+        let domain = domain("killed");
+        let mut load = load(&url, &domain, 120);
+        // The accounts are opened first; then transfers are under way at every moment.
+        std::thread::sleep(Duration::from_secs(15));
+        load.kill().expect("it still runs");
+        load.wait().expect("it is gone");
+        succeed(&url, &domain, "audit");
+        let again = succeed(&url, &domain, "--json audit --no-recover");
+        assert!(again.contains("EUR"), "{again}");
+    }
+}
+
+#[test]
+fn a_load_goes_on_over_a_crash_of_the_server() {
+    let mut server = up_private(ServerKind::Elasticsearch).expect("a server");
+    let (url, domain) = (server.url().to_owned(), domain("crash"));
+    let load = load(&url, &domain, 60);
+    std::thread::sleep(Duration::from_secs(15));
+    server.nodes()[0].kill().expect("killed");
+    server.restart_node(0).expect("it comes back with its data");
+    let output = load.wait_with_output().expect("the load ends by itself");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    let last = out.lines().last().unwrap_or_default();
+    let summary: serde_json::Value = serde_json::from_str(last).expect("one JSON object");
+    assert!(summary["committed"].as_u64().is_some_and(|n| n > 0), "{summary}");
+    println!("{summary}");
+    succeed(&url, &domain, "audit");
+}
