@@ -52,6 +52,7 @@ fn on_single_servers(steps: &mut Steps) -> Result<(), Failure> {
     steps.command("tests of the test kit", &mut cargo("test -p txn-testkit --features live"))?;
     for (what, tests) in [
         ("tests of the store on servers", "test -p txn-es --features live --test live_*"),
+        ("tests of the bank on servers", "test -p txn-bank --features live --test live_servers"),
         ("tests on servers", "test -p txn-tests --features live"),
     ] {
         steps.command(what, cargo(tests).envs(servers.variables().iter().cloned()))?;
