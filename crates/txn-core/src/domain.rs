@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::attempt::{Attempt, Receipt};
-use crate::collection::{Codec, Collection, Raw, Typed};
+use crate::collection::{Codec, Collection, Raw};
 use crate::config::{Config, Options};
 use crate::engine::{Engine, KnownAborted};
 use crate::error::{Error, ErrorKind, Result};
@@ -109,15 +109,13 @@ impl Domain {
         self.engine.table.domain()
     }
 
-    /// Opens a collection of serde values that exists, and claims it for this domain.
+    /// Opens a collection that exists, and claims it for this domain. `C` is [`Typed`](crate::Typed) for serde
+    /// values, or [`Raw`].
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] if it does not exist, belongs to another domain, or can not serve
     /// transactions: the message names the remedy.
-    pub async fn collection<T>(&self, name: &str) -> Result<Collection<Typed<T>>>
-    where
-        Typed<T>: Codec,
-    {
+    pub async fn collection<C: Codec>(&self, name: &str) -> Result<Collection<C>> {
         self.open_collection(name, false, None).await
     }
 

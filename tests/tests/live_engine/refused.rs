@@ -10,7 +10,7 @@ use txn_tests::ground::Ground;
 
 pub(crate) async fn collections_that_are_not_there_or_not_ours(ground: &Ground) {
     let domain = ground.domain().await;
-    let missing = domain.collection::<Account>(&ground.name("missing")).await;
+    let missing = domain.collection::<txn_core::Typed<Account>>(&ground.name("missing")).await;
     let missing = missing.expect_err("it does not exist");
     assert_eq!(missing.kind(), ErrorKind::Misconfigured, "{missing}");
     assert!(missing.to_string().contains("missing"), "{missing}");
@@ -18,7 +18,7 @@ pub(crate) async fn collections_that_are_not_there_or_not_ours(ground: &Ground) 
     let accounts = bank::open(&domain, &ground.name("accounts")).await;
     let other = txn_tests::unique("u");
     let stranger = Domain::open(ground.store(), &other, Config::default()).await.expect("opens");
-    let taken = stranger.collection::<Account>(accounts.name()).await;
+    let taken = stranger.collection::<txn_core::Typed<Account>>(accounts.name()).await;
     let taken = taken.expect_err("it belongs to another domain");
     assert_eq!(taken.kind(), ErrorKind::Misconfigured, "{taken}");
     assert!(taken.to_string().contains(domain.name()), "{taken}");
