@@ -8,10 +8,14 @@ use txn_core::Options;
 
 const ROUNDS: usize = 300;
 
+/// Between two measurements.
+const BETWEEN: Duration = Duration::from_millis(25);
+
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let bench = Bench::open(&txn_testkit::env::elasticsearch_url(), &unique("side"), 40).await?;
     latencies(&bench).await?;
+    bench.settle().await?;
     costs(&bench).await?;
     bench.close().await
 }
@@ -25,8 +29,9 @@ async fn latencies(bench: &Bench) -> Result<(), Failure> {
         let all = ids(40);
         let (mut plain, mut transaction) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
-            // Two halves in turn: the apply of the last round goes on behind its acknowledgement.
             let half = &all[(round % 2) * 20..][..n];
+            // The apply of the last round went on behind its acknowledgement: let it end.
+            tokio::time::sleep(BETWEEN).await;
             let start = Instant::now();
             bench
                 .plain_transfer(&ids(n).iter().map(|id| format!("plain-{id}")).collect::<Vec<_>>())
