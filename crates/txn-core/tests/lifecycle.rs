@@ -174,6 +174,34 @@ async fn an_older_transaction_wounds_a_younger_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_made_of_reads_that_do_not_belong_together_is_not_surfaced() {
+    let w = world().await;
+    let old = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let options = Options::default().with_pessimistic(true);
+    let young = w.domain.run::<_, Error, _>(&options, async |tx| {
+        let a = tx.get(&w.items, "a").await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let b = tx.get(&w.items, "b").await?;
+        if a == b {
+            return Ok(a);
+        }
+        // Any error of the application: here one that it gets from an id that can not be.
+        tx.get(&w.items, "").await
+    });
+    let old = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        for id in ["a", "b"] {
+            old.put(&w.items, id, &Item { n: 2 }).expect("takes it");
+        }
+        old.commit().await.expect("wounds and commits");
+    };
+    let (young, ()) = tokio::join!(young, old);
+    assert_eq!(young.expect("is run again").value, Some(Item { n: 2 }));
+    drained(&w.domain).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_locks_of_the_dead_are_taken_off_by_whoever_meets_them() {
     for record in [None, Some(State::Pending), Some(State::Aborted)] {
         let w = world().await;

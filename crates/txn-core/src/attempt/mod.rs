@@ -217,13 +217,14 @@ impl Attempt {
         })?;
         let mut working = self.working.lock();
         working.writes.insert(key, intent);
-        self.check_count(&working)
+        self.check_count(&working, 0)
     }
 
-    fn check_count(&self, working: &Working) -> Result<(), Error> {
+    /// Whether so many more documents are within the limit.
+    fn check_count(&self, working: &Working, more: usize) -> Result<(), Error> {
         let only_written =
             working.writes.keys().filter(|key| !working.reads.contains_key(*key)).count();
-        let count = working.reads.len() + only_written;
+        let count = working.reads.len() + only_written + more;
         let most = self.engine.config.max_documents;
         if count > most {
             return Err(Error::invalid(format!(

@@ -31,6 +31,7 @@ impl Attempt {
             missing.into_iter().cloned().collect()
         };
         if !missing.is_empty() {
+            self.check_count(&self.working.lock(), missing.len())?;
             self.fetch(missing).await?;
         }
         let working = self.working.lock();
@@ -50,7 +51,7 @@ impl Attempt {
         let entries = self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
         let mut working = self.working.lock();
         working.reads.extend(keys.into_iter().zip(entries));
-        Ok(self.check_count(&working)?)
+        Ok(())
     }
 }
 

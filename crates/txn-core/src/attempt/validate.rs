@@ -17,14 +17,15 @@ use crate::store::{Key, Outcome, Write, WriteOp};
 const MOST_WAITS: u32 = 16;
 
 impl Attempt {
-    /// Validates all that was read and is not locked.
+    /// Validates all that was read: what is locked by its lock, the rest by its version.
     pub(crate) async fn validate_reads(self: &Arc<Self>, requester: Requester) -> Result<(), Stop> {
         let reads = {
             let (working, locks) = (self.working.lock(), self.locks.lock());
             let free = working.reads.iter().filter(|(key, _)| !locks.held.contains_key(*key));
             free.map(|(key, read)| (key.clone(), read.clone())).collect()
         };
-        self.validate(reads, requester).await
+        self.validate(reads, requester).await?;
+        self.verify_locks().await
     }
 
     /// Validates reads. A transaction that holds locks meets conflicts by age; one that holds nothing
