@@ -176,7 +176,9 @@ async fn an_older_transaction_wounds_a_younger_one() {
 #[tokio::test(start_paused = true)]
 async fn an_error_made_of_reads_that_do_not_belong_together_is_not_surfaced() {
     let w = world().await;
-    let old = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    // In another process: the younger one is not told that it is wounded.
+    let other = domain(&w.store, &w.log).await;
+    let old = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
     let options = Options::default().with_pessimistic(true);
     let young = w.domain.run::<_, Error, _>(&options, async |tx| {
