@@ -14,7 +14,7 @@ use crate::resolve::Met;
 use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Version};
-use crate::table::{DomainDocument, REGISTRY};
+use crate::table::DomainDocument;
 use crate::tid::{Day, Tid};
 
 /// What a look at a domain found.
@@ -313,8 +313,8 @@ impl Engine {
             return Ok(true);
         }
         // Still open: whoever moved the watermark with the version that we read can not have finished.
-        self.change_domain(patience, |_| false).await?;
-        if !self.domain_document(patience).await?.0.is_gone(day) {
+        let (now, _) = self.change_domain(patience, |_| false).await?;
+        if !now.is_gone(day) {
             self.patiently(patience, || self.store.block_writes(name, false)).await?;
         }
         Ok(false)
@@ -345,10 +345,8 @@ impl Engine {
         if let Some(name) = document.partitions.remove(&day) {
             document.dropping.insert(day, name);
         }
-        let source = serde_json::to_string(&document)
-            .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))?;
-        let key = Key::new(REGISTRY, self.table.domain_key().id);
-        let write = Write::new(key, WriteOp::Replace(source.into(), version));
+        let replace = WriteOp::Replace(crate::table::encode(&document)?, version);
+        let write = Write::new(self.table.domain_key(), replace);
         if matches!(self.write_one(write).await, Outcome::Applied(_)) {
             self.table.note_dropped(day);
             return Ok(true);

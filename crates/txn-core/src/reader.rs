@@ -157,11 +157,7 @@ impl Reader<'_> {
 
     async fn snapshots<C: Codec>(&self, keys: Vec<Key>) -> Result<Vec<Snapshot<C::Value>>> {
         let engine = &self.domain.engine;
-        for key in &keys {
-            engine.store.limits().check(key, 0).map_err(|refusal| {
-                Error::invalid(format!("can not read it: {}", refusal.reason)).at(key)
-            })?;
-        }
+        engine.check_readable(&keys)?;
         let patience = engine.patience(engine.config.deadline);
         let entries = async {
             let views = engine.views(&keys, self.from, &patience).await?;

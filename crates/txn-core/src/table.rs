@@ -384,7 +384,7 @@ impl Engine {
     }
 }
 
-fn encode(document: &DomainDocument) -> Result<Source, Error> {
+pub(crate) fn encode(document: &DomainDocument) -> Result<Source, Error> {
     let text = serde_json::to_string(document);
     text.map(Into::into)
         .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))

@@ -18,11 +18,7 @@ use crate::tid::Tid;
 impl Attempt {
     /// The committed content of documents, or what the transaction itself wrote; one per key, in order.
     pub(crate) async fn read(self: &Arc<Self>, keys: &[Key]) -> Result<Vec<Option<Image>>, Stop> {
-        for key in keys {
-            self.engine.store.limits().check(key, 0).map_err(|refusal| {
-                Error::invalid(format!("can not read it: {}", refusal.reason)).at(key)
-            })?;
-        }
+        self.engine.check_readable(keys)?;
         let missing: Vec<Key> = {
             let working = self.working.lock();
             let known =
@@ -56,6 +52,16 @@ impl Attempt {
 }
 
 impl Engine {
+    /// Refuses keys that no document can have.
+    pub(crate) fn check_readable(&self, keys: &[Key]) -> Result<(), Error> {
+        let limits = self.store.limits();
+        keys.iter().try_for_each(|key| {
+            limits.check(key, 0).map_err(|refusal| {
+                Error::invalid(format!("can not read it: {}", refusal.reason)).at(key)
+            })
+        })
+    }
+
     /// What readers, who never lock, answer for documents as they were seen.
     pub(crate) async fn observe(
         &self,
