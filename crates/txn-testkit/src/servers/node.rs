@@ -76,12 +76,12 @@ impl Node {
     }
 
     /// Pauses it: SIGSTOP. Its connections stay open and nothing answers, as if the network or the
-    /// machine hung.
+    /// machine hung. Returns once it is paused.
     ///
     /// # Errors
     /// If it is not running.
     pub fn stop(&self) -> Result<()> {
-        self.signal(Signal::STOP)
+        self.was_running(self.process.pause()?, "paused")
     }
 
     /// Lets it go on after [`stop`](Self::stop): SIGCONT.
@@ -89,7 +89,7 @@ impl Node {
     /// # Errors
     /// If it is not running.
     pub fn cont(&self) -> Result<()> {
-        self.signal(Signal::CONT)
+        self.was_running(self.process.signal(Signal::CONT)?, "continued")
     }
 
     /// Shuts it down in order: SIGTERM, and SIGKILL if that does not end it in time.
@@ -100,10 +100,10 @@ impl Node {
         self.process.end(PATIENCE)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        if self.process.signal(signal)? {
+    fn was_running(&self, was_running: bool, done: &str) -> Result<()> {
+        if was_running {
             return Ok(());
         }
-        Err(Error::Other(format!("{} is not running, so it gets no {signal:?}", self.name)))
+        Err(Error::Other(format!("{} is not running and cannot be {done}", self.name)))
     }
 }

@@ -36,9 +36,34 @@ impl Process {
         self.pid != 0 && start_of(self.pid).is_some_and(|started| started == self.started)
     }
 
-    /// Whether it is paused by SIGSTOP.
+    /// Whether it is paused by SIGSTOP, each of its threads.
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_alive() && stat(self.pid).is_some_and(|stat| stat.state == 'T')
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
+        let paused = |thread: fs::DirEntry| {
+            // A thread that is gone has ended since.
+            let text = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            parse_stat(&text).is_none_or(|stat| stat.state == 'T')
+        };
+        self.is_alive() && threads.flatten().all(paused)
+    }
+
+    /// Pauses it (SIGSTOP) and waits until it is: a thread that runs takes the signal a moment
+    /// after it was sent. `false` if the process was gone already.
+    pub(crate) fn pause(&self) -> Result<bool> {
+        if !self.signal(Signal::STOP)? {
+            return Ok(false);
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.is_paused() {
+            if !self.is_alive() {
+                return Ok(false);
+            }
+            if Instant::now() >= end {
+                return Err(Error::Other(format!("process {} still runs", self.pid)));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(true)
     }
 
     /// Sends a signal; `false` if the process was gone already.
@@ -176,11 +201,7 @@ mod tests {
     fn a_paused_process_ends_when_asked() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::of(child.id()).unwrap();
-        process.signal(Signal::STOP).unwrap();
-        let end = Instant::now() + Duration::from_secs(5);
-        while !process.is_paused() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(5));
-        }
+        assert!(process.pause().unwrap());
         assert!(process.is_paused());
         process.end(Duration::from_secs(5)).unwrap();
         assert!(!process.is_alive());
