@@ -89,54 +89,36 @@ impl Engine {
             }
             let mut writes = Vec::new();
             let mut absences = Vec::new();
-            let mut proven = Vec::new();
-            let mut hindrance = None;
+            let mut held = Vec::new();
+            let mut left: BTreeMap<Key, usize> = BTreeMap::new();
             for (key, index) in &pending {
                 let Some(view) = known.get(key) else { continue };
-                let member = &record.members[*index];
-                let step = applying(tid, commit, member, view);
-                match self.step_write(step, view, |before| {
+                let step = applying(tid, &record.members[*index], view);
+                let op = self.step_write(step, view, |before| {
                     let image = record.images[*index].clone().unwrap_or_default();
                     self.committed(before, commit, &image)
-                }) {
-                    Some(op) => writes.push(Write::new(key.clone(), op)),
-                    None => match step {
-                        Applying::ProveAbsence => absences.push(key.clone()),
-                        Applying::Held(holder) => {
-                            let met =
-                                self.step_aside(requester, key, view, holder, patience).await?;
-                            match met {
-                                Aside::Proven => proven.push(key.clone()),
-                                Aside::LookAgain => {}
-                                Aside::Busy => hindrance = Some(Hindrance::Others(key.clone())),
-                            }
-                        }
-                        Applying::Damaged => stuck.push(Stuck {
-                            document: key.clone(),
-                            why: "another client wrote the document while it was locked".to_owned(),
-                        }),
-                        _ => {}
-                    },
-                }
-            }
-            let is_left = |key: &Key, known: &BTreeMap<Key, View>, stuck: &[Stuck]| {
-                let index = pending.get(key).copied().unwrap_or_default();
-                let done = known.get(key).is_some_and(|view| {
-                    applying(tid, commit, &record.members[index], view) == Applying::Done
                 });
-                !done && !stuck.iter().any(|s| s.document == *key)
-            };
-            let mut left: BTreeMap<Key, usize> = pending
-                .iter()
-                .filter(|(key, _)| is_left(key, &known, &stuck))
-                .map(|(k, i)| (k.clone(), *i))
-                .collect();
+                match (op, step) {
+                    (Some(op), _) => writes.push(Write::new(key.clone(), op)),
+                    (None, Applying::ProveAbsence) => absences.push(key.clone()),
+                    (None, Applying::Held(holder)) => held.push((key.clone(), holder)),
+                    (None, Applying::Damaged) => {
+                        let why = "another client wrote the document while it was locked";
+                        stuck.push(Stuck { document: key.clone(), why: why.to_owned() });
+                        continue;
+                    }
+                    (None, _) => continue,
+                }
+                left.insert(key.clone(), *index);
+            }
+            let mut hindrance = None;
+            let mut conflicts = false;
             for (write, outcome) in writes.iter().zip(self.write_all(&writes).await) {
                 match outcome {
                     Outcome::Applied(_) => {
                         left.remove(&write.key);
                     }
-                    Outcome::Conflict => {}
+                    Outcome::Conflict => conflicts = true,
                     Outcome::Rejected(why) | Outcome::Unknown(why) => {
                         hindrance = Some(Hindrance::Store(why));
                     }
@@ -148,12 +130,23 @@ impl Engine {
                     }
                 }
             }
-            for key in proven {
-                left.remove(&key);
-            }
             for key in absences {
                 if self.prove_absence(&key, patience).await? {
                     left.remove(&key);
+                }
+            }
+            // Only whoever has no lock left to take off helps others: two transactions, each with a forked
+            // placeholder on a member of the other, would help each other without an end.
+            if hindrance.is_none() && !conflicts {
+                for (key, holder) in held {
+                    let Some(view) = known.get(&key) else { continue };
+                    match self.step_aside(requester, &key, view, holder, patience).await? {
+                        Aside::Proven => {
+                            left.remove(&key);
+                        }
+                        Aside::LookAgain => {}
+                        Aside::Busy => hindrance = Some(Hindrance::Others(key)),
+                    }
                 }
             }
             if left.is_empty() {

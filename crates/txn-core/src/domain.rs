@@ -304,6 +304,7 @@ impl Domain {
             }
         };
         tokio::select! {
+            biased;
             () = drained => !self.engine.left_over.load(std::sync::atomic::Ordering::Acquire),
             () = self.engine.config.clock.sleep(deadline) => false,
         }

@@ -66,6 +66,10 @@ pub(crate) struct Member {
     /// carries no condition, so only this version tells the lock from a forked duplicate that landed late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) placeholder: Option<Version>,
+    /// The commit that wrote the content under the lock, if a transaction did. While the member is not
+    /// applied nobody else writes the document, so another tid there was written since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Tid>,
 }
 
 impl Member {
@@ -217,6 +221,7 @@ mod tests {
             op,
             expected,
             placeholder,
+            before: expected.map(|_| tid),
         };
         let record = Record {
             state: State::Committed,

@@ -137,6 +137,7 @@ impl Patience {
         let sleep = clock.sleep(wait.min(left));
         match &self.local {
             Some(local) => tokio::select! {
+                biased;
                 () = sleep => {}
                 () = local.stirred.notified() => {}
             },

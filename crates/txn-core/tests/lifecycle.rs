@@ -521,6 +521,48 @@ async fn nobody_waits_in_a_circle_while_helping() {
     }
 }
 
+/// Two finished transactions, each with a forked placeholder that landed late on a member of the
+/// other: whoever helps one must not help the other before its own locks are off.
+#[tokio::test(start_paused = true)]
+async fn late_placeholders_that_cross_are_taken_off() {
+    let w = world().await;
+    let mut holders = Vec::new();
+    for _ in 0..2 {
+        let delete = async |tx: &txn_core::Transaction| {
+            tx.delete(&w.items, "a")?;
+            tx.delete(&w.items, "b")
+        };
+        w.domain.transact::<_, Error, _>(delete).await.expect("deletes");
+        drained(&w.domain).await;
+        let insert = async |tx: &txn_core::Transaction| {
+            tx.insert(&w.items, "a", &Item { n: 2 })?;
+            tx.insert(&w.items, "b", &Item { n: 2 })
+        };
+        let inserted = w.domain.run::<_, Error, _>(&Options::default(), insert).await;
+        holders.push(inserted.expect("inserts").receipt.tid);
+        drained(&w.domain).await;
+    }
+    w.domain
+        .transact::<_, Error, _>(async |tx| {
+            tx.delete(&w.items, "a")?;
+            tx.delete(&w.items, "b")
+        })
+        .await
+        .expect("deletes");
+    drained(&w.domain).await;
+    for (id, holder) in ["a", "b"].into_iter().zip(holders) {
+        let placeholder =
+            format!("{{\"transaction_tid\":\"{holder}\",\"transaction_absent\":true}}");
+        let create = WriteOp::Create(placeholder.into());
+        let outcomes = w.store.write_many(&[Write::new(Key::new("items", id), create)]).await;
+        assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]));
+    }
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+    let read = w.domain.reader().get_many(&w.items, ["a", "b"]).await.expect("reads");
+    assert_eq!(read, [None, None]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_domain_that_shuts_down_refuses_new_transactions() {
     let w = world().await;

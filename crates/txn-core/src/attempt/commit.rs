@@ -202,7 +202,10 @@ impl Attempt {
         let held = self.locks.lock().held.keys().cloned().collect::<Vec<_>>();
         let keys: std::collections::BTreeSet<&Key> =
             wanted.keys().chain(writes.keys()).chain(&held).collect();
-        let member = |key: &Key| member_of(key, Op::Insert, Some(longest), Some(longest));
+        let member = |key: &Key| Member {
+            placeholder: Some(longest),
+            ..member_of(key, Op::Insert, Some(longest), Some(self.tid))
+        };
         let record = Record {
             commit_tid: Some(self.tid),
             members: keys.iter().map(|key| member(key)).collect(),
@@ -241,7 +244,8 @@ impl Attempt {
                 Some(Intent::Delete) | None => Op::Read,
             };
             let placeholder = absent.then_some(lock.version);
-            members.push(member_of(key, op, lock.expected, placeholder));
+            let member = member_of(key, op, lock.expected, lock.before.tid);
+            members.push(Member { placeholder, ..member });
             images.push(writes.get(key).and_then(|intent| intent.image().cloned()));
             let stored = lock.before.locked_by(Some(self.tid));
             let (version, source) = (lock.version, stored.encode());
@@ -427,9 +431,11 @@ impl Attempt {
     }
 }
 
-fn member_of(key: &Key, op: Op, expected: Option<Version>, placeholder: Option<Version>) -> Member {
+/// A member that is no placeholder.
+fn member_of(key: &Key, op: Op, expected: Option<Version>, before: Option<Tid>) -> Member {
     let (collection, id) = (key.collection.clone(), key.id.clone());
-    Member { collection, id, routing: key.routing.clone(), op, expected, placeholder }
+    let routing = key.routing.clone();
+    Member { collection, id, routing, op, expected, placeholder: None, before }
 }
 
 /// A document that is the whole transaction.

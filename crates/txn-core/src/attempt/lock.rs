@@ -279,6 +279,7 @@ impl Attempt {
         };
         let woken = queues.tickets.values().map(|ticket| Box::pin(ticket.woken()));
         tokio::select! {
+            biased;
             _ = futures::future::select_all(woken) => {}
             () = self.local.stirred.notified() => {}
             () = engine.config.clock.sleep(poll.min(left)) => {}

@@ -37,8 +37,8 @@ pub(crate) fn is_members_lock(member: &Member, version: Version) -> bool {
     member.placeholder.is_none_or(|placeholder| placeholder == version)
 }
 
-/// One member of the transaction `tid`, committed as `commit`.
-pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
+/// One member of the committed transaction `tid`.
+pub(crate) fn applying(tid: Tid, member: &Member, now: &View) -> Applying {
     let View::Present { version, stored, .. } = now else {
         return match member.op {
             Op::Read => Applying::Done,
@@ -59,20 +59,15 @@ pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Ap
         }
         return voiding(now, tid);
     }
+    // As long as the member was not applied nobody else could write the document, so that another tid than
+    // the one under the lock says that it was. Not a later one: a tid does not grow over a deletion.
+    let written_since = !stored.absent && stored.tid.is_some() && stored.tid != member.before;
     match (member.op, stored.lock) {
         (Op::Read, _) => Applying::Done,
-        // Whoever locked it after us locked what we left behind. A touch keeps that lock, and waits for nobody;
-        // a placeholder alone is never touched, for only its version makes it a lock.
-        (Op::Write | Op::Insert, Some(_)) if !stored.absent && stored.tid >= Some(commit) => {
-            Applying::Touch(*version)
-        }
-        (Op::Delete, Some(_)) if !stored.absent && stored.tid > Some(commit) => {
-            Applying::Touch(*version)
-        }
-        (_, Some(holder)) => Applying::Held(holder),
-        // A later document under the same id, after our deletion.
-        (Op::Delete, None) if stored.tid > Some(commit) => Applying::Touch(*version),
-        (Op::Write | Op::Insert, None) if stored.tid >= Some(commit) => Applying::Touch(*version),
+        // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
+        // nobody; a placeholder alone is never touched, for only its version makes it a lock.
+        (Op::Write | Op::Insert | Op::Delete, _) if written_since => Applying::Touch(*version),
+        (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
     }
 }
@@ -102,7 +97,7 @@ mod tests {
     #[test]
     fn every_row() {
         let (me, commit, other) = (tid(3, 0), tid(5, 0), tid(4, 0));
-        let (before, after) = (tid(2, 0), tid(7, 0));
+        let (long_before, before, after) = (tid(1, 0), tid(2, 0), tid(7, 0));
         let member = |op| Member {
             collection: "c".into(),
             id: "i".into(),
@@ -110,11 +105,13 @@ mod tests {
             op,
             expected: None,
             placeholder: (op == Op::Insert).then(|| version(8)),
+            before: (op != Op::Insert).then_some(before),
         };
         let written_by = |t| Stored { tid: Some(t), image: image(1), ..Stored::default() };
         let unversioned = Stored { image: image(1), ..Stored::default() };
         let locked = written_by(before).locked_by(Some(me));
         let held = written_by(before).locked_by(Some(other));
+        let held_long_before = written_by(long_before).locked_by(Some(other));
         let held_after = written_by(after).locked_by(Some(other));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
@@ -136,16 +133,22 @@ mod tests {
             (Op::Delete, at(&Stored::placeholder(other)), Applying::Held(other)),
             (Op::Delete, at(&written_by(after)), Applying::Touch(v)),
             (Op::Delete, at(&written_by(before)), Applying::Damaged),
+            (Op::Delete, at(&unversioned), Applying::Damaged),
+            // Inserted again, by a process whose clock is behind.
+            (Op::Delete, at(&written_by(long_before)), Applying::Touch(v)),
+            (Op::Delete, at(&held_long_before), Applying::Touch(v)),
+            (Op::Write, at(&written_by(long_before)), Applying::Touch(v)),
+            (Op::Insert, at(&written_by(long_before)), Applying::Touch(v)),
             (Op::Delete, View::Absent, Applying::ProveAbsence),
             (Op::Insert, at(&placeholder), Applying::Write(v)),
             // A forked duplicate that landed after the transaction finished and another deleted the document.
             (Op::Insert, view(9, placeholder.clone()), Applying::RemovePlaceholder(version(9))),
             (Op::Insert, view(9, filled.clone()), Applying::Damaged),
             (Op::Insert, at(&filled), Applying::Damaged),
-            (Op::Insert, at(&held), Applying::Held(other)),
+            (Op::Insert, at(&unversioned.locked_by(Some(other))), Applying::Held(other)),
             (Op::Insert, at(&held_after), Applying::Touch(v)),
             (Op::Insert, at(&written_by(commit)), Applying::Touch(v)),
-            (Op::Insert, at(&written_by(before)), Applying::Damaged),
+            (Op::Insert, at(&unversioned), Applying::Damaged),
             (Op::Insert, View::Absent, Applying::ProveAbsence),
             (Op::Read, at(&locked), Applying::Unlock(v)),
             (Op::Read, at(&placeholder), Applying::RemovePlaceholder(v)),
@@ -153,7 +156,7 @@ mod tests {
             (Op::Read, at(&written_by(before)), Applying::Done),
             (Op::Read, View::Absent, Applying::Done),
         ] {
-            assert_eq!(applying(me, commit, &member(op), &now), expect, "{op:?} {now:?}");
+            assert_eq!(applying(me, &member(op), &now), expect, "{op:?} {now:?}");
         }
         for (now, expect) in [
             (at(&locked), Applying::Unlock(v)),

@@ -156,7 +156,8 @@ pub struct Injected {
 
 impl Injected {
     /// Each kind with its name.
-    fn named(&self) -> [(&'static str, u64); 11] {
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u64); 11] {
         [
             ("applied and in conflict", self.applied_conflict),
             ("applied and unknown", self.applied_unknown),

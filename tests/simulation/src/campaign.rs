@@ -1,0 +1,68 @@
+//! Many worlds, side by side.
+
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::world::{Counts, Verdict, run};
+
+/// What many worlds came to.
+#[derive(Clone, Debug, Default)]
+pub struct Campaign {
+    /// How many worlds ran.
+    pub worlds: u64,
+    /// How much happened in all of them.
+    pub counts: Counts,
+    /// Those in which something did not hold.
+    pub failed: Vec<Verdict>,
+}
+
+/// How long a campaign goes on.
+#[derive(Clone, Debug)]
+pub enum Extent {
+    /// These seeds.
+    Seeds(Range<u64>),
+    /// Seeds from this one on, for so long.
+    Time(u64, Duration),
+}
+
+/// After so many failed worlds a campaign gives up: they have told enough.
+const ENOUGH: usize = 20;
+
+/// Runs worlds on every core. `progress` is told after each of them.
+pub fn campaign(extent: &Extent, progress: impl Fn(&Campaign) + Sync) -> Campaign {
+    let (first, last, end) = match extent {
+        Extent::Seeds(seeds) => (seeds.start, seeds.end, None),
+        Extent::Time(first, span) => (*first, u64::MAX, Some(Instant::now() + *span)),
+    };
+    let next = AtomicU64::new(first);
+    let stop = AtomicBool::new(false);
+    let result = Mutex::new(Campaign::default());
+    let work = || {
+        while !stop.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= last {
+                return;
+            }
+            let verdict = run(seed);
+            let mut result = result.lock();
+            result.worlds += 1;
+            result.counts.add(&verdict.counts);
+            if !verdict.violations.is_empty() {
+                result.failed.push(verdict);
+                stop.fetch_or(result.failed.len() >= ENOUGH, Ordering::Relaxed);
+            }
+            progress(&result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    result.into_inner()
+}

@@ -1,0 +1,42 @@
+//! What must hold in every world. One invariant a file.
+
+mod acknowledged;
+mod all_or_nothing;
+mod committed_reads;
+mod exact_ledger;
+mod lost_updates;
+mod money;
+mod order;
+mod pairs;
+mod resurrection;
+mod verified_reads;
+mod version_counts;
+
+use crate::ledger::Ledger;
+
+/// Looks whether one invariant holds; says each violation in words.
+type Check = fn(&Ledger) -> Vec<String>;
+
+/// Every invariant with its name.
+const ALL: [(&str, Check); 11] = [
+    ("acknowledged", acknowledged::check),
+    ("all or nothing", all_or_nothing::check),
+    ("committed reads", committed_reads::check),
+    ("exact ledger", exact_ledger::check),
+    ("lost updates", lost_updates::check),
+    ("money", money::check),
+    ("order", order::check),
+    ("pairs", pairs::check),
+    ("resurrection", resurrection::check),
+    ("verified reads", verified_reads::check),
+    ("version counts", version_counts::check),
+];
+
+/// Every violation of every invariant, with its name.
+#[must_use]
+pub fn violations(ledger: &Ledger) -> Vec<String> {
+    let of = |(name, check): (&'static str, Check)| {
+        check(ledger).into_iter().map(move |what| format!("{name}: {what}"))
+    };
+    ALL.into_iter().flat_map(of).collect()
+}

@@ -1,0 +1,34 @@
+//! Write skew: of two people one is on call, and of two claims one stands at most, in every consistent
+//! read.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Content, Doc, Kind};
+use crate::ledger::Ledger;
+
+pub(super) fn check(ledger: &Ledger) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut look = |who: String, seen: &BTreeMap<Doc, Option<Content>>| {
+        let found = |doc| seen.get(&doc).and_then(Option::as_ref);
+        let is_on = |n| found(Doc::OnCall(n)).is_some_and(|content| content.on);
+        let knows = |doc| seen.contains_key(&doc);
+        if knows(Doc::OnCall(0)) && knows(Doc::OnCall(1)) && !is_on(0) && !is_on(1) {
+            violations.push(format!("{who} saw nobody on call"));
+        }
+        if found(Doc::Claim(0)).is_some() && found(Doc::Claim(1)).is_some() {
+            violations.push(format!("{who} saw both claims"));
+        }
+    };
+    for operation in ledger.operations.iter().filter(|operation| operation.is_committed()) {
+        if matches!(operation.kind, Kind::Audit | Kind::OnCall | Kind::Claim) {
+            look(
+                format!("operation {} ({:?})", operation.number, operation.kind),
+                &operation.reads,
+            );
+        }
+    }
+    let all = [Doc::OnCall(0), Doc::OnCall(1), Doc::Claim(0), Doc::Claim(1)];
+    let finals = all.map(|doc| (doc, ledger.finals.get(&doc).cloned()));
+    look("the last look".to_owned(), &BTreeMap::from(finals));
+    violations
+}

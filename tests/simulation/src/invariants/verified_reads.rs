@@ -1,0 +1,29 @@
+//! A verified read shows everything that was acknowledged before it began.
+
+use crate::history::Kind;
+use crate::ledger::Ledger;
+
+pub(super) fn check(ledger: &Ledger) -> Vec<String> {
+    let mut violations = Vec::new();
+    let looks = ledger.operations.iter().filter(|operation| {
+        operation.kind == Kind::VerifiedLook
+            && operation.is_committed()
+            && !ledger.may_have_seen_a_mirage(operation)
+    });
+    for look in looks {
+        for (doc, content) in &look.reads {
+            let seen = content.as_ref().map_or(&[][..], |content| &content.entries);
+            let missed = ledger.operations.iter().find(|other| {
+                other.is_committed()
+                    && other.writes.contains_key(doc)
+                    && other.ended.is_some_and(|end| end < look.began)
+                    && !seen.contains(&other.number)
+            });
+            if let Some(missed) = missed {
+                let (number, missed) = (look.number, missed.number);
+                violations.push(format!("operation {number} did not see {missed} in {doc:?}"));
+            }
+        }
+    }
+    violations
+}

@@ -1,0 +1,63 @@
+//! What is known at the end of a world: who committed, and what stands there.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Content, Doc, Fate, Operation};
+use crate::scenario::Scenario;
+use crate::server::Mirage;
+
+/// The history, settled.
+#[derive(Debug)]
+pub struct Ledger {
+    /// The world.
+    pub scenario: Scenario,
+    /// What everybody did.
+    pub operations: Vec<Operation>,
+    /// What the engine says at the end of operations whose caller was not told.
+    pub settled: BTreeMap<u64, bool>,
+    /// What stands there in the end; absent documents are not in it.
+    pub finals: BTreeMap<Doc, Content>,
+    /// The writes that were seen and vanished.
+    pub mirages: Vec<Mirage>,
+}
+
+impl Ledger {
+    /// Whether an operation was committed; `None` if nobody can tell any more.
+    #[must_use]
+    pub fn committed(&self, operation: &Operation) -> Option<bool> {
+        let lasting = operation.writes.keys().find(|doc| doc.lasts());
+        match operation.fate {
+            Fate::Committed => Some(true),
+            Fate::Aborted(_) => Some(false),
+            Fate::Unknown | Fate::Unheard => match lasting {
+                // Its documents themselves tell.
+                Some(doc) => Some(self.history_of(*doc).contains(&operation.number)),
+                None => self.settled.get(&operation.number).copied(),
+            },
+        }
+    }
+
+    /// The operations that are committed for certain.
+    pub fn all_committed(&self) -> impl Iterator<Item = &Operation> {
+        self.operations.iter().filter(|operation| self.committed(operation) == Some(true))
+    }
+
+    /// Who wrote a lasting document, in order.
+    #[must_use]
+    pub fn history_of(&self, doc: Doc) -> &[u64] {
+        self.finals.get(&doc).map_or(&[], |content| &content.entries)
+    }
+
+    /// The lasting documents.
+    pub fn lasting(&self) -> impl Iterator<Item = (Doc, &Content)> {
+        self.finals.iter().filter(|(doc, _)| doc.lasts()).map(|(doc, content)| (*doc, content))
+    }
+
+    /// Whether what the operation read may have been a write that vanished.
+    #[must_use]
+    pub fn may_have_seen_a_mirage(&self, operation: &Operation) -> bool {
+        self.mirages.iter().any(|mirage| {
+            mirage.until >= operation.began && operation.ended.is_none_or(|end| mirage.from <= end)
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs simulated worlds: a range of seeds, for a while, or one of them line by line.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use txn_simulation::{Campaign, Extent, campaign, run_logged};
+
+/// The engine on a simulated store, in virtual time, by seeds.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Tell the world of this seed line by line.
+    #[arg(long, conflicts_with_all = ["seconds", "seeds"])]
+    replay: Option<u64>,
+    /// Run as many worlds as this long allows.
+    #[arg(long, conflicts_with = "seeds")]
+    seconds: Option<u64>,
+    /// Run so many worlds.
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(seed) = arguments.replay {
+        let (verdict, log) = run_logged(seed, true);
+        for line in log {
+            println!("{line}");
+        }
+        for violation in &verdict.violations {
+            println!("VIOLATION {violation}");
+        }
+        return code(verdict.violations.is_empty());
+    }
+    let (extent, length) = match arguments.seconds {
+        Some(seconds) => (Extent::Time(arguments.from, Duration::from_secs(seconds)), seconds),
+        None => {
+            let end = arguments.from.saturating_add(arguments.seeds);
+            (Extent::Seeds(arguments.from..end), arguments.seeds)
+        }
+    };
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let began = Instant::now();
+    let result = campaign(&extent, |so_far| {
+        let at =
+            if arguments.seconds.is_some() { began.elapsed().as_secs() } else { so_far.worlds };
+        bar.set_position(at);
+        let (worlds, failed) = (so_far.worlds, so_far.failed.len());
+        let acknowledged = so_far.counts.acknowledged;
+        bar.set_message(format!("{worlds} worlds, {acknowledged} acknowledged, {failed} failed"));
+    });
+    bar.finish_and_clear();
+    print!("{}", told(&result, began.elapsed()));
+    code(result.failed.is_empty())
+}
+
+fn code(fine: bool) -> ExitCode {
+    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What happened, as a table of lines.
+fn told(result: &Campaign, took: Duration) -> String {
+    let counts = &result.counts;
+    let mut lines = vec![
+        ("worlds".to_owned(), result.worlds),
+        ("seconds".to_owned(), took.as_secs()),
+        ("acknowledged".to_owned(), counts.acknowledged),
+        ("aborted".to_owned(), counts.aborted),
+        ("not told, and committed".to_owned(), counts.settled_committed),
+        ("not told, and not committed".to_owned(), counts.settled_aborted),
+        ("recovered by others".to_owned(), counts.recoveries),
+        ("wounded by older ones".to_owned(), counts.wounds),
+        ("partitions dropped".to_owned(), counts.drops),
+    ];
+    lines.extend(counts.faults.iter().map(|(kind, times)| (format!("fault: {kind}"), *times)));
+    lines.push(("worlds with violations".to_owned(), result.failed.len() as u64));
+    let mut text: String =
+        lines.iter().map(|(what, count)| format!("{what:<36}{count:>12}\n")).collect();
+    for verdict in &result.failed {
+        for violation in &verdict.violations {
+            text.push_str(&format!("seed {}: {violation}\n", verdict.seed));
+        }
+    }
+    text
+}

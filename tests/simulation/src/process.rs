@@ -1,0 +1,237 @@
+//! One simulated process: its clocks, its randomness, and its way to the store, on which it can be
+//! paused and killed at every step.
+//!
+//! Whatever the engine awaits is in the end an answer of the store or a span of time. Both pass
+//! through here: a killed process never gets an answer again, a paused one gets it when it wakes. So
+//! a request may have been sent and carried out by somebody who never learns of it.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use txn_core::clock::{Clock, Entropy};
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
+    StoreError, Write,
+};
+
+/// Noon of a day in the simulated world.
+const EPOCH: Duration = Duration::from_secs(1_795_262_400);
+
+#[derive(Debug)]
+struct State {
+    dice: fastrand::Rng,
+    /// Steps until the process is killed, if it is to be.
+    dies_in: Option<u64>,
+    /// Steps until it is paused, and for how long.
+    pauses_in: Option<(u64, Duration)>,
+    paused_until: Option<Instant>,
+    killed: bool,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    store: Arc<dyn Store>,
+    origin: Instant,
+    /// How much faster than time its clocks run.
+    speed: f64,
+    /// What its wall clock is off, in milliseconds.
+    off: AtomicI64,
+    state: Mutex<State>,
+}
+
+impl Process {
+    /// A process that reaches `store`, with clocks that run at `speed` and are off by `off`
+    /// milliseconds.
+    #[must_use]
+    pub fn new(name: String, store: Arc<dyn Store>, seed: u64, speed: f64, off: i64) -> Arc<Self> {
+        let state = State {
+            dice: fastrand::Rng::with_seed(seed),
+            dies_in: None,
+            pauses_in: None,
+            paused_until: None,
+            killed: false,
+        };
+        let (origin, off, state) = (Instant::now(), AtomicI64::new(off), Mutex::new(state));
+        Arc::new(Self { name, store, origin, speed, off, state })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Kills it after so many steps.
+    pub fn kill_after(&self, steps: u64) {
+        self.state.lock().dies_in = Some(steps);
+    }
+
+    /// Pauses it after so many steps for so long.
+    pub fn pause_after(&self, steps: u64, span: Duration) {
+        self.state.lock().pauses_in = Some((steps, span));
+    }
+
+    /// Moves its wall clock.
+    pub fn jump(&self, millis: i64) {
+        self.off.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    /// What its wall clock is off, in milliseconds.
+    #[must_use]
+    pub fn off(&self) -> i64 {
+        self.off.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was killed.
+    #[must_use]
+    pub fn is_killed(&self) -> bool {
+        self.state.lock().killed
+    }
+
+    /// Nothing happens to it any more, unless it is dead. One that is paused wakes.
+    pub fn leave_alone(&self) {
+        let mut state = self.state.lock();
+        (state.dies_in, state.pauses_in, state.paused_until) = (None, None, None);
+    }
+
+    /// A step: from here it goes on later, or never. Cancel safe.
+    pub async fn step(&self) {
+        self.count();
+        loop {
+            let (killed, until) = {
+                let state = self.state.lock();
+                (state.killed, state.paused_until)
+            };
+            if killed {
+                return pending().await;
+            }
+            match until.filter(|until| *until > Instant::now()) {
+                // Woken up now and then: `leave_alone` ends a pause early.
+                Some(until) => {
+                    let soon = Instant::now() + Duration::from_millis(500);
+                    tokio::time::sleep_until(until.min(soon)).await;
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn count(&self) {
+        let mut state = self.state.lock();
+        if let Some(left) = &mut state.dies_in {
+            *left = left.saturating_sub(1);
+            state.killed |= *left == 0;
+        }
+        if let Some((left, span)) = &mut state.pauses_in {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                let until = Instant::now() + *span;
+                (state.pauses_in, state.paused_until) = (None, Some(until));
+            }
+        }
+    }
+
+    async fn ask<T>(&self, request: impl Future<Output = T>) -> T {
+        self.step().await;
+        let answer = request.await;
+        self.step().await;
+        answer
+    }
+}
+
+/// A [`Process`] as the engine's clock.
+#[derive(Debug)]
+pub struct ClockOf(pub Arc<Process>);
+
+#[async_trait]
+impl Clock for ClockOf {
+    fn wall(&self) -> Duration {
+        let off = self.0.off();
+        let span = Duration::from_millis(off.unsigned_abs());
+        let now = EPOCH + self.monotonic();
+        if off < 0 { now - span } else { now + span }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.origin.elapsed().mul_f64(self.0.speed)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration.div_f64(self.0.speed)).await;
+        self.0.step().await;
+    }
+}
+
+/// A [`Process`] as the engine's randomness.
+#[derive(Debug)]
+pub struct EntropyOf(pub Arc<Process>);
+
+impl Entropy for EntropyOf {
+    fn next_u64(&self) -> u64 {
+        self.0.state.lock().dice.u64(..)
+    }
+}
+
+/// A [`Process`] as the engine's store.
+#[derive(Debug)]
+pub struct StoreOf(pub Arc<Process>);
+
+#[async_trait]
+impl Store for StoreOf {
+    fn limits(&self) -> Limits {
+        self.0.store.limits()
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.0.store.request_timeout()
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.0.ask(self.0.store.get_many(keys)).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.0.ask(self.0.store.read_primary(keys)).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        self.0.ask(self.0.store.write_many(writes)).await
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        self.0.ask(self.0.store.refresh(collection)).await
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        self.0.ask(self.0.store.scan(collection, filter, size, from)).await
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        self.0.ask(self.0.store.open_collection(spec)).await
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.0.ask(self.0.store.drop_collection(name)).await
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        self.0.ask(self.0.store.add_alias(alias, collection)).await
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        self.0.ask(self.0.store.block_writes(collection, blocked)).await
+    }
+}
