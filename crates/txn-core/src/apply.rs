@@ -7,10 +7,11 @@ use crate::document::{Stored, View};
 use crate::engine::{Engine, From};
 use crate::error::Error;
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::record::{Member, Record, State};
 use crate::resolve::Met;
 use crate::rules::apply::{Applying, applying, voiding};
-use crate::rules::conflict::Requester;
+use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use crate::tid::Tid;
@@ -99,6 +100,7 @@ impl Engine {
                     self.committed(before, commit, &image)
                 });
                 match (op, step) {
+                    (_, Applying::Touch(_)) if !Guard::TouchApplied.stands() => continue,
                     (Some(op), _) => writes.push(Write::new(key.clone(), op)),
                     (None, Applying::ProveAbsence) => absences.push(key.clone()),
                     (None, Applying::Held(holder)) => held.push((key.clone(), holder)),
@@ -118,6 +120,11 @@ impl Engine {
                     Outcome::Applied(_) => {
                         left.remove(&write.key);
                     }
+                    Outcome::Conflict | Outcome::Unknown(_)
+                        if !Guard::ApplyAcknowledged.stands() =>
+                    {
+                        left.remove(&write.key);
+                    }
                     Outcome::Conflict => conflicts = true,
                     Outcome::Rejected(why) | Outcome::Unknown(why) => {
                         hindrance = Some(Hindrance::Store(why));
@@ -131,7 +138,7 @@ impl Engine {
                 }
             }
             for key in absences {
-                if self.prove_absence(&key, patience).await? {
+                if !Guard::ProveAbsence.stands() || self.prove_absence(&key, patience).await? {
                     left.remove(&key);
                 }
             }
@@ -289,6 +296,8 @@ impl Engine {
             };
             let found = self.record_of(tid, From::Primary, patience).await?;
             match (&found.record, found.at) {
+                // Others finished it; its day may even be dropped since.
+                _ if found.state == HolderState::Gone => return Ok(()),
                 (Some(record), Some(_)) if record.state == State::Finished => return Ok(()),
                 (Some(record), Some((now, _))) if record.state == State::Committed => version = now,
                 _ => {

@@ -9,6 +9,7 @@ use crate::domain::Domain;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::record::{Record, State};
 use crate::resolve::Met;
 use crate::rules::conflict::Requester;
@@ -303,9 +304,12 @@ impl Engine {
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
-        self.patiently(patience, || self.store.block_writes(name, true)).await?;
+        if Guard::BlockBeforeDrop.stands() {
+            self.patiently(patience, || self.store.block_writes(name, true)).await?;
+        }
         let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
-        if self.scan_all(name, &open, patience).await?.is_empty()
+        let resolved = self.scan_all(name, &open, patience).await?.is_empty();
+        if (resolved || !Guard::DropOnlyResolved.stands())
             && self.move_watermark(document, version, day, patience).await?
         {
             self.remove_partition(day, name, patience).await?;

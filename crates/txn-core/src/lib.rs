@@ -40,6 +40,11 @@ mod engine;
 mod error;
 pub mod event;
 pub mod fields;
+#[cfg(feature = "testing")]
+pub mod guard;
+#[cfg(not(feature = "testing"))]
+#[expect(unreachable_pub, reason = "public where tests can switch guards off")]
+mod guard;
 mod janitor;
 mod liveness;
 mod reader;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::record::{Record, State};
 use crate::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use crate::rules::resolve::{Recovery, recovery};
@@ -124,6 +125,18 @@ impl Engine {
         loop {
             let op = match (recovery(found.state, self.aborted.contains(tid)), &found.at) {
                 (Recovery::Void, _) => return Ok(Decided::Aborted),
+                (Recovery::CreateAborted | Recovery::SwapToAborted, _)
+                    if !Guard::AbortBeforeTakeOver.stands() =>
+                {
+                    return Ok(Decided::Aborted);
+                }
+                (Recovery::TouchAborted, _) if !Guard::TouchAborted.stands() => {
+                    return Ok(Decided::Aborted);
+                }
+                (Recovery::RollForward, Some((version, _))) if !Guard::TouchCommitted.stands() => {
+                    let Some(record) = found.record.clone() else { continue };
+                    return Ok(Decided::Committed { record, version: *version });
+                }
                 (Recovery::CreateAborted, _) => WriteOp::Create(self.encode_aborted(tid, why)?),
                 (Recovery::SwapToAborted, Some((version, _))) => {
                     WriteOp::Replace(self.encode_aborted(tid, why)?, *version)

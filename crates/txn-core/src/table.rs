@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
+use crate::guard::Guard;
 use crate::record::Record;
 use crate::rules::conflict::HolderState;
 use crate::stop::{Hindrance, Patience, Stop};
@@ -215,7 +216,9 @@ impl Engine {
         day: Day,
         patience: &Patience,
     ) -> Result<Partition, Stop> {
-        if self.table.is_known_gone(day) {
+        let is_gone =
+            |document: &DomainDocument| document.is_gone(day) && Guard::DroppedThrough.stands();
+        if self.table.is_known_gone(day) && Guard::DroppedThrough.stands() {
             return Ok(Partition::Gone);
         }
         let _making = self.table.making.lock().await;
@@ -224,7 +227,7 @@ impl Engine {
         }
         let alias = self.table.alias(day);
         let (document, _) = self.change_domain(patience, |_| false).await?;
-        if document.is_gone(day) {
+        if is_gone(&document) {
             return Ok(Partition::Gone);
         }
         let official = match document.partitions.get(&day) {
@@ -240,8 +243,7 @@ impl Engine {
                 self.patiently(patience, || self.store.open_collection(&spec)).await?;
                 let (document, _) = self
                     .change_domain(patience, |document| {
-                        let free =
-                            !document.is_gone(day) && !document.partitions.contains_key(&day);
+                        let free = !is_gone(document) && !document.partitions.contains_key(&day);
                         if free {
                             document.partitions.insert(day, name.clone());
                         }
@@ -365,7 +367,9 @@ impl Engine {
                     }
                     Read::MissingCollection => {
                         self.table.forget_ready(tid.day());
-                        if self.ensure_partition(tid.day(), patience).await? == Partition::Gone {
+                        if !Guard::MissingIsNotGone.stands()
+                            || self.ensure_partition(tid.day(), patience).await? == Partition::Gone
+                        {
                             found.insert(*tid, Found::without_record(HolderState::Gone));
                         } else {
                             why.get_or_insert_with(|| format!("no copy of {} yet", key.collection));

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use txn_core::guard::{self, Guard};
 
 use crate::world::{Counts, Verdict, run};
 
@@ -35,6 +36,24 @@ const ENOUGH: usize = 20;
 
 /// Runs worlds on every core. `progress` is told after each of them.
 pub fn campaign(extent: &Extent, progress: impl Fn(&Campaign) + Sync) -> Campaign {
+    on_every_core(extent, ENOUGH, run, progress)
+}
+
+/// Runs worlds without one guard until something does not hold. `None` if everything held in all of them:
+/// nobody noticed that the guard was gone.
+#[must_use]
+pub fn catch(guard: Guard, seeds: Range<u64>) -> Option<Verdict> {
+    let unguarded = |seed| guard::without(guard, || run(seed));
+    let caught = on_every_core(&Extent::Seeds(seeds), 1, unguarded, |_| {});
+    caught.failed.into_iter().min_by_key(|verdict| verdict.seed)
+}
+
+fn on_every_core(
+    extent: &Extent,
+    enough: usize,
+    run: impl Fn(u64) -> Verdict + Sync,
+    progress: impl Fn(&Campaign) + Sync,
+) -> Campaign {
     let (first, last, end) = match extent {
         Extent::Seeds(seeds) => (seeds.start, seeds.end, None),
         Extent::Time(first, span) => (*first, u64::MAX, Some(Instant::now() + *span)),
@@ -54,7 +73,7 @@ pub fn campaign(extent: &Extent, progress: impl Fn(&Campaign) + Sync) -> Campaig
             result.counts.add(&verdict.counts);
             if !verdict.violations.is_empty() {
                 result.failed.push(verdict);
-                stop.fetch_or(result.failed.len() >= ENOUGH, Ordering::Relaxed);
+                stop.fetch_or(result.failed.len() >= enough, Ordering::Relaxed);
             }
             progress(&result);
         }

@@ -14,7 +14,7 @@ mod scenario;
 pub mod server;
 mod world;
 
-pub use campaign::{Campaign, Extent, campaign};
+pub use campaign::{Campaign, Extent, campaign, catch};
 pub use ledger::Ledger;
 pub use scenario::{Clocks, Scenario};
 pub use world::{Counts, Verdict, run, run_logged};

@@ -1,11 +1,13 @@
 //! Runs simulated worlds: a range of seeds, for a while, or one of them line by line.
 
+use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use txn_simulation::{Campaign, Extent, campaign, run_logged};
+use txn_core::guard::Guard;
+use txn_simulation::{Campaign, Extent, Verdict, campaign, catch, run_logged};
 
 /// The engine on a simulated store, in virtual time, by seeds.
 #[derive(Debug, Parser)]
@@ -19,6 +21,9 @@ struct Arguments {
     /// Run so many worlds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
+    /// Switch off each guard of the protocol in turn, and look which seed notices.
+    #[arg(long, conflicts_with_all = ["seconds", "replay"])]
+    mutations: bool,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -35,6 +40,9 @@ fn main() -> ExitCode {
             println!("VIOLATION {violation}");
         }
         return code(verdict.violations.is_empty());
+    }
+    if arguments.mutations {
+        return mutations(arguments.from..arguments.from.saturating_add(arguments.seeds));
     }
     let (extent, length) = match arguments.seconds {
         Some(seconds) => (Extent::Time(arguments.from, Duration::from_secs(seconds)), seconds),
@@ -58,6 +66,25 @@ fn main() -> ExitCode {
     bar.finish_and_clear();
     print!("{}", told(&result, began.elapsed()));
     code(result.failed.is_empty())
+}
+
+/// Prints a line for each guard, and fails if one was not missed.
+fn mutations(seeds: Range<u64>) -> ExitCode {
+    let mut fine = true;
+    for guard in Guard::ALL {
+        match catch(guard, seeds.clone()) {
+            Some(Verdict { seed, violations, .. }) => {
+                let first = violations.first().map(String::as_str).unwrap_or_default();
+                let shown: String = first.chars().take(100).collect();
+                println!("{:<22} seed {seed:>5}: {shown}", format!("{guard:?}"));
+            }
+            None => {
+                fine = false;
+                println!("{:<22} NOBODY NOTICED", format!("{guard:?}"));
+            }
+        }
+    }
+    code(fine)
 }
 
 fn code(fine: bool) -> ExitCode {

@@ -33,11 +33,42 @@ struct State {
     killed: bool,
 }
 
+/// What happened in a world, line by line, if somebody wants to read it.
+#[derive(Debug)]
+pub struct Log {
+    origin: Instant,
+    lines: Option<Mutex<Vec<String>>>,
+}
+
+impl Log {
+    /// A log that keeps its lines or drops them.
+    #[must_use]
+    pub fn new(keeps: bool) -> Self {
+        Self { origin: Instant::now(), lines: keeps.then(Mutex::default) }
+    }
+
+    /// Adds a line, with the time.
+    pub fn line(&self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.lines {
+            let now = self.origin.elapsed().as_secs_f64();
+            lines.lock().push(format!("{now:>9.3} {}", line()));
+        }
+    }
+
+    /// All lines.
+    #[must_use]
+    pub fn take(&self) -> Vec<String> {
+        self.lines.as_ref().map(|lines| std::mem::take(&mut *lines.lock())).unwrap_or_default()
+    }
+}
+
 /// A process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
+    log: Arc<Log>,
     store: Arc<dyn Store>,
+    /// When the world began.
     origin: Instant,
     /// How much faster than time its clocks run.
     speed: f64,
@@ -50,7 +81,14 @@ impl Process {
     /// A process that reaches `store`, with clocks that run at `speed` and are off by `off`
     /// milliseconds.
     #[must_use]
-    pub fn new(name: String, store: Arc<dyn Store>, seed: u64, speed: f64, off: i64) -> Arc<Self> {
+    pub fn new(
+        name: String,
+        store: Arc<dyn Store>,
+        log: Arc<Log>,
+        seed: u64,
+        speed: f64,
+        off: i64,
+    ) -> Arc<Self> {
         let state = State {
             dice: fastrand::Rng::with_seed(seed),
             dies_in: None,
@@ -58,8 +96,8 @@ impl Process {
             paused_until: None,
             killed: false,
         };
-        let (origin, off, state) = (Instant::now(), AtomicI64::new(off), Mutex::new(state));
-        Arc::new(Self { name, store, origin, speed, off, state })
+        let (origin, off, state) = (log.origin, AtomicI64::new(off), Mutex::new(state));
+        Arc::new(Self { name, log, store, origin, speed, off, state })
     }
 
     /// Its name.
@@ -202,7 +240,14 @@ impl Store for StoreOf {
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.0.ask(self.0.store.write_many(writes)).await
+        let outcomes = self.0.ask(self.0.store.write_many(writes)).await;
+        for (at, write) in writes.iter().enumerate() {
+            self.0.log.line(|| {
+                let (op, outcome) = (&write.op, outcomes.get(at));
+                format!("{} {} {op:?} -> {outcome:?}", self.0.name, write.key)
+            });
+        }
+        outcomes
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {

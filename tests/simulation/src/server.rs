@@ -38,7 +38,7 @@ pub struct Manners {
 pub const NEWS: Duration = Duration::from_secs(2);
 
 /// The longest time from being seen to being acknowledged.
-const REPLICATION: Duration = Duration::from_millis(400);
+pub const REPLICATION: Duration = Duration::from_millis(400);
 
 /// What the server did that real ones do on a bad day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use crate::actor::{Actor, World};
 use crate::history::{Content, Doc, Fate, History, Operation};
 use crate::invariants;
 use crate::ledger::Ledger;
-use crate::process::{ClockOf, EntropyOf, Process, StoreOf};
+use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
 use crate::scenario::{ACCOUNTS, Clocks, OPENING, Scenario};
-use crate::server::{Manners, Server};
+use crate::server::{Manners, REPLICATION, Server};
 
 /// Most virtual time with faults.
 const TROUBLE: Duration = Duration::from_secs(60);
@@ -88,14 +88,13 @@ impl Counts {
 struct Told {
     damaged: Mutex<Vec<String>>,
     counts: Mutex<Counts>,
-    log: Mutex<Option<Vec<String>>>,
-    origin: Mutex<Option<Instant>>,
 }
 
 /// One process's observer.
 struct Witness {
     name: String,
     told: Arc<Told>,
+    log: Arc<Log>,
 }
 
 impl fmt::Debug for Witness {
@@ -106,10 +105,7 @@ impl fmt::Debug for Witness {
 
 impl Observer for Witness {
     fn on_event(&self, event: &Event) {
-        if let Some(log) = &mut *self.told.log.lock() {
-            let now = self.told.origin.lock().map(|origin| origin.elapsed()).unwrap_or_default();
-            log.push(format!("{:>9.3} {} {event:?}", now.as_secs_f64(), self.name));
-        }
+        self.log.line(|| format!("{} {event:?}", self.name));
         let mut counts = self.told.counts.lock();
         match event {
             Event::Damaged { .. } => self.told.damaged.lock().push(format!("{event:?}")),
@@ -155,6 +151,7 @@ struct Simulation {
     faults: Arc<FaultStore>,
     history: History,
     told: Arc<Told>,
+    log: Arc<Log>,
     violations: Vec<String>,
     started: u64,
     /// Days that every new process's clock is ahead.
@@ -169,9 +166,7 @@ impl Simulation {
         let faults = Arc::new(FaultStore::new(server.clone(), scenario.faults));
         faults.set_enabled(false);
         let told = Arc::new(Told::default());
-        *told.log.lock() = log.then(Vec::new);
-        let origin = Instant::now();
-        *told.origin.lock() = Some(origin);
+        let (log, origin) = (Arc::new(Log::new(log)), Instant::now());
         Self {
             scenario,
             origin,
@@ -179,6 +174,7 @@ impl Simulation {
             faults,
             history: History::default(),
             told,
+            log,
             violations: Vec::new(),
             started: 0,
             days: 0,
@@ -189,16 +185,17 @@ impl Simulation {
         self.started += 1;
         let name = format!("{role} {}", self.started);
         let store: Arc<dyn Store> = self.faults.clone();
-        Process::new(name, store, self.scenario.seed ^ (self.started << 32), speed, off)
+        let seed = self.scenario.seed ^ (self.started << 32);
+        Process::new(name, store, self.log.clone(), seed, speed, off)
     }
 
     async fn domain(&self, process: &Arc<Process>, janitor: bool) -> Result<Domain, Error> {
-        let (name, told) = (process.name().to_owned(), self.told.clone());
+        let (name, told, log) = (process.name().to_owned(), self.told.clone(), self.log.clone());
         let config = Config::default()
             .with_clock(Arc::new(ClockOf(process.clone())))
             .with_entropy(Arc::new(EntropyOf(process.clone())))
             .with_coordinator(process.name().to_owned())
-            .with_observer(Some(Arc::new(Witness { name, told })))
+            .with_observer(Some(Arc::new(Witness { name, told, log })))
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
             .with_janitor_interval(janitor.then_some(Duration::from_secs(3)));
@@ -214,6 +211,8 @@ impl Simulation {
             Ok(()) => {
                 let running = self.trouble().await;
                 self.peace(running).await;
+                // What the dead had sent is still carried out.
+                tokio::time::sleep(2 * REPLICATION).await;
                 match self.last_look().await {
                     Ok(found) => (settled, finals) = found,
                     Err(error) => self.violations.push(format!("no last look: {error}")),
@@ -484,7 +483,7 @@ impl Simulation {
         if self.violations.iter().all(|violation| !violation.starts_with("no last look")) {
             self.violations.extend(invariants::violations(&ledger));
         }
-        let mut log = self.told.log.lock().take().unwrap_or_default();
+        let mut log = self.log.take();
         log.extend(ledger.operations.iter().map(|operation| format!("{operation:?}")));
         log.push(format!("{:?}", ledger.scenario));
         let fingerprint = hasher.finish();

@@ -12,6 +12,7 @@ use crate::document::{Image, Stored, View};
 use crate::engine::From;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::record::{Member, Op, Record, State};
 use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Cause, Hindrance, Patience, Stop};
@@ -168,6 +169,9 @@ impl Attempt {
 
     /// Of the documents that were only read, those that are locked rather than validated.
     fn reads_to_lock(&self, only_read: &BTreeMap<Key, ReadEntry>, has_writes: bool) -> Vec<Key> {
+        if !Guard::LockAbsentReads.stands() {
+            return Vec::new();
+        }
         let absent = || only_read.iter().filter(|(_, read)| read.observed.image.is_none());
         if self.options.lock_reads {
             return only_read.keys().cloned().collect();
@@ -302,6 +306,9 @@ impl Attempt {
             let why = match outcome {
                 Outcome::Applied(version) => return Ok(version),
                 Outcome::Rejected(why) => why,
+                Outcome::Conflict | Outcome::Unknown(_) if !Guard::CommitSettled.stands() => {
+                    return Err(Stop::Retry(Cause::Wounded));
+                }
                 Outcome::Conflict => {
                     sent = true;
                     "its record is there already".to_owned()
@@ -344,6 +351,10 @@ impl Attempt {
         let touch = WriteOp::Replace(source, version);
         match state {
             State::Pending | State::Staged => {
+                *pending = Some(version);
+                Ok(None)
+            }
+            State::Aborted if !Guard::AbortFlag.stands() => {
                 *pending = Some(version);
                 Ok(None)
             }

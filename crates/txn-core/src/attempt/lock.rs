@@ -12,6 +12,7 @@ use crate::document::{Stored, View};
 use crate::engine::From;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::record::State;
 use crate::resolve::Met;
 use crate::rules::conflict::{HolderState, Requester};
@@ -109,8 +110,8 @@ impl Attempt {
                     self.engine.pause(&self.patience, &mut backoff, hindrance).await?;
                 }
                 None => {
-                    self.patience
-                        .left(&*self.engine.config.clock, &Hindrance::Store(String::new()))?;
+                    let changing = "the documents that it locks are being changed".to_owned();
+                    self.patience.left(&*self.engine.config.clock, &Hindrance::Store(changing))?;
                 }
             }
         }
@@ -205,6 +206,10 @@ impl Attempt {
                 Outcome::Rejected(why) => {
                     self.locks.lock().uncertain.remove(&key);
                     hindrance = Some(Hindrance::Store(why));
+                }
+                Outcome::Unknown(_) if !Guard::LockAcknowledged.stands() => {
+                    let want = wants.remove(&key).unwrap_or_default();
+                    self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
                 }
                 Outcome::Unknown(why) => {
                     wants.entry(key).or_default().view = None;

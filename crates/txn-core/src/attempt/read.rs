@@ -7,6 +7,7 @@ use super::{Attempt, ReadEntry};
 use crate::document::{Image, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
+use crate::guard::Guard;
 use crate::rules::apply::is_members_lock;
 use crate::rules::resolve::{Reading, reading, writes};
 use crate::rules::validate::Observed;
@@ -101,6 +102,7 @@ fn resolve_observed(
     let written =
         member.filter(|(member, _)| writes(member.op) && is_members_lock(member, version));
     match reading(found.state, written.is_some()) {
+        _ if !Guard::ReadTheRecord.stands() => {}
         Reading::CommittedImage => {}
         Reading::RecordImage => {
             observed.image = written.and_then(|(_, image)| image.cloned());

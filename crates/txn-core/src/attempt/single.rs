@@ -10,6 +10,7 @@ use crate::document::{Image, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::rules::single::{Settling, settling};
 use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Write, WriteOp};
@@ -51,7 +52,8 @@ impl Attempt {
             }
         };
         let observed = &entry.observed;
-        if observed.holder.is_some() || observed.tid.is_none() || observed.image.is_none() {
+        let locked = observed.holder.is_some() && Guard::SingleSeesLocks.stands();
+        if locked || observed.tid.is_none() || observed.image.is_none() {
             return Ok(None);
         }
         let (key, image) = (key.clone(), image.clone());
@@ -102,6 +104,9 @@ impl Engine {
                     let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
                     wait.map_err(|stop| doubt(stop, sent))?;
                     continue;
+                }
+                Outcome::Conflict | Outcome::Unknown(_) if !Guard::SettleSingle.stands() => {
+                    return Ok(SingleOutcome::Overtaken);
                 }
                 Outcome::Conflict => "the document is being changed".to_owned(),
                 Outcome::Unknown(why) => why,

@@ -7,6 +7,7 @@ use super::{Attempt, ReadEntry};
 use crate::document::View;
 use crate::engine::From;
 use crate::error::Error;
+use crate::guard::Guard;
 use crate::resolve::Met;
 use crate::rules::conflict::Requester;
 use crate::rules::validate::{Validity, validity};
@@ -37,6 +38,9 @@ impl Attempt {
         requester: Requester,
     ) -> Result<(), Stop> {
         let engine = &self.engine;
+        if !Guard::ValidateReads.stands() {
+            return Ok(());
+        }
         let mut backoff = engine.backoff();
         // An absence has no version: it is verified first, alone; more than one are locked.
         let absent = reads.iter().find(|(_, read)| read.observed.image.is_none());
@@ -112,6 +116,9 @@ impl Attempt {
     /// lock that still stands now has stood since before the last one was taken.
     pub(super) async fn verify_locks(&self) -> Result<(), Stop> {
         let engine = &self.engine;
+        if !Guard::VerifyReadLocks.stands() {
+            return Ok(());
+        }
         let held = self.locks.lock().held.clone();
         let verify = |version| WriteOp::Verify(Some(version));
         let mut verifies: Vec<Write> =
@@ -155,6 +162,12 @@ impl Attempt {
         let Some(read) = reads.get_mut(key) else { return Ok(true) };
         match (validity(&read.observed, view, Some(self.tid)), view) {
             (Validity::Valid, _) => {
+                reads.remove(key);
+                Ok(true)
+            }
+            (Validity::Held(_), _)
+                if requester == Requester::Patient && !Guard::ReadOnlyWaits.stands() =>
+            {
                 reads.remove(key);
                 Ok(true)
             }

@@ -1,6 +1,7 @@
 //! What remains to be done to one document that a decided transaction may hold.
 
 use crate::document::View;
+use crate::guard::Guard;
 use crate::record::{Member, Op};
 use crate::store::Version;
 use crate::tid::Tid;
@@ -35,6 +36,7 @@ pub(crate) enum Applying {
 /// `create` can be forked, so only its recorded version does.
 pub(crate) fn is_members_lock(member: &Member, version: Version) -> bool {
     member.placeholder.is_none_or(|placeholder| placeholder == version)
+        || !Guard::PlaceholderVersion.stands()
 }
 
 /// One member of the committed transaction `tid`.

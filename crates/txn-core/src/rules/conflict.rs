@@ -1,5 +1,6 @@
 //! Wound-wait: R wants a document that H holds.
 
+use crate::guard::Guard;
 use crate::record::State;
 use crate::tid::Tid;
 
@@ -51,7 +52,9 @@ pub(crate) fn conflict(
         HolderState::Record(State::Staged) => Conflict::Wait,
         HolderState::Missing | HolderState::Record(State::Pending) => match requester {
             // Younger, or an earlier attempt of the requester itself, which can not commit any more.
-            Requester::Locking(me) if holder.age() >= me.age() => Conflict::Resolve,
+            Requester::Locking(me) if holder.age() >= me.age() && Guard::WoundYounger.stands() => {
+                Conflict::Resolve
+            }
             Requester::Locking(_) | Requester::Patient => Conflict::Wait,
         },
     }

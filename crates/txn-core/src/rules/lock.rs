@@ -2,6 +2,7 @@
 
 use super::validate::Observed;
 use crate::document::View;
+use crate::guard::Guard;
 use crate::store::Version;
 use crate::tid::Tid;
 
@@ -27,7 +28,9 @@ pub(crate) fn locking(me: Tid, read: Option<&Observed>, now: &View) -> Locking {
         Some(holder) if holder != me => return Locking::Held(holder),
         _ => {}
     }
-    if read.is_some_and(|read| !read.same_logical_version(&Observed::of(now))) {
+    if Guard::LockOverWhatWasRead.stands()
+        && read.is_some_and(|read| !read.same_logical_version(&Observed::of(now)))
+    {
         return Locking::Changed;
     }
     match now {

@@ -1,6 +1,7 @@
 //! Is a read still what it was?
 
 use crate::document::{Image, View};
+use crate::guard::Guard;
 use crate::store::Version;
 use crate::tid::Tid;
 
@@ -58,7 +59,8 @@ pub(crate) enum Validity {
 
 /// Compares a read with what stands there now; `me` is the lock of the transaction itself.
 pub(crate) fn validity(read: &Observed, now: &View, me: Option<Tid>) -> Validity {
-    match now.holder().filter(|holder| Some(*holder) != me) {
+    let others = |holder: &Tid| Some(*holder) != me && Guard::ValidateHolders.stands();
+    match now.holder().filter(others) {
         Some(holder) => Validity::Held(holder),
         None if read.same_logical_version(&Observed::of(now)) => Validity::Valid,
         None => Validity::Changed,
