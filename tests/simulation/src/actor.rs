@@ -10,7 +10,7 @@ use txn_core::{Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Tra
 
 use crate::history::{Content, Doc, Fate, History, Kind};
 use crate::process::Process;
-use crate::scenario::{ACCOUNTS, SLOTS};
+use crate::scenario::{ACCOUNTS, SLOTS, TOKENS};
 
 /// The one collection of the world.
 pub(crate) type World = Collection<Typed<Content>>;
@@ -36,9 +36,10 @@ pub(crate) struct Actor {
 #[derive(Clone, Debug)]
 enum Plan {
     Transfer { legs: BTreeMap<Doc, i64>, journal: bool },
-    Audit,
+    Audit { singly: bool },
     OnCall { leaves: u8 },
     Claim { wants: u8 },
+    Token { to: u8 },
     Slot(Doc),
     Prune(Doc),
     Note(Doc),
@@ -50,9 +51,10 @@ impl Plan {
     fn kind(&self) -> Kind {
         match self {
             Self::Transfer { .. } => Kind::Transfer,
-            Self::Audit => Kind::Audit,
+            Self::Audit { .. } => Kind::Audit,
             Self::OnCall { .. } => Kind::OnCall,
             Self::Claim { .. } => Kind::Claim,
+            Self::Token { .. } => Kind::Token,
             Self::Slot(_) => Kind::Slot,
             Self::Prune(_) => Kind::Prune,
             Self::Note(_) => Kind::Note,
@@ -61,6 +63,13 @@ impl Plan {
             Self::Look { verified: true, .. } => Kind::VerifiedLook,
         }
     }
+}
+
+/// Everything of which several documents together have a meaning.
+fn audited() -> Vec<Doc> {
+    let accounts = (0..ACCOUNTS).map(Doc::Account);
+    let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
+    accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
 }
 
 fn account(dice: &mut fastrand::Rng) -> Doc {
@@ -90,11 +99,12 @@ impl Actor {
 
     fn plan(&self, dice: &mut fastrand::Rng) -> Plan {
         match dice.u8(..100) {
-            0..30 => Plan::Transfer { legs: legs(dice), journal: dice.u8(..3) == 0 },
-            30..42 => Plan::Audit,
-            42..52 => Plan::OnCall { leaves: dice.u8(..2) },
-            52..62 => Plan::Claim { wants: dice.u8(..2) },
-            62..74 => Plan::Slot(Doc::Slot(dice.u8(..SLOTS))),
+            0..28 => Plan::Transfer { legs: legs(dice), journal: dice.u8(..3) == 0 },
+            28..42 => Plan::Audit { singly: dice.bool() },
+            42..51 => Plan::OnCall { leaves: dice.u8(..2) },
+            51..59 => Plan::Claim { wants: dice.u8(..2) },
+            59..67 => Plan::Token { to: dice.u8(..TOKENS) },
+            67..74 => Plan::Slot(Doc::Slot(dice.u8(..SLOTS))),
             74..80 => match self.history.journal(dice.usize(..1_000)) {
                 Some(doc) => Plan::Prune(doc),
                 None => Plan::Slot(Doc::Slot(0)),
@@ -133,7 +143,7 @@ impl Actor {
         dice: &mut fastrand::Rng,
         deadline: Duration,
     ) -> Option<Fate> {
-        let read_only = matches!(plan, Plan::Audit);
+        let read_only = matches!(plan, Plan::Audit { .. }) && dice.bool();
         let options = Options::default()
             .with_pessimistic(dice.u8(..5) == 0)
             .with_lock_reads(self.lock_reads || dice.u8(..5) == 0)
@@ -199,10 +209,13 @@ impl Actor {
                     tx.insert(&self.world, doc.id(), &content)?;
                 }
             }
-            Plan::Audit => {
-                let accounts = (0..ACCOUNTS).map(Doc::Account);
-                let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
-                let docs: Vec<Doc> = accounts.chain(pairs).collect();
+            Plan::Audit { singly: true } => {
+                for doc in audited() {
+                    self.get(tx, number, doc).await?;
+                }
+            }
+            Plan::Audit { singly: false } => {
+                let docs = audited();
                 let found = tx.get_many(&self.world, docs.iter().map(|doc| doc.id())).await?;
                 self.history.note(number, |operation| {
                     operation.reads.extend(docs.iter().copied().zip(found.iter().cloned()));
@@ -238,6 +251,18 @@ impl Actor {
                         }
                     }
                 }
+            }
+            Plan::Token { to } => {
+                let mut from = None;
+                for n in 0..TOKENS {
+                    if self.get(tx, number, Doc::Token(n)).await?.is_some() {
+                        from = Some(n);
+                    }
+                }
+                let Some(from) = from.filter(|from| from != to) else { return Ok(()) };
+                self.delete(tx, number, Doc::Token(from))?;
+                let content = Content::default().after(number, 0);
+                self.put(tx, number, Doc::Token(*to), &content)?;
             }
             Plan::Slot(doc) => match self.get(tx, number, *doc).await? {
                 None => {

@@ -44,6 +44,8 @@ pub enum Doc {
     OnCall(u8),
     /// One of two that never exist both.
     Claim(u8),
+    /// One of three of which exactly one exists at any time.
+    Token(u8),
     /// Is inserted and deleted again and again.
     Slot(u8),
     /// Inserted by one transfer, perhaps deleted later, and never made again.
@@ -58,6 +60,7 @@ impl Doc {
             Self::Account(n) => format!("account-{n}"),
             Self::OnCall(n) => format!("on-call-{n}"),
             Self::Claim(n) => format!("claim-{n}"),
+            Self::Token(n) => format!("token-{n}"),
             Self::Slot(n) => format!("slot-{n}"),
             Self::Journal(n) => format!("journal-{n}"),
         }
@@ -75,12 +78,14 @@ impl Doc {
 pub enum Kind {
     /// Moves money, perhaps with a journal entry.
     Transfer,
-    /// Reads everything in one read-only transaction.
+    /// Reads everything in one transaction.
     Audit,
     /// Takes one of two off call, or puts both on.
     OnCall,
     /// Inserts one of two documents if both are absent, else deletes what is there.
     Claim,
+    /// Deletes one of three documents and inserts another.
+    Token,
     /// Inserts or deletes.
     Slot,
     /// Deletes a journal entry.

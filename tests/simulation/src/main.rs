@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use txn_core::guard::Guard;
+use txn_core::guard::{self, Guard};
 use txn_simulation::{Campaign, Extent, Verdict, campaign, catch, run_logged};
 
 /// The engine on a simulated store, in virtual time, by seeds.
@@ -24,6 +24,9 @@ struct Arguments {
     /// Switch off each guard of the protocol in turn, and look which seed notices.
     #[arg(long, conflicts_with_all = ["seconds", "replay"])]
     mutations: bool,
+    /// Switch off this guard only: with `--mutations`, or in the world that is replayed.
+    #[arg(long, value_parser = guard)]
+    without: Option<Guard>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -32,7 +35,10 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(seed) = arguments.replay {
-        let (verdict, log) = run_logged(seed, true);
+        let (verdict, log) = match arguments.without {
+            Some(guard) => guard::without(guard, || run_logged(seed, true)),
+            None => run_logged(seed, true),
+        };
         for line in log {
             println!("{line}");
         }
@@ -42,7 +48,9 @@ fn main() -> ExitCode {
         return code(verdict.violations.is_empty());
     }
     if arguments.mutations {
-        return mutations(arguments.from..arguments.from.saturating_add(arguments.seeds));
+        let seeds = arguments.from..arguments.from.saturating_add(arguments.seeds);
+        let guards = arguments.without.map_or(Guard::ALL.to_vec(), |guard| vec![guard]);
+        return mutations(&guards, &seeds);
     }
     let (extent, length) = match arguments.seconds {
         Some(seconds) => (Extent::Time(arguments.from, Duration::from_secs(seconds)), seconds),
@@ -68,11 +76,16 @@ fn main() -> ExitCode {
     code(result.failed.is_empty())
 }
 
+fn guard(name: &str) -> Result<Guard, String> {
+    let named = |guard: &Guard| format!("{guard:?}") == name;
+    Guard::ALL.into_iter().find(named).ok_or_else(|| format!("one of {:?}", Guard::ALL))
+}
+
 /// Prints a line for each guard, and fails if one was not missed.
-fn mutations(seeds: Range<u64>) -> ExitCode {
+fn mutations(guards: &[Guard], seeds: &Range<u64>) -> ExitCode {
     let mut fine = true;
-    for guard in Guard::ALL {
-        match catch(guard, seeds.clone()) {
+    for guard in guards {
+        match catch(*guard, seeds.clone()) {
             Some(Verdict { seed, violations, .. }) => {
                 let first = violations.first().map(String::as_str).unwrap_or_default();
                 let shown: String = first.chars().take(100).collect();

@@ -8,6 +8,8 @@ use crate::server::Manners;
 
 /// Accounts of the world. Few, so that everybody meets everybody.
 pub(crate) const ACCOUNTS: u8 = 4;
+/// Tokens of the world, of which one exists.
+pub(crate) const TOKENS: u8 = 3;
 /// Slots of the world.
 pub(crate) const SLOTS: u8 = 2;
 /// What each account has at the beginning.
@@ -85,8 +87,8 @@ impl Scenario {
             late_news: often(0.5, 0.5),
         };
         let clocks = match dice.u8(..10) {
-            0..6 => Clocks::Tame,
-            6..8 => Clocks::Wild,
+            0..5 => Clocks::Tame,
+            5..7 => Clocks::Wild,
             _ => Clocks::Days,
         };
         Self {

@@ -18,7 +18,7 @@ use crate::history::{Content, Doc, Fate, History, Operation};
 use crate::invariants;
 use crate::ledger::Ledger;
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
-use crate::scenario::{ACCOUNTS, Clocks, OPENING, Scenario};
+use crate::scenario::{ACCOUNTS, Clocks, OPENING, Scenario, TOKENS};
 use crate::server::{Manners, REPLICATION, Server};
 
 /// Most virtual time with faults.
@@ -198,7 +198,7 @@ impl Simulation {
             .with_observer(Some(Arc::new(Witness { name, told, log })))
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
-            .with_janitor_interval(janitor.then_some(Duration::from_secs(3)));
+            .with_janitor_interval(janitor.then_some(Duration::from_secs(2)));
         Domain::open(Arc::new(StoreOf(process.clone())), "world", config).await
     }
 
@@ -233,6 +233,7 @@ impl Simulation {
                     let content = Content { balance: OPENING, ..Content::default() };
                     tx.put(&world, Doc::Account(n).id(), &content)?;
                 }
+                tx.put(&world, Doc::Token(0).id(), &Content::default())?;
                 for n in 0..2 {
                     let content = Content { on: true, ..Content::default() };
                     tx.put(&world, Doc::OnCall(n).id(), &content)?;
@@ -337,7 +338,7 @@ impl Simulation {
             Clocks::Tame if dice.u8(..6) == 0 => dice.i64(-5_000..=5_000) - process.off(),
             Clocks::Wild if dice.u8(..3) == 0 => dice.i64(-9_000_000..=9_000_000),
             Clocks::Days if dice.u8(..3) == 0 => {
-                self.days = (self.days + dice.i64(0..=2)).min(6);
+                self.days = (self.days + dice.i64(0..=3)).min(9);
                 self.days * DAY_MILLIS - process.off()
             }
             _ => 0,
@@ -405,6 +406,7 @@ impl Simulation {
             operations.iter().flat_map(|operation| operation.writes.keys()).copied().collect();
         docs.extend((0..ACCOUNTS).map(Doc::Account));
         docs.extend((0..2).map(Doc::OnCall));
+        docs.extend((0..TOKENS).map(Doc::Token));
         let mut finals = BTreeMap::new();
         for doc in docs {
             if let Some(content) = domain.reader().verified().get(&world, doc.id()).await? {

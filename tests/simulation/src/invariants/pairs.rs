@@ -1,10 +1,11 @@
-//! Write skew: of two people one is on call, and of two claims one stands at most, in every consistent
-//! read.
+//! Write skew: of two people one is on call, of two claims one stands at most, and of the tokens one
+//! exists, in every consistent read.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Content, Doc, Kind};
 use crate::ledger::Ledger;
+use crate::scenario::TOKENS;
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let mut violations = Vec::new();
@@ -18,17 +19,23 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
         if found(Doc::Claim(0)).is_some() && found(Doc::Claim(1)).is_some() {
             violations.push(format!("{who} saw both claims"));
         }
+        let tokens: Vec<Doc> = (0..TOKENS).map(Doc::Token).collect();
+        let count = tokens.iter().filter(|doc| found(**doc).is_some()).count();
+        if tokens.iter().all(|doc| knows(*doc)) && count != 1 {
+            violations.push(format!("{who} saw {count} tokens"));
+        }
     };
     for operation in ledger.operations.iter().filter(|operation| operation.is_committed()) {
-        if matches!(operation.kind, Kind::Audit | Kind::OnCall | Kind::Claim) {
+        if matches!(operation.kind, Kind::Audit | Kind::OnCall | Kind::Claim | Kind::Token) {
             look(
                 format!("operation {} ({:?})", operation.number, operation.kind),
                 &operation.reads,
             );
         }
     }
-    let all = [Doc::OnCall(0), Doc::OnCall(1), Doc::Claim(0), Doc::Claim(1)];
+    let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
+    let all = pairs.chain((0..TOKENS).map(Doc::Token));
     let finals = all.map(|doc| (doc, ledger.finals.get(&doc).cloned()));
-    look("the last look".to_owned(), &BTreeMap::from(finals));
+    look("the last look".to_owned(), &finals.collect());
     violations
 }

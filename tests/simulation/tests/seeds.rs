@@ -1,0 +1,41 @@
+//! Worlds by their seeds: everything holds in each of them, and a seed is replayed exactly.
+//!
+//! `TXN_SIMULATION_SEED=7` replays one world; `TXN_SIMULATION_SEEDS=5000` runs more of them.
+
+use txn_simulation::{Extent, campaign, run, run_logged};
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+#[test]
+fn everything_holds_in_every_world() {
+    if let Some(seed) = from_environment("TXN_SIMULATION_SEED") {
+        let (verdict, log) = run_logged(seed, true);
+        assert!(verdict.violations.is_empty(), "{}\n{verdict:#?}", log.join("\n"));
+        return;
+    }
+    let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(1_000);
+    let result = campaign(&Extent::Seeds(0..seeds), |_| {});
+    for verdict in &result.failed {
+        eprintln!("TXN_SIMULATION_SEED={}: {:#?}", verdict.seed, verdict.violations);
+    }
+    assert!(result.failed.is_empty(), "{} worlds failed", result.failed.len());
+    assert_eq!(result.worlds, seeds);
+    // A world in which nothing happens proves nothing.
+    let counts = &result.counts;
+    assert!(counts.acknowledged > 10 * seeds, "{counts:?}");
+    assert!(counts.recoveries > 0 && counts.wounds > 0 && counts.drops > 0, "{counts:?}");
+    assert!(counts.settled_committed > 0 && counts.settled_aborted > 0, "{counts:?}");
+    let never: Vec<_> = counts.faults.iter().filter(|(_, times)| **times == 0).collect();
+    assert!(never.is_empty(), "never injected: {never:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_world() {
+    for seed in 0..40 {
+        let (once, again) = (run(seed), run(seed));
+        assert_eq!(once.fingerprint, again.fingerprint, "seed {seed}");
+    }
+    assert_ne!(run(1).fingerprint, run(2).fingerprint);
+}
