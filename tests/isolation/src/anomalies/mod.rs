@@ -7,6 +7,8 @@
 pub mod lifetimes;
 pub mod locks;
 pub mod reads;
+#[cfg(feature = "live")]
+pub mod searches;
 pub mod skews;
 pub mod writes;
 
