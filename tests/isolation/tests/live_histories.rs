@@ -5,7 +5,7 @@ use txn_isolation::{Fleet, Stop, Workload, WorkloadConfig, check};
 use txn_testkit::env;
 use txn_tests::ground::{Ground, PATIENCE};
 
-/// Three processes, until there is enough or the time is over.
+/// Three processes and some 250 transactions of one to six operations.
 async fn holds(url: &str, model: Model) {
     let ground = Ground::at(url).await;
     let mut processes = Vec::new();
@@ -16,15 +16,18 @@ async fn holds(url: &str, model: Model) {
     let config = WorkloadConfig::new(model)
         .with_collection(ground.name("histories"))
         .with_seed(seed)
+        .with_workers(5)
+        .with_keys(30)
+        .with_skew(0.6)
         .with_deadline(PATIENCE);
     let workload = Workload::new(config);
-    let until = Stop::default().after_transactions(600).after(PATIENCE);
+    let until = Stop::default().after_transactions(250);
     let fleet = Fleet::new(processes.clone());
     let mut history = workload.run(&fleet, &until).await.expect("runs");
     let witness = ground.domain().await;
     workload.settle(&mut history, &witness).await.expect("settles");
     let verdict = check(&history);
-    assert!(verdict.holds_with(300), "{verdict}\nseed {seed}");
+    assert!(verdict.holds_with(200), "{verdict}\nseed {seed}");
     assert_eq!(history.count(Kind::Info), 0, "a sound server leaves nothing unknown: {verdict}");
     for process in &processes {
         assert!(process.shutdown(PATIENCE).await, "drained");
