@@ -34,7 +34,7 @@ impl Workload {
         let keys: Vec<u64> = history.keys().into_iter().collect();
         let last_process = history.entries.iter().map(|entry| entry.process).max();
         let process = last_process.map_or(0, |last| last + 1);
-        let options = Options::default().with_read_only(true).with_deadline(Some(config.deadline));
+        let options = Options::default().with_read_only(true);
         let recorder = Recorder::after(std::mem::take(&mut history.entries));
         let mut finals = BTreeMap::new();
         let result = async {

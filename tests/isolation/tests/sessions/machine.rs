@@ -143,7 +143,7 @@ impl ReferenceStateMachine for Steps {
             steps.push((10, put.boxed()));
             steps.push((2, insert.boxed()));
             steps.push((3, delete.boxed()));
-            steps.push((2, die.boxed()));
+            steps.push((4, die.boxed()));
         }
         Union::new_weighted(steps).boxed()
     }

@@ -18,14 +18,25 @@ mod machine;
 mod world;
 
 use proptest::prelude::ProptestConfig;
+use proptest::test_runner::FileFailurePersistence;
 use proptest_state_machine::prop_state_machine;
 
 use machine::Sessions;
 
+/// Failures are kept beside the test, are part of the repository, and are run first.
+const REGRESSIONS: &str = "tests/sessions/sessions.proptest-regressions";
+
+fn settings() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let kept = Box::new(FileFailurePersistence::Direct(REGRESSIONS));
+    ProptestConfig {
+        failure_persistence: Some(kept),
+        ..ProptestConfig::with_cases(cases.unwrap_or(150))
+    }
+}
+
 prop_state_machine! {
-    #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(120)
-    ))]
+    #![proptest_config(settings())]
 
     fn random_sessions(sequential 1..40 => Sessions);
 }
@@ -34,6 +45,7 @@ prop_state_machine! {
 fn sessions_are_equivalent_to_a_sequence() {
     random_sessions();
     let tally = world::tally();
+    eprintln!("{tally:?}");
     assert!(tally.committed > tally.refused, "most get through: {tally:?}");
     assert!(tally.refused > 0 && tally.unknown > 0, "all endings occur: {tally:?}");
 }
