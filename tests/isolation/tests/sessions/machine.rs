@@ -73,12 +73,15 @@ pub(crate) enum Step {
     },
 }
 
+/// The process of an open transaction, and how it is run.
+type Slot = Option<(usize, How)>;
+
 /// What can be known beforehand: which transactions are open.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     /// The seed of the store's faults, if it has any.
     pub(crate) faults: Option<u64>,
-    open: [Option<(usize, How)>; SLOTS],
+    open: [Slot; SLOTS],
 }
 
 pub(crate) struct Steps;
@@ -94,12 +97,9 @@ impl ReferenceStateMachine for Steps {
     }
 
     fn transitions(shape: &Shape) -> BoxedStrategy<Step> {
-        let slots = |wanted: &dyn Fn(&Option<(usize, How)>) -> bool| {
-            (0..SLOTS).filter(|slot| wanted(&shape.open[*slot])).collect::<Vec<_>>()
-        };
-        let closed = slots(&Option::is_none);
-        let open = slots(&Option::is_some);
-        let writing = slots(&|slot| slot.is_some_and(|(_, how)| how != How::OnlyReads));
+        let closed = shape.slots(Option::is_none);
+        let open = shape.slots(Option::is_some);
+        let writing = shape.slots(|slot| slot.is_some_and(|(_, how)| how != How::OnlyReads));
         let processes = || 0..PROCESSES;
         let mut steps: Vec<(u32, BoxedStrategy<Step>)> = vec![
             (1, processes().prop_map(|process| Step::Crash { process }).boxed()),
@@ -181,6 +181,10 @@ impl ReferenceStateMachine for Steps {
 }
 
 impl Shape {
+    fn slots(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<usize> {
+        (0..SLOTS).filter(|slot| wanted(&self.open[*slot])).collect()
+    }
+
     fn crash(&mut self, process: usize) {
         for open in &mut self.open {
             if open.is_some_and(|(at, _)| at == process) {

@@ -45,7 +45,6 @@ prop_state_machine! {
 fn sessions_are_equivalent_to_a_sequence() {
     random_sessions();
     let tally = world::tally();
-    eprintln!("{tally:?}");
     assert!(tally.committed > tally.refused, "most get through: {tally:?}");
     assert!(tally.refused > 0 && tally.unknown > 0, "all endings occur: {tally:?}");
 }
