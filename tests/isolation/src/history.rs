@@ -241,7 +241,8 @@ fn edn(entry: &Entry) -> String {
     );
     // Writing to a string does not fail.
     if let Some(error) = &entry.error {
-        let _ = write!(text, ", :error {error:?}");
+        // A JSON string is an EDN string.
+        let _ = write!(text, ", :error {}", serde_json::Value::from(error.as_str()));
     }
     if let Some(tid) = entry.tid {
         let _ = write!(text, ", :tid \"{tid}\"");

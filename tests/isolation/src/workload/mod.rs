@@ -86,7 +86,8 @@ impl Fleet {
         self.domains[number % self.domains.len()].read().clone()
     }
 
-    /// Puts another process in its place, and returns the one that was there. Transactions under way stay with that one.
+    /// Puts another process in its place ([`Workload::open`] it first), and returns the one that was there. Transactions
+    /// under way stay with that one.
     pub fn replace(&self, number: usize, domain: Domain) -> Domain {
         std::mem::replace(&mut *self.domains[number % self.domains.len()].write(), domain)
     }
@@ -128,7 +129,7 @@ impl Workload {
     pub async fn run(&self, fleet: &Arc<Fleet>, until: &Stop) -> Result<History, Error> {
         let documents = self.documents(&fleet.domain(0)).await?;
         for number in 1..fleet.size() {
-            self.documents(&fleet.domain(number)).await?;
+            self.open(&fleet.domain(number)).await?;
         }
         let recorder = Arc::new(Recorder::after(Vec::new()));
         let supply = Arc::new(Supply::new(&self.config));
@@ -152,6 +153,15 @@ impl Workload {
         workers.join_all().await;
         let entries = recorder.finish();
         Ok(History { model: self.config.model, entries, finals: None })
+    }
+
+    /// Opens the collection in a process, and makes it if it is missing. [`Workload::run`] does it for the processes that it
+    /// begins with; one that joins the fleet later needs it before it does.
+    ///
+    /// # Errors
+    /// The collection can not be opened.
+    pub async fn open(&self, domain: &Domain) -> Result<(), Error> {
+        self.documents(domain).await.map(drop)
     }
 
     async fn documents(&self, domain: &Domain) -> Result<Documents, Error> {
