@@ -59,12 +59,13 @@ pub async fn g2_item_write_skew_through_absent_documents(ground: &Ground) {
     first.commits().await;
     second.conflicts().await;
     assert_eq!(ground.state(&["x", "y"]).await, [Some(1), None]);
-    // One that only reads, and finds one of two missing that came meanwhile.
+    // One that only reads, and finds one of two missing that came together.
     let (reader, writer) = (ground.a.begin_read_only(), ground.b.begin());
-    assert_eq!((reader.get("y").await, reader.get("z").await), (None, None));
+    assert_eq!(reader.get("y").await, None);
     writer.insert("y", 2);
     writer.insert("z", 2);
     writer.commits().await;
+    assert_eq!(reader.get("z").await, Some(2));
     reader.conflicts().await;
     assert_eq!(ground.state(&["x", "y", "z"]).await, [Some(1), Some(2), Some(2)]);
 }
