@@ -59,6 +59,12 @@ impl Ground {
         format!("{}-{what}", self.prefix)
     }
 
+    /// The name of the domain of this test.
+    #[must_use]
+    pub fn domain_name(&self) -> &str {
+        &self.prefix
+    }
+
     /// The store, as the engine wants it.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {

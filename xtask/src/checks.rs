@@ -54,6 +54,7 @@ fn on_single_servers(steps: &mut Steps) -> Result<(), Failure> {
         ("tests of the store on servers", "test -p txn-es --features live --test live_*"),
         ("tests of the bank on servers", "test -p txn-bank --features live --test live_servers"),
         ("tests on servers", "test -p txn-tests --features live"),
+        ("isolation on servers", "test -p txn-isolation --features live --test live_*"),
     ] {
         steps.command(what, cargo(tests).envs(servers.variables().iter().cloned()))?;
     }

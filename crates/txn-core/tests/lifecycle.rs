@@ -563,6 +563,44 @@ async fn late_placeholders_that_cross_are_taken_off() {
     assert_eq!(read, [None, None]);
 }
 
+/// A transaction that only read a document and finds it locked by a younger one takes the lock: if it only set the
+/// document free, the younger one, run again, would have it locked again before the next look, and so on for ever.
+#[tokio::test(start_paused = true)]
+async fn a_younger_one_that_comes_again_does_not_starve_a_validation() {
+    let w = world().await;
+    let older = w.domain.begin(&Options::default()).expect("begins");
+    for id in ["a", "b"] {
+        older.get(&w.items, id).await.expect("reads");
+    }
+    older.put(&w.items, "a", &Item { n: 2 }).expect("takes it");
+    let began = tokio::time::Instant::now();
+    let younger = tokio::spawn({
+        let (domain, items, log) = (w.domain.clone(), w.items.clone(), w.log.clone());
+        async move {
+            let wounded = || log.count(|event| matches!(event, Event::Wounded { .. })) > 0;
+            let options = Options::default().with_pessimistic(true);
+            let write = domain.run::<_, Error, _>(&options, async |tx| {
+                let b = tx.get(&items, "b").await?.expect("exists");
+                let a = tx.get(&items, "a").await?.expect("exists");
+                // Begins again as soon as the older one wants what it holds.
+                while !wounded() {
+                    tokio::time::sleep(Duration::from_micros(100)).await;
+                }
+                tx.put(&items, "b", &Item { n: b.n + a.n })
+            });
+            write.await.expect("gets through")
+        }
+    });
+    // It holds both.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    older.commit().await.expect("gets through");
+    assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
+    let attempts = younger.await.expect("no panic").receipt.attempts;
+    assert!(attempts <= 3, "the younger one was run {attempts} times");
+    assert_eq!((w.value("a").await, w.value("b").await), (Some(2), Some(3)));
+    drained(&w.domain).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_domain_that_shuts_down_refuses_new_transactions() {
     let w = world().await;

@@ -29,8 +29,8 @@ impl Attempt {
         self.verify_locks().await
     }
 
-    /// Validates reads. A transaction that holds locks meets conflicts by age; one that holds nothing
-    /// wounds nobody.
+    /// Validates reads. A transaction that holds locks meets conflicts by age, and takes over the locks of those
+    /// that it puts aside; one that holds nothing wounds nobody. The caller holds `self.locking`, if it holds locks.
     #[tracing::instrument(name = "validate", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn validate(
         self: &Arc<Self>,
@@ -174,11 +174,20 @@ impl Attempt {
             (Validity::Held(holder), View::Present { version, .. }) => {
                 // The lock has to be looked at again, whoever held it at first.
                 read.observed.holder = Some(holder);
-                let met = engine.meet(requester, key, *version, holder, &self.patience).await?;
-                if met == Met::Void {
-                    engine.unlock(key, view, holder).await?;
+                match engine.meet(requester, key, *version, holder, &self.patience).await? {
+                    Met::Busy => return Ok(false),
+                    Met::Applied => {}
+                    Met::Void if requester == Requester::Patient => {
+                        engine.unlock(key, view, holder).await?;
+                    }
+                    // Only set free it would be locked again before the next look, by the next attempt of the
+                    // one that was wounded; so whoever wounds takes what it wants.
+                    Met::Void => {
+                        let wanted = BTreeMap::from([(key.clone(), reads.remove(key))]);
+                        Box::pin(self.acquire(wanted, Vec::new())).await?;
+                    }
                 }
-                Ok(met != Met::Busy)
+                Ok(true)
             }
             (Validity::Changed | Validity::Held(_), _) => {
                 Err(Stop::Retry(Cause::Changed(key.clone())))

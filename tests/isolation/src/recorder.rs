@@ -1,0 +1,92 @@
+//! Records what happens as it happens.
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use txn_core::Tid;
+
+use crate::history::{Entry, Kind, Micro, Transactional};
+
+/// The entries so far. Their order is that in which they were recorded: a transaction's beginning before anything
+/// is sent, its end after the answer came.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    began: Instant,
+    entries: Mutex<Vec<Entry>>,
+}
+
+impl Recorder {
+    /// Goes on after these entries.
+    pub(crate) fn after(entries: Vec<Entry>) -> Self {
+        Self { began: Instant::now(), entries: Mutex::new(entries) }
+    }
+
+    /// A transaction begins.
+    pub(crate) fn invoke(&self, process: u64, asked: Vec<Micro>) -> Call<'_> {
+        self.record(Kind::Invoke, process, asked.clone(), None);
+        Call { recorder: self, process, asked: Some(asked) }
+    }
+
+    fn record(
+        &self,
+        kind: Kind,
+        process: u64,
+        value: Vec<Micro>,
+        why: Option<(String, Option<Tid>)>,
+    ) {
+        let (error, tid) = why.map_or((None, None), |(error, tid)| (Some(error), tid));
+        let mut entries = self.entries.lock();
+        let index = entries.len() as u64;
+        // Later than all before it, also where a history is continued.
+        let before = entries.last().map_or(0, |entry| entry.time);
+        let elapsed = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let time = elapsed.max(before);
+        let f = Transactional::Txn;
+        entries.push(Entry { index, kind, process, time, f, value, error, tid, outcome: None });
+    }
+
+    /// What was recorded.
+    pub(crate) fn finish(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries.lock())
+    }
+}
+
+/// A transaction that is under way. Dropped without an answer its outcome is unknown.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    recorder: &'a Recorder,
+    process: u64,
+    /// What was asked for; taken by the answer.
+    asked: Option<Vec<Micro>>,
+}
+
+impl Call<'_> {
+    /// It committed.
+    pub(crate) fn ok(mut self, value: Vec<Micro>) {
+        self.asked = None;
+        self.recorder.record(Kind::Ok, self.process, value, None);
+    }
+
+    /// It changed nothing and never will.
+    pub(crate) fn fail(self, why: String) {
+        self.end(Kind::Fail, why, None);
+    }
+
+    /// Nobody knows.
+    pub(crate) fn info(self, why: String, tid: Option<Tid>) {
+        self.end(Kind::Info, why, tid);
+    }
+
+    fn end(mut self, kind: Kind, why: String, tid: Option<Tid>) {
+        let asked = self.asked.take().unwrap_or_default();
+        self.recorder.record(kind, self.process, asked, Some((why, tid)));
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            let why = "its caller went away".to_owned();
+            self.recorder.record(Kind::Info, self.process, asked, Some((why, None)));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One worker: one transaction after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::Instant;
+use txn_core::{Domain, Error, ErrorKind, Transaction};
+
+use super::plan::{How, Plan, Planner, Supply};
+use super::{Counters, Documents, Fleet, Stop, Values, WorkloadConfig};
+use crate::history::{Micro, Model, Seen};
+use crate::recorder::Recorder;
+
+pub(super) struct Worker {
+    pub(super) number: usize,
+    pub(super) config: WorkloadConfig,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) documents: Documents,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) supply: Arc<Supply>,
+    pub(super) planner: Planner,
+    pub(super) counters: Arc<Counters>,
+    pub(super) began: Instant,
+    pub(super) begun: Arc<AtomicU64>,
+}
+
+impl Worker {
+    pub(super) async fn work(mut self, until: Stop) {
+        let mut process = self.number as u64;
+        while !until.is_reached(self.began, self.begun.fetch_add(1, Ordering::Relaxed)) {
+            let plan = self.planner.next(&self.supply);
+            if !self.carry_out(process, &plan).await {
+                // What became of it may show at any time: this process is never heard of again.
+                process += self.config.workers.max(1) as u64;
+            }
+        }
+    }
+
+    /// Runs one transaction and records it. Returns whether its outcome is known.
+    async fn carry_out(&self, process: u64, plan: &Plan) -> bool {
+        let domain = self.fleet.domain(self.number);
+        let call = self.recorder.invoke(process, plan.micros.clone());
+        match self.attempt(&domain, plan).await {
+            Ok(value) => {
+                call.ok(value);
+                self.counters.acknowledged.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(error) if !matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Damaged) => {
+                call.fail(error.to_string());
+                self.counters.aborted.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::Damaged {
+                    self.counters.damaged.fetch_add(1, Ordering::Relaxed);
+                }
+                call.info(error.to_string(), error.tid());
+                self.counters.unknown.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    async fn attempt(&self, domain: &Domain, plan: &Plan) -> Result<Vec<Micro>, Error> {
+        match &plan.how {
+            How::Transaction(options) => {
+                let done = domain.run(options, async |tx| self.steps(tx, plan).await).await?;
+                Ok(done.value)
+            }
+            How::VerifiedRead => {
+                let mut value = plan.micros.clone();
+                for micro in &mut value {
+                    let id = self.config.id(micro.key());
+                    let found = domain.reader().verified().get(&self.documents, id).await?;
+                    self.show(micro, &found.unwrap_or_default());
+                }
+                Ok(value)
+            }
+        }
+    }
+
+    /// What the closure of a transaction does.
+    async fn steps(&self, tx: &Transaction, plan: &Plan) -> Result<Vec<Micro>, Error> {
+        if plan.together {
+            let ids = plan.micros.iter().map(|micro| self.config.id(micro.key()));
+            tx.get_many(&self.documents, ids).await?;
+        }
+        let mut value = plan.micros.clone();
+        for micro in &mut value {
+            let id = self.config.id(micro.key());
+            match micro {
+                Micro::Write { value, .. } => {
+                    tx.put(&self.documents, id, &Values { values: vec![*value] })?;
+                }
+                Micro::Append { value, .. } => {
+                    let mut list = tx.get(&self.documents, id.clone()).await?.unwrap_or_default();
+                    list.values.push(*value);
+                    tx.put(&self.documents, id, &list)?;
+                }
+                Micro::Read { .. } => {
+                    let found = tx.get(&self.documents, id).await?.unwrap_or_default();
+                    self.show(micro, &found);
+                }
+            }
+        }
+        if !plan.pause.is_zero() {
+            tokio::time::sleep(plan.pause).await;
+        }
+        Ok(value)
+    }
+
+    /// Notes what a read returned.
+    fn show(&self, micro: &mut Micro, found: &Values) {
+        if let Micro::Read { seen, .. } = micro {
+            *seen = seen_of(self.config.model, found);
+        }
+    }
+}
+
+pub(super) fn seen_of(model: Model, found: &Values) -> Seen {
+    match (model, found.values.last()) {
+        (Model::ListAppend, _) => Seen::List(found.values.clone()),
+        (Model::Register, Some(value)) => Seen::Value(*value),
+        (Model::Register, None) => Seen::Nil,
+    }
+}

@@ -1,0 +1,61 @@
+//! The named anomalies on the store in memory.
+
+use std::sync::Arc;
+
+use txn_core::store::MemoryStore;
+use txn_isolation::ground::{Ground, Processes};
+use txn_isolation::{anomalies, schedules};
+
+macro_rules! on_memory {
+    ($($family:ident::$name:ident;)*) => {
+        mod one_process {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let ground = super::ground(super::Processes::One).await;
+                    Box::pin(super::anomalies::$family::$name(&ground)).await;
+                    ground.close().await;
+                }
+            )*
+        }
+        mod two_processes {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let ground = super::ground(super::Processes::Two).await;
+                    Box::pin(super::anomalies::$family::$name(&ground)).await;
+                    ground.close().await;
+                }
+            )*
+        }
+    };
+}
+
+schedules!(on_memory);
+
+async fn ground(processes: Processes) -> Ground {
+    Ground::open(Arc::new(MemoryStore::new()), "anomalies", "items", processes).await
+}
+
+macro_rules! names {
+    ($($family:ident::$name:ident;)*) => { [$((stringify!($family), stringify!($name))),*] };
+}
+
+#[test]
+fn every_schedule_is_named_where_it_is_promised() {
+    let promises = include_str!("../../../docs/isolation.md");
+    for (family, name) in schedules!(names) {
+        let (whole, short) = (format!("`{family}::{name}`"), format!("`{name}`"));
+        let named = promises.contains(&whole) || promises.contains(&short);
+        assert!(named, "docs/isolation.md does not name {family}::{name}");
+    }
+    for word in promises.split('`') {
+        let Some((family, name)) = word.split_once("::") else { continue };
+        let families = ["writes", "reads", "skews", "lifetimes", "locks"];
+        let known = schedules!(names).contains(&(family, name));
+        assert!(
+            !families.contains(&family) || known,
+            "docs/isolation.md names {word}, which is not there"
+        );
+    }
+}
