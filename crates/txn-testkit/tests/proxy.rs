@@ -70,7 +70,12 @@ async fn echo(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let line = format!("{} {}", request.method(), request.uri());
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     let line = format!("{line} {}", String::from_utf8_lossy(&body));
     seen.lock().push(line.clone());
     Ok(Response::builder()
