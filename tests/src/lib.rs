@@ -9,6 +9,8 @@ pub mod ground;
 pub mod ledger;
 #[cfg(feature = "live")]
 pub mod plain;
+#[cfg(feature = "live")]
+pub mod steps;
 pub mod tapped;
 
 /// A name that no other run uses: for domains and collections.

@@ -1,0 +1,47 @@
+//! A load under faults by chance, with exact books.
+
+use std::time::Duration;
+
+use txn_core::Config;
+use txn_testkit::proxy::{FaultKind, Odds, Schedule};
+use txn_tests::ground::Ground;
+use txn_tests::ledger::{Ledger, Plan};
+
+use crate::{proxy, soon, through};
+
+/// Transfers that have to be acknowledged, and faults of each kind that have to happen.
+const TRANSFERS: u64 = 400;
+const FAULTS: u64 = 5;
+
+pub(crate) async fn transfers_under_rough_faults(ground: &Ground) {
+    let proxy = proxy(ground).await;
+    let coordinators = vec![through(&proxy).await, through(&proxy).await];
+    let config = Config::default()
+        .with_lease(Duration::from_millis(500))
+        .with_janitor_interval(Some(Duration::from_secs(2)))
+        .with_deadline(Duration::from_secs(10));
+    let plan = Plan::new(&ground.name("rough")).with_config(config).with_seed(7);
+    let ledger = Ledger::open(plan, coordinators, ground.store()).await;
+
+    proxy.set_schedule(Schedule::new(7, Odds::rough()));
+    let every_kind = || FaultKind::ALL.into_iter().all(|kind| proxy.counts().of(kind) >= FAULTS);
+    let enough = async {
+        ledger.acknowledges(TRANSFERS).await;
+        while !every_kind() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    ledger.run(4, soon(enough)).await;
+    proxy.clear();
+    soon(proxy.settle()).await;
+
+    let wrong = ledger.verify().await;
+    let (counts, faults) = (ledger.counts(), proxy.counts());
+    println!("{counts:?}\n{faults:?}");
+    assert_eq!(wrong, Vec::<String>::new(), "{counts:?} {faults:?}");
+    assert!(counts.acknowledged >= TRANSFERS && counts.ticks > 0 && counts.looks > 0);
+    assert!(every_kind(), "{faults:?}");
+    ledger.close().await;
+    ground.drop_domain(&ground.name("rough")).await;
+    proxy.shutdown().await;
+}
