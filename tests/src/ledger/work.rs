@@ -37,10 +37,16 @@ impl Worker {
     }
 
     pub(super) async fn work(mut self, over: watch::Receiver<bool>) {
-        while !*over.borrow() {
-            let well = match self.random.u32(..10) {
+        for turn in 0.. {
+            if *over.borrow() {
+                return;
+            }
+            // Looks are rare: one that is disturbed again and again locks all accounts.
+            let draw = self.random.u32(..40);
+            let draw = if turn < 2 { turn } else { draw };
+            let well = match draw {
                 0 => self.look().await,
-                1 => self.tick().await,
+                1..=4 => self.tick().await,
                 _ => self.transfer().await,
             };
             if !well {
@@ -65,7 +71,11 @@ impl Worker {
             0 => Acknowledge::Applied,
             _ => Acknowledge::Committed,
         };
+        // The hasty ones give up in the middle of whatever goes wrong, and often never learn their outcome.
+        let hasty = random.u32(..8) == 0;
+        let hasty = hasty.then(|| Duration::from_millis(random.u64(20..200)));
         let options = Options::default()
+            .with_deadline(hasty)
             .with_acknowledge(acknowledge)
             .with_pessimistic(random.u32(..5) == 0)
             .with_lock_reads(random.u32(..8) == 0);

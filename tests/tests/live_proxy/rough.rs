@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use txn_core::Config;
 use txn_testkit::proxy::{FaultKind, Odds, Schedule};
-use txn_tests::ground::Ground;
+use txn_tests::ground::{Ground, PATIENCE};
 use txn_tests::ledger::{Ledger, Plan};
 
 use crate::{proxy, soon, through};
 
 /// Transfers that have to be acknowledged, and faults of each kind that have to happen.
-const TRANSFERS: u64 = 400;
+const TRANSFERS: u64 = 150;
 const FAULTS: u64 = 5;
 
 pub(crate) async fn transfers_under_rough_faults(ground: &Ground) {
@@ -20,7 +20,7 @@ pub(crate) async fn transfers_under_rough_faults(ground: &Ground) {
         .with_lease(Duration::from_millis(500))
         .with_janitor_interval(Some(Duration::from_secs(2)))
         .with_deadline(Duration::from_secs(10));
-    let plan = Plan::new(&ground.name("rough")).with_config(config).with_seed(7);
+    let plan = Plan::new(&ground.name("rough")).with_accounts(40).with_config(config).with_seed(7);
     let ledger = Ledger::open(plan, coordinators, ground.store()).await;
 
     proxy.set_schedule(Schedule::new(7, Odds::rough()));
@@ -31,7 +31,8 @@ pub(crate) async fn transfers_under_rough_faults(ground: &Ground) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    ledger.run(4, soon(enough)).await;
+    let bounded = tokio::time::timeout(2 * PATIENCE, enough);
+    ledger.run(3, async { bounded.await.expect("transfers go on") }).await;
     proxy.clear();
     soon(proxy.settle()).await;
 
