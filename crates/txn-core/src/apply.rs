@@ -300,7 +300,8 @@ impl Engine {
                 (Some(record), Some((now, _))) if record.state == State::Committed => version = now,
                 _ => {
                     let message = "its committed record was removed or replaced by something else";
-                    return Err(Error::damaged(message).in_transaction(tid).into());
+                    let key = self.table.record_key(tid);
+                    return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
                 }
             }
             self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
