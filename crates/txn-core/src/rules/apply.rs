@@ -1,6 +1,6 @@
 //! What remains to be done to one document that a decided transaction may hold.
 
-use crate::document::View;
+use crate::document::{Stored, View};
 use crate::record::{Member, Op};
 use crate::store::Version;
 use crate::tid::Tid;
@@ -33,8 +33,16 @@ pub(crate) enum Applying {
 /// Whether a lock of the transaction that stands at `version` is the one that the member's record
 /// speaks of. A conditional lock can land only once, so the tid identifies it; a placeholder's
 /// `create` can be forked, so only its recorded version does.
-pub(crate) fn is_members_lock(member: &Member, version: Version) -> bool {
-    member.placeholder.is_none_or(|placeholder| placeholder == version)
+///
+/// A transaction commits as something later than everything that it locked. A lock on content of its own commit, or of
+/// a later one, was put back by a plain client that had read it before.
+pub(crate) fn is_members_lock(
+    member: &Member,
+    commit: Option<Tid>,
+    version: Version,
+    stored: &Stored,
+) -> bool {
+    stored.tid < commit && member.placeholder.is_none_or(|placeholder| placeholder == version)
 }
 
 /// One member of the transaction `tid`, committed as `commit`.
@@ -47,7 +55,7 @@ pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Ap
         };
     };
     if stored.lock == Some(tid) {
-        if is_members_lock(member, *version) {
+        if is_members_lock(member, Some(commit), *version, stored) {
             return match member.op {
                 Op::Write => Applying::Write(*version),
                 Op::Insert if stored.is_bare_placeholder() => Applying::Write(*version),
@@ -97,7 +105,6 @@ pub(crate) fn voiding(now: &View, tid: Tid) -> Applying {
 mod tests {
     use super::super::testing::{image, tid, version, view};
     use super::*;
-    use crate::document::Stored;
 
     #[test]
     fn every_row() {
@@ -116,12 +123,18 @@ mod tests {
         let locked = written_by(before).locked_by(Some(me));
         let held = written_by(before).locked_by(Some(other));
         let held_after = written_by(after).locked_by(Some(other));
+        let put_back = |t| written_by(t).locked_by(Some(me));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
         let at = |stored: &Stored| view(8, stored.clone());
         let v = version(8);
         for (op, now, expect) in [
             (Op::Write, at(&locked), Applying::Write(v)),
+            // A lock that a plain client brought back, on what the commit or a later one left behind.
+            (Op::Write, at(&put_back(commit)), Applying::Unlock(v)),
+            (Op::Write, at(&put_back(after)), Applying::Unlock(v)),
+            (Op::Delete, at(&put_back(after)), Applying::Unlock(v)),
+            (Op::Insert, at(&put_back(after)), Applying::Unlock(v)),
             (Op::Write, at(&held), Applying::Held(other)),
             (Op::Write, at(&held_after), Applying::Touch(v)),
             (Op::Write, at(&Stored::placeholder(other)), Applying::Held(other)),
