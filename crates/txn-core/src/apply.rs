@@ -1,7 +1,7 @@
 //! Applying a committed transaction to its members, and taking void locks off. Used by the owner and
 //! by whoever recovers it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::{Stored, View};
 use crate::engine::{Engine, From};
@@ -90,11 +90,15 @@ impl Engine {
             let mut writes = Vec::new();
             let mut absences = Vec::new();
             let mut proven = Vec::new();
+            let mut overtaken = BTreeSet::new();
             let mut hindrance = None;
             for (key, index) in &pending {
                 let Some(view) = known.get(key) else { continue };
                 let member = &record.members[*index];
                 let step = applying(tid, commit, member, view);
+                if matches!(step, Applying::Overtaken(_)) {
+                    overtaken.insert(key.clone());
+                }
                 match self.step_write(step, view, |before| {
                     let image = record.images[*index].clone().unwrap_or_default();
                     self.committed(before, commit, &image)
@@ -135,6 +139,9 @@ impl Engine {
                 match outcome {
                     Outcome::Applied(_) => {
                         left.remove(&write.key);
+                        if overtaken.contains(&write.key) {
+                            self.tell_of_overtaken(tid, &write.key);
+                        }
                     }
                     Outcome::Conflict => {}
                     Outcome::Rejected(why) | Outcome::Unknown(why) => {
@@ -187,7 +194,9 @@ impl Engine {
             Applying::Unlock(version) => {
                 Some(WriteOp::Replace(stored.locked_by(None).encode(), version))
             }
-            Applying::Touch(version) => Some(WriteOp::Replace(source.clone(), version)),
+            Applying::Touch(version) | Applying::Overtaken(version) => {
+                Some(WriteOp::Replace(source.clone(), version))
+            }
             Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => None,
         }
     }
@@ -242,6 +251,15 @@ impl Engine {
             let what = "another client wrote the locked document; the commit overwrites that";
             self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
         }
+    }
+
+    /// A plain client took a lock off, and others committed on top of the old content. Nobody can mend that but a
+    /// person, and nothing is left to do.
+    fn tell_of_overtaken(&self, tid: Tid, key: &Key) {
+        tracing::error!(%tid, document = %key, "a committed write is lost: another client took its lock off");
+        let what = "another client took the lock off, and a later transaction wrote the document without what this \
+                    one committed; that write is lost";
+        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and

@@ -18,6 +18,9 @@ pub(crate) enum Applying {
     RemovePlaceholder(Version),
     /// It seems done, by a write that may still vanish: an acknowledged touch on this version proves it.
     Touch(Version),
+    /// A later transaction wrote the document, and not on top of this one's content: a plain client took the lock
+    /// off in between. Nothing can be written any more; an acknowledged touch on this version proves it, and it has to be told.
+    Overtaken(Version),
     /// The document is gone, by a deletion that may still vanish: create a placeholder under an
     /// aborted tid and delete it; acknowledged, that proves it.
     ProveAbsence,
@@ -72,17 +75,30 @@ pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Ap
         // Whoever locked it after us locked what we left behind. A touch keeps that lock, and waits for nobody;
         // a placeholder alone is never touched, for only its version makes it a lock.
         (Op::Write | Op::Insert, Some(_)) if !stored.absent && stored.tid >= Some(commit) => {
-            Applying::Touch(*version)
+            followed(stored, commit, *version)
         }
         (Op::Delete, Some(_)) if !stored.absent && stored.tid > Some(commit) => {
-            Applying::Touch(*version)
+            followed(stored, commit, *version)
         }
         (_, Some(holder)) => Applying::Held(holder),
         // A later document under the same id, after our deletion.
-        (Op::Delete, None) if stored.tid > Some(commit) => Applying::Touch(*version),
-        (Op::Write | Op::Insert, None) if stored.tid >= Some(commit) => Applying::Touch(*version),
+        (Op::Delete, None) if stored.tid > Some(commit) => followed(stored, commit, *version),
+        (Op::Write | Op::Insert, None) if stored.tid >= Some(commit) => {
+            followed(stored, commit, *version)
+        }
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
     }
+}
+
+/// The content is the commit's or a later one's. The list of recent commits is in their order, loses the oldest
+/// first, and begins anew after a deletion: one that reaches back behind the commit and lacks it says that the later ones
+/// did not follow it.
+fn followed(stored: &Stored, commit: Tid, version: Version) -> Applying {
+    let reaches_back = stored.recent.first().is_some_and(|oldest| *oldest < commit);
+    if reaches_back && stored.tid != Some(commit) && !stored.recent.contains(&commit) {
+        return Applying::Overtaken(version);
+    }
+    Applying::Touch(version)
 }
 
 /// A lock of an aborted transaction, or one that is no member's: take it off.
@@ -123,6 +139,7 @@ mod tests {
         let locked = written_by(before).locked_by(Some(me));
         let held = written_by(before).locked_by(Some(other));
         let held_after = written_by(after).locked_by(Some(other));
+        let listing = |recent: &[Tid]| Stored { recent: recent.to_vec(), ..written_by(after) };
         let put_back = |t| written_by(t).locked_by(Some(me));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
@@ -140,6 +157,17 @@ mod tests {
             (Op::Write, at(&Stored::placeholder(other)), Applying::Held(other)),
             (Op::Write, at(&written_by(commit)), Applying::Touch(v)),
             (Op::Write, at(&written_by(after)), Applying::Touch(v)),
+            // What the list of commits says of a later one.
+            (Op::Write, at(&listing(&[before, commit, after])), Applying::Touch(v)),
+            (Op::Write, at(&listing(&[after])), Applying::Touch(v)),
+            (Op::Write, at(&listing(&[before, after])), Applying::Overtaken(v)),
+            (Op::Delete, at(&listing(&[before, after])), Applying::Overtaken(v)),
+            (Op::Insert, at(&listing(&[before, after])), Applying::Overtaken(v)),
+            (
+                Op::Write,
+                at(&listing(&[before, after]).locked_by(Some(other))),
+                Applying::Overtaken(v),
+            ),
             (Op::Write, at(&written_by(before)), Applying::Damaged),
             (Op::Write, at(&unversioned), Applying::Damaged),
             (Op::Write, View::Absent, Applying::ProveAbsence),
