@@ -7,6 +7,8 @@ pub mod bank;
 #[cfg(feature = "live")]
 pub mod coordinator;
 #[cfg(feature = "live")]
+pub mod faults;
+#[cfg(feature = "live")]
 pub mod ground;
 pub mod ledger;
 #[cfg(feature = "live")]
