@@ -12,7 +12,7 @@ use txn_tests::faults::{Cluster, ClusterFault};
 use txn_tests::ledger::{Counts, Ledger, Plan};
 
 /// Transfers before each fault, and after it.
-const TRANSFERS: u64 = 40;
+const TRANSFERS: u64 = 20;
 
 /// How long each step may take.
 const BOUND: Duration = Duration::from_secs(240);
@@ -52,10 +52,14 @@ async fn bounded(what: &str, step: impl Future<Output = ()>) {
 /// A load goes into a fault, through it and out of it; then the books are compared.
 async fn through(cluster: &Cluster, ledger: &Ledger, fault: ClusterFault) {
     let index = ledger.collection().to_owned();
+    let began = std::time::Instant::now();
+    let at = |what: &str| println!("{fault:?}, {:.1} s: {what}", began.elapsed().as_secs_f64());
     let course = async {
         bounded("before", ledger.acknowledges(TRANSFERS)).await;
         let before = trouble(ledger.counts());
+        at("the load runs");
         let applied = fault.apply(cluster, &index).await;
+        at("applied");
         let began = std::time::Instant::now();
         let noticed = || trouble(ledger.counts()) > before;
         while began.elapsed() < BRIEF || (!noticed() && began.elapsed() < LONG) {
@@ -66,12 +70,15 @@ async fn through(cluster: &Cluster, ledger: &Ledger, fault: ClusterFault) {
         } else if fault != ClusterFault::RollingRestart {
             assert!(noticed(), "nobody noticed {fault:?}");
         }
+        at("to be healed");
         applied.heal(cluster).await;
+        at("healed");
         bounded("after", ledger.acknowledges(TRANSFERS)).await;
     };
-    ledger.run(3, course).await;
+    ledger.run(2, course).await;
+    at("the load is over");
     let wrong = ledger.verify().await;
-    println!("{fault:?}: {:?}", ledger.counts());
+    at(&format!("compared: {:?}", ledger.counts()));
     assert_eq!(wrong, Vec::<String>::new(), "{fault:?}: {:?}", ledger.counts());
 }
 
