@@ -177,6 +177,7 @@ everywhere! {
     pipelines::a_default_pipeline_is_not_asked;
     pipelines::a_final_pipeline_that_comes_between_commit_and_apply;
     records::a_record_that_is_removed_while_its_owner_lives;
+    records::a_record_that_is_removed_when_its_owner_is_dead;
     records::the_record_of_an_abort_that_is_removed_before_the_commit;
     writers::a_full_replace_before_the_commit;
     writers::a_full_replace_after_the_commit;
