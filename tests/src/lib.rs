@@ -3,12 +3,18 @@
 //! The suites are in `tests/tests`. Those of the feature `live` run on one server of each kind, those of the
 //! feature `cluster` on three nodes; `cargo xtask test` starts the servers and says where they are.
 
-#[cfg(feature = "live")]
 pub mod bank;
 #[cfg(feature = "live")]
+pub mod coordinator;
+#[cfg(feature = "live")]
+pub mod faults;
+#[cfg(feature = "live")]
 pub mod ground;
+pub mod ledger;
 #[cfg(feature = "live")]
 pub mod plain;
+#[cfg(feature = "live")]
+pub mod steps;
 pub mod tapped;
 
 /// A name that no other run uses: for domains and collections.

@@ -34,6 +34,12 @@ impl Plain {
         Self { http, url: url.trim_end_matches('/').to_owned(), login }
     }
 
+    /// The address of the server, without a slash at the end.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Sends a request: the status and the text of the answer.
     ///
     /// # Panics

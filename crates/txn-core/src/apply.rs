@@ -1,7 +1,7 @@
 //! Applying a committed transaction to its members, and taking void locks off. Used by the owner and
 //! by whoever recovers it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::{Stored, View};
 use crate::engine::{Engine, From};
@@ -91,10 +91,14 @@ impl Engine {
             let mut writes = Vec::new();
             let mut absences = Vec::new();
             let mut held = Vec::new();
+            let mut overtaken = BTreeSet::new();
             let mut left: BTreeMap<Key, usize> = BTreeMap::new();
             for (key, index) in &pending {
                 let Some(view) = known.get(key) else { continue };
-                let step = applying(tid, &record.members[*index], view);
+                let step = applying(tid, commit, &record.members[*index], view);
+                if matches!(step, Applying::Overtaken(_)) {
+                    overtaken.insert(key.clone());
+                }
                 let op = self.step_write(step, view, |before| {
                     let image = record.images[*index].clone().unwrap_or_default();
                     self.committed(before, commit, &image)
@@ -119,6 +123,9 @@ impl Engine {
                 match outcome {
                     Outcome::Applied(_) => {
                         left.remove(&write.key);
+                        if overtaken.contains(&write.key) {
+                            self.tell_of_overtaken(tid, &write.key);
+                        }
                     }
                     Outcome::Conflict | Outcome::Unknown(_)
                         if !Guard::ApplyAcknowledged.stands() =>
@@ -187,7 +194,9 @@ impl Engine {
             Applying::Unlock(version) => {
                 Some(WriteOp::Replace(stored.locked_by(None).encode(), version))
             }
-            Applying::Touch(version) => Some(WriteOp::Replace(source.clone(), version)),
+            Applying::Touch(version) | Applying::Overtaken(version) => {
+                Some(WriteOp::Replace(source.clone(), version))
+            }
             Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => None,
         }
     }
@@ -242,6 +251,15 @@ impl Engine {
             let what = "another client wrote the locked document; the commit overwrites that";
             self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
         }
+    }
+
+    /// A plain client took a lock off, and others committed on top of the old content. Nobody can mend that but a
+    /// person, and nothing is left to do.
+    fn tell_of_overtaken(&self, tid: Tid, key: &Key) {
+        tracing::error!(%tid, document = %key, "a committed write is lost: another client took its lock off");
+        let what = "another client took the lock off, and a later transaction wrote the document without what this \
+                    one committed; that write is lost";
+        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
@@ -302,7 +320,8 @@ impl Engine {
                 (Some(record), Some((now, _))) if record.state == State::Committed => version = now,
                 _ => {
                     let message = "its committed record was removed or replaced by something else";
-                    return Err(Error::damaged(message).in_transaction(tid).into());
+                    let key = self.table.record_key(tid);
+                    return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
                 }
             }
             self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;

@@ -1,8 +1,10 @@
-//! Real servers for tests and benchmarks (not published).
+//! Real servers and real faults for tests and benchmarks (not published).
 //!
 //! [`servers`] downloads, starts, stops, kills and pauses Elasticsearch and OpenSearch on this
 //! machine, without containers; [`mod@env`] tells a test where the servers that
-//! `cargo xtask servers up` started are to be found.
+//! `cargo xtask servers up` started are to be found. [`proxy`] stands between a client and a server,
+//! and does to requests what networks do.
 
 pub mod env;
+pub mod proxy;
 pub mod servers;

@@ -413,6 +413,14 @@ impl Attempt {
                 Stop::Retry(cause) => cause.to_string(),
             };
             tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
+            if let Stop::Fail(error) = stop
+                && error.kind() == ErrorKind::Damaged
+            {
+                // The caller was told that it is committed: nobody else would learn of this.
+                let document = error.document().cloned();
+                let document = document.unwrap_or_else(|| engine.table.record_key(self.tid));
+                engine.tell(&Event::Damaged { tid: self.tid, document, what: why });
+            }
         }
         engine.locals.forget(self.tid);
         engine.locals.release(&keys);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Attempt, ReadEntry};
-use crate::document::{Image, View};
+use crate::document::{Image, Stored, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
@@ -83,7 +83,7 @@ impl Engine {
             if let View::Present { version, stored, .. } = &view
                 && let Some(found) = stored.lock.and_then(|holder| records.get(&holder))
             {
-                resolve_observed(&mut observed, key, *version, found)?;
+                resolve_observed(&mut observed, key, *version, stored, found)?;
             }
             entries.push(ReadEntry { observed, view });
         }
@@ -96,17 +96,19 @@ fn resolve_observed(
     observed: &mut Observed,
     key: &Key,
     version: Version,
+    stored: &Stored,
     found: &Found,
 ) -> Result<(), Stop> {
     let member = found.record.as_ref().and_then(|record| record.member(key));
+    let commit = found.record.as_ref().and_then(|record| record.commit_tid);
     let written =
-        member.filter(|(member, _)| writes(member.op) && is_members_lock(member, version));
+        member.filter(|(member, _)| writes(member.op) && is_members_lock(member, version, stored));
     match reading(found.state, written.is_some()) {
         _ if !Guard::ReadTheRecord.stands() => {}
         Reading::CommittedImage => {}
         Reading::RecordImage => {
             observed.image = written.and_then(|(_, image)| image.cloned());
-            observed.tid = found.record.as_ref().and_then(|record| record.commit_tid);
+            observed.tid = commit;
             // The content is not that of this version: only the commit identifies it.
             observed.version = None;
         }

@@ -1,6 +1,6 @@
 //! What remains to be done to one document that a decided transaction may hold.
 
-use crate::document::View;
+use crate::document::{Stored, View};
 use crate::guard::Guard;
 use crate::record::{Member, Op};
 use crate::store::Version;
@@ -19,6 +19,9 @@ pub(crate) enum Applying {
     RemovePlaceholder(Version),
     /// It seems done, by a write that may still vanish: an acknowledged touch on this version proves it.
     Touch(Version),
+    /// A later transaction wrote the document, and not on top of this one's content: a plain client took the lock
+    /// off in between. Nothing can be written any more; an acknowledged touch on this version proves it, and it has to be told.
+    Overtaken(Version),
     /// The document is gone, by a deletion that may still vanish: create a placeholder under an
     /// aborted tid and delete it; acknowledged, that proves it.
     ProveAbsence,
@@ -34,13 +37,16 @@ pub(crate) enum Applying {
 /// Whether a lock of the transaction that stands at `version` is the one that the member's record
 /// speaks of. A conditional lock can land only once, so the tid identifies it; a placeholder's
 /// `create` can be forked, so only its recorded version does.
-pub(crate) fn is_members_lock(member: &Member, version: Version) -> bool {
-    member.placeholder.is_none_or(|placeholder| placeholder == version)
-        || !Guard::PlaceholderVersion.stands()
+///
+/// While it stands the content under it is what was locked: a lock on any other was put back by a plain client that
+/// had read it before.
+pub(crate) fn is_members_lock(member: &Member, version: Version, stored: &Stored) -> bool {
+    let by_version = member.placeholder.is_none_or(|placeholder| placeholder == version);
+    stored.tid == member.before && (by_version || !Guard::PlaceholderVersion.stands())
 }
 
-/// One member of the committed transaction `tid`.
-pub(crate) fn applying(tid: Tid, member: &Member, now: &View) -> Applying {
+/// One member of the transaction `tid`, committed as `commit`.
+pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
     let View::Present { version, stored, .. } = now else {
         return match member.op {
             Op::Read => Applying::Done,
@@ -49,7 +55,7 @@ pub(crate) fn applying(tid: Tid, member: &Member, now: &View) -> Applying {
         };
     };
     if stored.lock == Some(tid) {
-        if is_members_lock(member, *version) {
+        if is_members_lock(member, *version, stored) {
             return match member.op {
                 Op::Write => Applying::Write(*version),
                 Op::Insert if stored.is_bare_placeholder() => Applying::Write(*version),
@@ -68,10 +74,23 @@ pub(crate) fn applying(tid: Tid, member: &Member, now: &View) -> Applying {
         (Op::Read, _) => Applying::Done,
         // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
         // nobody; a placeholder alone is never touched, for only its version makes it a lock.
-        (Op::Write | Op::Insert | Op::Delete, _) if written_since => Applying::Touch(*version),
+        (Op::Write | Op::Insert | Op::Delete, _) if written_since => {
+            followed(member, commit, stored, *version)
+        }
         (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
     }
+}
+
+/// The content is the commit's or another one's since. The list of recent commits is in their order, loses the
+/// oldest first, and begins anew after a deletion: one that holds the commit under our lock and lacks ours says that
+/// the others did not follow it.
+fn followed(member: &Member, commit: Tid, stored: &Stored, version: Version) -> Applying {
+    let has = |tid: Tid| stored.tid == Some(tid) || stored.recent.contains(&tid);
+    if member.before.is_some_and(has) && !has(commit) {
+        return Applying::Overtaken(version);
+    }
+    Applying::Touch(version)
 }
 
 /// A lock of an aborted transaction, or one that is no member's: take it off.
@@ -94,7 +113,6 @@ pub(crate) fn voiding(now: &View, tid: Tid) -> Applying {
 mod tests {
     use super::super::testing::{image, tid, version, view};
     use super::*;
-    use crate::document::Stored;
 
     #[test]
     fn every_row() {
@@ -115,17 +133,36 @@ mod tests {
         let held = written_by(before).locked_by(Some(other));
         let held_long_before = written_by(long_before).locked_by(Some(other));
         let held_after = written_by(after).locked_by(Some(other));
+        let listing = |recent: &[Tid]| Stored { recent: recent.to_vec(), ..written_by(after) };
+        let put_back = |t| written_by(t).locked_by(Some(me));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
         let at = |stored: &Stored| view(8, stored.clone());
         let v = version(8);
         for (op, now, expect) in [
             (Op::Write, at(&locked), Applying::Write(v)),
+            // A lock that a plain client brought back, on what the commit or a later one left behind.
+            (Op::Write, at(&put_back(commit)), Applying::Unlock(v)),
+            (Op::Write, at(&put_back(after)), Applying::Unlock(v)),
+            (Op::Delete, at(&put_back(after)), Applying::Unlock(v)),
+            (Op::Insert, at(&put_back(after)), Applying::Unlock(v)),
             (Op::Write, at(&held), Applying::Held(other)),
             (Op::Write, at(&held_after), Applying::Touch(v)),
             (Op::Write, at(&Stored::placeholder(other)), Applying::Held(other)),
             (Op::Write, at(&written_by(commit)), Applying::Touch(v)),
             (Op::Write, at(&written_by(after)), Applying::Touch(v)),
+            // What the list of commits says of a later one.
+            (Op::Write, at(&listing(&[before, commit, after])), Applying::Touch(v)),
+            (Op::Write, at(&listing(&[after])), Applying::Touch(v)),
+            (Op::Write, at(&listing(&[before, after])), Applying::Overtaken(v)),
+            (Op::Delete, at(&listing(&[before, after])), Applying::Overtaken(v)),
+            // Nothing was under the placeholder that could be found again.
+            (Op::Insert, at(&listing(&[before, after])), Applying::Touch(v)),
+            (
+                Op::Write,
+                at(&listing(&[before, after]).locked_by(Some(other))),
+                Applying::Overtaken(v),
+            ),
             (Op::Write, at(&written_by(before)), Applying::Damaged),
             (Op::Write, at(&unversioned), Applying::Damaged),
             (Op::Write, View::Absent, Applying::ProveAbsence),
@@ -158,7 +195,7 @@ mod tests {
             (Op::Read, at(&written_by(before)), Applying::Done),
             (Op::Read, View::Absent, Applying::Done),
         ] {
-            assert_eq!(applying(me, &member(op), &now), expect, "{op:?} {now:?}");
+            assert_eq!(applying(me, commit, &member(op), &now), expect, "{op:?} {now:?}");
         }
         for (now, expect) in [
             (at(&locked), Applying::Unlock(v)),

@@ -61,12 +61,12 @@ pub use error::{Error, Result};
 pub use java::{Versions, find_java};
 pub use kind::ServerKind;
 pub use node::Node;
+pub use process::Process;
 pub use product::find_maven;
 pub use running::Running;
 
 use home::{Home, remove};
 use launch::launch;
-use process::Process;
 use state::{State, take_down};
 
 /// Private servers are kept in folders whose names begin with this.

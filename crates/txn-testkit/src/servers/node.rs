@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
@@ -89,7 +88,7 @@ impl Node {
     /// # Errors
     /// If it is not running.
     pub fn cont(&self) -> Result<()> {
-        self.was_running(self.process.signal(Signal::CONT)?, "continued")
+        self.was_running(self.process.resume()?, "continued")
     }
 
     /// Shuts it down in order: SIGTERM, and SIGKILL if that does not end it in time.

@@ -13,7 +13,7 @@ use super::error::{Error, Result};
 
 /// A process: its number, and when it started, since numbers are used again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Process {
+pub struct Process {
     /// The process id; 0 before the process was started.
     pub(crate) pid: u32,
     /// The boot of the machine and the clock ticks from it to the start of the process.
@@ -22,7 +22,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// The living process with this number.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, started: start_of(pid)? })
     }
 
@@ -32,7 +33,8 @@ impl Process {
     }
 
     /// Whether it runs (or is paused), and is not another one with its number.
-    pub(crate) fn is_alive(&self) -> bool {
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
         self.pid != 0 && start_of(self.pid).is_some_and(|started| started == self.started)
     }
 
@@ -49,7 +51,10 @@ impl Process {
 
     /// Pauses it (SIGSTOP) and waits until it is: a thread that runs takes the signal a moment
     /// after it was sent. `false` if the process was gone already.
-    pub(crate) fn pause(&self) -> Result<bool> {
+    ///
+    /// # Errors
+    /// If it does not pause, or belongs to somebody else.
+    pub fn pause(&self) -> Result<bool> {
         if !self.signal(Signal::STOP)? {
             return Ok(false);
         }
@@ -64,6 +69,14 @@ impl Process {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(true)
+    }
+
+    /// Lets it go on after [`pause`](Self::pause): SIGCONT. `false` if the process was gone already.
+    ///
+    /// # Errors
+    /// If it belongs to somebody else.
+    pub fn resume(&self) -> Result<bool> {
+        self.signal(Signal::CONT)
     }
 
     /// Sends a signal; `false` if the process was gone already.
@@ -103,7 +116,10 @@ impl Process {
     }
 
     /// Ends it at once (SIGKILL) and waits until it is gone.
-    pub(crate) fn kill(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it is still there, or belongs to somebody else.
+    pub fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL)?;
         if self.wait_gone(Duration::from_secs(20)) {
             return Ok(());

@@ -1,0 +1,63 @@
+//! What happened.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fault::FaultKind;
+
+/// What happened at a proxy so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Requests that arrived whole.
+    pub requests: u64,
+    /// Requests that the server answered, repetitions included.
+    pub forwarded: u64,
+    /// Faults that happened, by kind. One that could not happen, because the server did not answer, does not count.
+    pub faults: BTreeMap<FaultKind, u64>,
+}
+
+impl Counts {
+    /// How many faults of a kind happened.
+    #[must_use]
+    pub fn of(&self, kind: FaultKind) -> u64 {
+        self.faults.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// How many faults happened.
+    #[must_use]
+    pub fn all_faults(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Tally {
+    requests: AtomicU64,
+    forwarded: AtomicU64,
+    faults: [AtomicU64; FaultKind::ALL.len()],
+}
+
+impl Tally {
+    pub(crate) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forwarded(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fault(&self, kind: FaultKind) {
+        self.faults[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let fault = |kind: FaultKind| (kind, number(&self.faults[kind as usize]));
+        Counts {
+            requests: number(&self.requests),
+            forwarded: number(&self.forwarded),
+            faults: FaultKind::ALL.into_iter().map(fault).collect(),
+        }
+    }
+}

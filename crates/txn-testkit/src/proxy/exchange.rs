@@ -1,0 +1,240 @@
+//! One request on its way to the server and back.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+};
+use hyper::http::{request, response};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::fault::{Fault, FaultKind};
+use super::hold::{Point, Verdict};
+use super::matching::{Facts, Route};
+use super::{Action, Shared};
+
+pub(crate) type Upstream = Client<HttpConnector, Full<Bytes>>;
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
+
+/// How long the first half of an answer gets before the connection is cut behind it.
+const HALFTIME: Duration = Duration::from_millis(5);
+
+/// The connection to the client is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut;
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cut")
+    }
+}
+
+impl std::error::Error for Cut {}
+
+impl From<Infallible> for Cut {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+pub(crate) fn upstream() -> Upstream {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    // A pooled connection that the server closed while it was idle is replaced: nothing was sent on it.
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+/// A request as it arrived.
+#[derive(Clone)]
+struct Message {
+    parts: request::Parts,
+    body: Bytes,
+}
+
+pub(crate) async fn exchange(
+    shared: &Arc<Shared>,
+    parts: request::Parts,
+    body: Bytes,
+) -> Result<Answer, Cut> {
+    shared.tally.request();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let facts =
+        Facts { route: Route::of(&path), method: parts.method.as_str(), path: &path, body: &body };
+    let action = shared.decide(&facts);
+    let message = Message { parts, body };
+    match action {
+        Action::Pass => shared.forward(message).await.map(Whole::pass),
+        Action::Fault(fault) => shared.spoil(message, fault).await,
+        Action::Hold(ticket) if ticket.point == Point::Before => match ticket.wait().await {
+            Verdict::GoesOn => shared.forward(message).await.map(Whole::pass),
+            Verdict::Lost => Err(Cut),
+        },
+        Action::Hold(ticket) => {
+            let answer = shared.forward(message).await?;
+            match ticket.wait().await {
+                Verdict::GoesOn => Ok(answer.pass()),
+                Verdict::Lost => Err(Cut),
+            }
+        }
+    }
+}
+
+impl Shared {
+    async fn spoil(self: &Arc<Self>, message: Message, fault: Fault) -> Result<Answer, Cut> {
+        let kind = fault.kind();
+        let happened = || self.tally.fault(kind);
+        match fault {
+            Fault::LoseAnswer => {
+                self.forward(message).await?;
+                happened();
+                Err(Cut)
+            }
+            Fault::CutBefore => {
+                happened();
+                Err(Cut)
+            }
+            Fault::DelayBefore(delay) => {
+                tokio::time::sleep(delay).await;
+                let answer = self.forward(message).await?;
+                happened();
+                Ok(answer.pass())
+            }
+            Fault::DelayAfter(delay) => {
+                let answer = self.forward(message).await?;
+                tokio::time::sleep(delay).await;
+                happened();
+                Ok(answer.pass())
+            }
+            Fault::Duplicate => {
+                let both = (self.forward(message.clone()), self.forward(message));
+                let (first, second) = futures::join!(both.0, both.1);
+                if first.is_ok() && second.is_ok() {
+                    happened();
+                }
+                first.or(second).map(Whole::pass)
+            }
+            Fault::DuplicateLate(delay) => {
+                let answer = self.forward(message.clone()).await?;
+                self.repeat(message, delay);
+                Ok(answer.pass())
+            }
+            Fault::TooManyRequests => {
+                happened();
+                Ok(refusal(StatusCode::TOO_MANY_REQUESTS))
+            }
+            Fault::ServiceUnavailable => {
+                happened();
+                Ok(refusal(StatusCode::SERVICE_UNAVAILABLE))
+            }
+            Fault::CutAnswer => {
+                let answer = self.forward(message).await?;
+                happened();
+                answer.half()
+            }
+        }
+    }
+
+    /// Sends a request once more, later.
+    fn repeat(self: &Arc<Self>, message: Message, delay: Duration) {
+        let this = self.clone();
+        self.exchanges.spawn(async move {
+            let again = async {
+                tokio::time::sleep(delay).await;
+                this.forward(message).await
+            };
+            tokio::select! {
+                () = this.stop.cancelled() => {}
+                answer = again => {
+                    if answer.is_ok() {
+                        this.tally.fault(FaultKind::DuplicateLate);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Sends a request to the server. If it does not answer, the client's connection is cut.
+    async fn forward(&self, Message { parts, body }: Message) -> Result<Whole, Cut> {
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::builder()
+            .method(parts.method.clone())
+            .uri(format!("{}{path}", self.target))
+            .body(Full::new(body))
+            .map_err(|_| Cut)?;
+        *request.headers_mut() = parts.headers;
+        strip(request.headers_mut());
+        request.headers_mut().remove(HOST);
+        let answer = self.client.request(request).await.map_err(|_| Cut)?;
+        let (mut head, body) = answer.into_parts();
+        let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+        // The length of an answer without a body is the length that it would have.
+        let length = head.headers.get(CONTENT_LENGTH).cloned();
+        strip(&mut head.headers);
+        if let (Method::HEAD, Some(length)) = (parts.method, length) {
+            head.headers.insert(CONTENT_LENGTH, length);
+        }
+        self.tally.forwarded();
+        Ok(Whole { head, body })
+    }
+}
+
+/// Takes out what belongs to one connection, and what follows from the body.
+fn strip(headers: &mut HeaderMap) {
+    for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
+        headers.remove(name);
+    }
+    headers.remove("keep-alive");
+}
+
+/// An answer of the server.
+struct Whole {
+    head: response::Parts,
+    body: Bytes,
+}
+
+impl Whole {
+    fn pass(self) -> Answer {
+        Response::from_parts(self.head, whole(self.body))
+    }
+
+    /// The first half, and then the connection is cut.
+    fn half(self) -> Result<Answer, Cut> {
+        let Self { mut head, body } = self;
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len().max(2)));
+        let first = body.slice(..body.len() / 2);
+        let first = stream::once(async move { Ok(Frame::data(first)) });
+        let end = stream::once(async {
+            tokio::time::sleep(HALFTIME).await;
+            Err(Cut)
+        });
+        Ok(Response::from_parts(head, StreamBody::new(first.chain(end)).boxed_unsync()))
+    }
+}
+
+fn whole(body: Bytes) -> UnsyncBoxBody<Bytes, Cut> {
+    Full::new(body).map_err(Cut::from).boxed_unsync()
+}
+
+/// As an overloaded server and as something in front of it refuse.
+fn refusal(status: StatusCode) -> Answer {
+    let text = if status == StatusCode::TOO_MANY_REQUESTS {
+        r#"{"error":{"type":"es_rejected_execution_exception","reason":"refused by the proxy"},"status":429}"#
+    } else {
+        r#"{"message":"refused by the proxy"}"#
+    };
+    let mut answer = Response::new(whole(Bytes::from_static(text.as_bytes())));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

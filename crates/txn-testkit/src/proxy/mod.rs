@@ -1,0 +1,234 @@
+//! A proxy that does to requests what networks do.
+//!
+//! [`Proxy`] listens on 127.0.0.1 and passes HTTP/1.1 requests on to one server. On the way it loses answers
+//! of requests that were carried out, cuts connections, delays, repeats a request at once or seconds later,
+//! and refuses with 429 or 503.
+//!
+//! - A [`Schedule`] decides by chance, with odds of each fault for each [`Route`]. It is seeded: request number
+//!   *n* meets the same fault in every run with the same seed.
+//! - [`Proxy::inject`] arms a fault for the next request that matches, and [`Proxy::hold`] holds that request up
+//!   until the test lets it go.
+//! - [`Proxy::counts`] tells which faults really happened.
+//!
+//! What was received goes on to the server even when the client is gone meanwhile: that is how late writes
+//! come about.
+//!
+//! ```no_run
+//! use txn_testkit::proxy::{Fault, Matching, Odds, Proxy, Route, Schedule};
+//!
+//! # async fn demo() -> std::io::Result<()> {
+//! let proxy = Proxy::start("http://127.0.0.1:9200").await?;
+//! // A client is given `proxy.url()`. By chance:
+//! proxy.set_schedule(Schedule::new(7, Odds::rough()));
+//! // And the next bulk that commits something is carried out, and its answer lost:
+//! let commit = Matching::route(Route::Bulk).with_body(r#""state":"committed""#);
+//! proxy.inject(commit, Fault::LoseAnswer);
+//! // In the end:
+//! proxy.clear();
+//! proxy.settle().await;
+//! println!("{:?}", proxy.counts());
+//! proxy.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod counts;
+mod exchange;
+mod fault;
+mod hold;
+mod matching;
+mod schedule;
+mod serve;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use counts::Counts;
+pub use fault::{Fault, FaultKind};
+pub use hold::{Hold, Point};
+pub use matching::{Matching, Route};
+pub use schedule::{Odds, Schedule};
+
+use counts::Tally;
+use exchange::{Upstream, upstream};
+use hold::Gate;
+use matching::Facts;
+
+/// A proxy in front of one server. See the [module](self).
+///
+/// Dropped, it stops as [`shutdown`](Self::shutdown) does, without waiting.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+/// What the tasks of a proxy share.
+pub(crate) struct Shared {
+    /// Scheme, host and port of the server, without a slash at the end.
+    target: String,
+    client: Upstream,
+    plan: Mutex<Plan>,
+    numbers: AtomicU64,
+    tally: Tally,
+    /// The listener and the connections.
+    connections: TaskTracker,
+    /// What is on its way to the server, with late repetitions.
+    exchanges: TaskTracker,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Plan {
+    schedule: Option<Schedule>,
+    paused: bool,
+    rules: Vec<Rule>,
+}
+
+/// What is to happen to the next request that matches.
+struct Rule {
+    matching: Matching,
+    action: Action,
+}
+
+/// What happens to one request.
+#[derive(Clone)]
+pub(crate) enum Action {
+    Pass,
+    Fault(Fault),
+    Hold(hold::Ticket),
+}
+
+impl Proxy {
+    /// Starts a proxy, without faults, in front of the server at an address such as `http://127.0.0.1:9200`.
+    ///
+    /// # Errors
+    /// If it can not listen.
+    pub async fn start(target: &str) -> io::Result<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            target: target.trim_end_matches('/').to_owned(),
+            client: upstream(),
+            plan: Mutex::default(),
+            numbers: AtomicU64::new(0),
+            tally: Tally::default(),
+            connections: TaskTracker::new(),
+            exchanges: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        // A closed tracker can be waited for, and still takes tasks.
+        shared.connections.close();
+        shared.exchanges.close();
+        shared.connections.spawn(serve::listen(shared.clone(), listener));
+        Ok(Self { shared, address })
+    }
+
+    /// The address of the proxy, without a slash at the end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// From now on faults happen by this schedule.
+    pub fn set_schedule(&self, schedule: Schedule) {
+        self.shared.plan.lock().schedule = Some(schedule);
+    }
+
+    /// Pauses the schedule, or lets it go on. Rules and holds count in either case.
+    pub fn pause(&self, paused: bool) {
+        self.shared.plan.lock().paused = paused;
+    }
+
+    /// From now on nothing goes wrong any more: no schedule, no rules. What is on its way meets what it was meant to.
+    pub fn clear(&self) {
+        *self.shared.plan.lock() = Plan::default();
+    }
+
+    /// The next request that matches meets this fault. Rules are asked in the order in which they came, before the
+    /// schedule, and each counts once.
+    pub fn inject(&self, matching: Matching, fault: Fault) {
+        self.arm(matching, Action::Fault(fault));
+    }
+
+    /// The next request that matches is held up at a point of its way, until the test decides.
+    #[must_use]
+    pub fn hold(&self, matching: Matching, point: Point) -> Hold {
+        let gate = Arc::new(Gate::default());
+        self.arm(matching, Action::Hold(gate.ticket(point)));
+        Hold::new(gate)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.tally.counts()
+    }
+
+    /// Returns once nothing is on its way to the server: every late repetition has arrived. Requests that are held
+    /// up are waited for, too.
+    pub async fn settle(&self) {
+        self.shared.exchanges.wait().await;
+    }
+
+    /// Cuts all connections, forgets what has not been sent yet, and returns when nothing of it runs any more.
+    pub async fn shutdown(self) {
+        self.shared.stop.cancel();
+        self.shared.connections.wait().await;
+        self.shared.exchanges.wait().await;
+    }
+
+    fn arm(&self, matching: Matching, action: Action) {
+        self.shared.plan.lock().rules.push(Rule { matching, action });
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("address", &self.address)
+            .field("target", &self.shared.target)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// What is to happen to a request: by the first rule that matches, or else by the schedule.
+    fn decide(&self, facts: &Facts<'_>) -> Action {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let mut plan = self.plan.lock();
+        plan.rules.retain(|rule| rule.action.is_wanted());
+        if let Some(at) = plan.rules.iter().position(|rule| rule.matching.fits(facts)) {
+            return plan.rules.remove(at).action;
+        }
+        match &plan.schedule {
+            Some(schedule) if !plan.paused => {
+                schedule.decide(number, facts.route).map_or(Action::Pass, Action::Fault)
+            }
+            _ => Action::Pass,
+        }
+    }
+}
+
+impl Action {
+    /// Whether somebody still waits for it.
+    fn is_wanted(&self) -> bool {
+        match self {
+            Self::Hold(ticket) => ticket.is_wanted(),
+            Self::Pass | Self::Fault(_) => true,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Connections of clients.
+
+use std::sync::Arc;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::Shared;
+use super::exchange::{Answer, Cut, exchange};
+
+/// Takes connections until the proxy stops.
+pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        let accepted = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                shared.connections.spawn(connection(shared.clone(), stream));
+            }
+            // No file handles are left, as a rule: some will be free again.
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn connection(shared: Arc<Shared>, stream: TcpStream) {
+    // Small answers must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| answer(shared.clone(), request));
+    let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        () = shared.stop.cancelled() => {}
+        // An error is a connection that was cut, by the client or on purpose.
+        _ = serving => {}
+    }
+}
+
+/// One request. The way to the server is a task of its own: it goes on when the client is gone.
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Cut> {
+    let stop = shared.stop.clone();
+    let (parts, body) = request.into_parts();
+    let body = http_body_util::BodyExt::collect(body).await.map_err(|_| Cut)?.to_bytes();
+    let tracker = shared.exchanges.clone();
+    let on_its_way = tracker.spawn(async move {
+        tokio::select! {
+            () = stop.cancelled() => Err(Cut),
+            answer = exchange(&shared, parts, body) => answer,
+        }
+    });
+    on_its_way.await.unwrap_or(Err(Cut))
+}

@@ -1,0 +1,331 @@
+//! Each fault of the proxy, in front of a server of a few lines.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use txn_testkit::proxy::{Fault, FaultKind, Matching, Odds, Point, Proxy, Route, Schedule};
+
+/// How long anything may take that is meant to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers every request with what it got, and remembers it.
+struct Echo {
+    url: String,
+    got: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Echo {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("listens");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let seen = got.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let seen = seen.clone();
+                tokio::spawn(async move {
+                    let service = service_fn(|request| echo(seen.clone(), request));
+                    let server = hyper::server::conn::http1::Builder::new();
+                    // A client that goes away is none of its business.
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Self { url, got, task }
+    }
+
+    fn got(&self) -> Vec<String> {
+        self.got.lock().clone()
+    }
+
+    async fn gets(&self, count: usize) -> Vec<String> {
+        let began = std::time::Instant::now();
+        while self.got().len() < count {
+            assert!(began.elapsed() < PATIENCE, "only {:?} arrived", self.got());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.got()
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn echo(
+    seen: Arc<Mutex<Vec<String>>>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let line = format!("{} {}", request.method(), request.uri());
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    let line = format!("{line} {}", String::from_utf8_lossy(&body));
+    seen.lock().push(line.clone());
+    Ok(Response::builder()
+        .status(201)
+        .header("x-echo", "yes")
+        .body(Full::from(line))
+        .expect("an answer"))
+}
+
+/// A server, a proxy and a client of it.
+struct Ground {
+    echo: Echo,
+    proxy: Proxy,
+    client: reqwest::Client,
+}
+
+impl Ground {
+    async fn new() -> Self {
+        let echo = Echo::start().await;
+        let proxy = Proxy::start(&echo.url).await.expect("starts");
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
+        Self { echo, proxy, client: client.expect("a client") }
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Result<(u16, String), reqwest::Error> {
+        let url = format!("{}{path}", self.proxy.url());
+        let answer = self.client.post(url).body(body.to_owned()).send().await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
+    /// Sends a request from a task of its own.
+    fn posting(&self, path: &'static str) -> JoinHandle<Result<(u16, String), reqwest::Error>> {
+        let request = self.client.post(format!("{}{path}", self.proxy.url())).body("x");
+        tokio::spawn(async move {
+            let answer = request.send().await?;
+            Ok((answer.status().as_u16(), answer.text().await?))
+        })
+    }
+
+    /// Sends one request that meets a fault, and a second one that meets none.
+    async fn meets(&self, fault: Fault) -> Result<(u16, String), reqwest::Error> {
+        self.proxy.inject(Matching::any().with_path("first"), fault);
+        let first = self.post("/first", "1").await;
+        let second = self.post("/second", "2").await.expect("passes");
+        assert_eq!(second, (201, "POST /second 2".to_owned()));
+        self.proxy.settle().await;
+        assert_eq!(self.proxy.counts().of(fault.kind()), 1, "{:?}", self.proxy);
+        assert_eq!(self.proxy.counts().all_faults(), 1);
+        first
+    }
+}
+
+#[tokio::test]
+async fn without_faults_everything_passes_as_it_is() {
+    let ground = Ground::new().await;
+    let long = "ä\n".repeat(200_000);
+    let answer = ground.post("/a%20b/_doc/1?routing=%C3%A4&b", &long).await.expect("passes");
+    assert_eq!(answer, (201, format!("POST /a%20b/_doc/1?routing=%C3%A4&b {long}")));
+    let url = format!("{}/x", ground.proxy.url());
+    let head = ground.client.head(&url).send().await.expect("passes");
+    assert_eq!(head.headers()["x-echo"], "yes");
+    assert_eq!(head.headers()["content-length"], "8");
+    let counts = ground.proxy.counts();
+    assert_eq!((counts.requests, counts.forwarded, counts.all_faults()), (2, 2, 0));
+    ground.proxy.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_was_carried_out() {
+    let ground = Ground::new().await;
+    let error = ground.meets(Fault::LoseAnswer).await.expect_err("lost");
+    assert!(!error.is_connect() && !error.is_timeout(), "{error:?}");
+    assert_eq!(ground.echo.got(), ["POST /first 1", "POST /second 2"]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_cut_before_was_not() {
+    let ground = Ground::new().await;
+    ground.meets(Fault::CutBefore).await.expect_err("cut");
+    assert_eq!(ground.echo.got(), ["POST /second 2"]);
+}
+
+#[tokio::test]
+async fn delays_change_nothing_else() {
+    let brief = Duration::from_millis(30);
+    for fault in [Fault::DelayBefore(brief), Fault::DelayAfter(brief)] {
+        let ground = Ground::new().await;
+        let began = std::time::Instant::now();
+        assert_eq!(ground.meets(fault).await.expect("passes").1, "POST /first 1");
+        assert!(began.elapsed() >= brief);
+    }
+}
+
+#[tokio::test]
+async fn a_request_arrives_though_its_client_gave_up() {
+    let ground = Ground::new().await;
+    ground.proxy.inject(Matching::any(), Fault::DelayBefore(Duration::from_secs(3)));
+    let url = format!("{}/late", ground.proxy.url());
+    let hasty = ground.client.post(&url).timeout(Duration::from_secs(1)).send().await;
+    assert!(hasty.expect_err("gives up").is_timeout());
+    assert_eq!(ground.echo.gets(1).await, ["POST /late "]);
+    ground.proxy.settle().await;
+}
+
+#[tokio::test]
+async fn duplicates_arrive_twice() {
+    for fault in [Fault::Duplicate, Fault::DuplicateLate(Duration::from_secs(2))] {
+        let ground = Ground::new().await;
+        assert_eq!(ground.meets(fault).await.expect("passes").1, "POST /first 1");
+        let mut got = ground.echo.gets(3).await;
+        if fault != Fault::Duplicate {
+            assert_eq!(got[1..], ["POST /second 2", "POST /first 1"], "the late one is late");
+        }
+        got.sort();
+        assert_eq!(got, ["POST /first 1", "POST /first 1", "POST /second 2"]);
+        assert_eq!(ground.proxy.counts().forwarded, 3);
+    }
+}
+
+#[tokio::test]
+async fn refusals_do_not_reach_the_server() {
+    for (fault, status) in [(Fault::TooManyRequests, 429), (Fault::ServiceUnavailable, 503)] {
+        let ground = Ground::new().await;
+        assert_eq!(ground.meets(fault).await.expect("an answer").0, status);
+        assert_eq!(ground.echo.got(), ["POST /second 2"]);
+    }
+}
+
+#[tokio::test]
+async fn half_an_answer_is_an_error_behind_its_status() {
+    let ground = Ground::new().await;
+    ground.proxy.inject(Matching::any(), Fault::CutAnswer);
+    let url = format!("{}/first", ground.proxy.url());
+    let answer = ground.client.post(url).body("a longer text").send().await.expect("a status");
+    assert_eq!(answer.status(), 201);
+    answer.text().await.expect_err("the rest is missing");
+    assert_eq!(ground.proxy.counts().of(FaultKind::CutAnswer), 1);
+    assert_eq!(ground.echo.got(), ["POST /first a longer text"]);
+}
+
+#[tokio::test]
+async fn rules_count_once_in_their_order_and_only_where_they_fit() {
+    let ground = Ground::new().await;
+    let bulk = Matching::route(Route::Bulk).with_body("commit");
+    ground.proxy.inject(bulk.clone(), Fault::TooManyRequests);
+    ground.proxy.inject(bulk, Fault::ServiceUnavailable);
+    let mut seen = Vec::new();
+    for (path, body) in [
+        ("/_mget", "commit"),
+        ("/_bulk", "lock"),
+        ("/_bulk", "commit"),
+        ("/_bulk", "commit"),
+        ("/_bulk", "commit"),
+    ] {
+        seen.push(ground.post(path, body).await.expect("an answer").0);
+    }
+    assert_eq!(seen, [201, 201, 429, 503, 201]);
+}
+
+#[tokio::test]
+async fn the_schedule_can_be_switched_off_and_on() {
+    let ground = Ground::new().await;
+    let refuse = Odds::none().with(FaultKind::TooManyRequests, 1.0);
+    ground.proxy.set_schedule(Schedule::new(1, Odds::none()).with_route(Route::Bulk, refuse));
+    let status = async |path| ground.post(path, "").await.expect("an answer").0;
+    assert_eq!((status("/_bulk").await, status("/_mget").await), (429, 201));
+    ground.proxy.pause(true);
+    assert_eq!(status("/_bulk").await, 201);
+    ground.proxy.pause(false);
+    assert_eq!(status("/_bulk").await, 429);
+    ground.proxy.clear();
+    assert_eq!(status("/_bulk").await, 201);
+}
+
+#[tokio::test]
+async fn a_request_is_held_before_the_server_gets_it() {
+    let ground = Ground::new().await;
+    let hold = ground.proxy.hold(Matching::any().with_path("held"), Point::Before);
+    assert!(!hold.is_reached());
+    let held = ground.posting("/held");
+    hold.reached().await;
+    ground.post("/free", "").await.expect("nobody else is held");
+    assert_eq!(ground.echo.got(), ["POST /free "]);
+    hold.release();
+    assert_eq!(held.await.expect("no panic").expect("passes").1, "POST /held x");
+
+    let hold = ground.proxy.hold(Matching::any(), Point::Before);
+    let held = ground.posting("/never");
+    hold.reached().await;
+    hold.discard();
+    held.await.expect("no panic").expect_err("cut");
+    assert_eq!(ground.echo.got(), ["POST /free ", "POST /held x"]);
+}
+
+#[tokio::test]
+async fn a_request_is_held_after_the_server_carried_it_out() {
+    let ground = Ground::new().await;
+    for lost in [false, true] {
+        let hold = ground.proxy.hold(Matching::any(), Point::After);
+        let held = ground.posting("/held");
+        hold.reached().await;
+        assert_eq!(ground.echo.got().len(), usize::from(lost) + 1);
+        assert!(!held.is_finished());
+        match lost {
+            false => hold.release(),
+            true => hold.discard(),
+        }
+        assert_eq!(held.await.expect("no panic").is_err(), lost);
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_is_dropped_holds_nobody() {
+    let ground = Ground::new().await;
+    drop(ground.proxy.hold(Matching::any(), Point::Before));
+    ground.post("/", "").await.expect("passes");
+    let hold = ground.proxy.hold(Matching::any(), Point::Before);
+    let held = ground.posting("/held");
+    hold.reached().await;
+    drop(hold);
+    held.await.expect("no panic").expect("passes");
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_what_is_held_and_what_is_late() {
+    let ground = Ground::new().await;
+    let hold = ground.proxy.hold(Matching::any().with_path("held"), Point::Before);
+    let held = ground.posting("/held");
+    hold.reached().await;
+    let late = Fault::DuplicateLate(10 * PATIENCE);
+    ground.proxy.inject(Matching::any(), late);
+    ground.post("/late", "").await.expect("passes");
+    let url = ground.proxy.url();
+    let ended = tokio::time::timeout(PATIENCE, ground.proxy.shutdown()).await;
+    ended.expect("ends");
+    held.await.expect("no panic").expect_err("cut");
+    assert_eq!(ground.echo.got(), ["POST /late "]);
+    let refused = ground.client.get(url).send().await.expect_err("nobody listens");
+    assert!(refused.is_connect(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn without_a_server_connections_are_cut() {
+    let ground = Ground::new().await;
+    let nobody = Proxy::start("http://127.0.0.1:1").await.expect("starts");
+    nobody.inject(Matching::any(), Fault::LoseAnswer);
+    for _ in 0..2 {
+        let error = ground.client.get(nobody.url()).send().await.expect_err("cut");
+        assert!(!error.is_connect(), "{error:?}");
+    }
+    assert_eq!(nobody.counts().all_faults(), 0, "nothing was carried out that could be lost");
+    assert_eq!(nobody.counts().requests, 2);
+}

@@ -1,0 +1,73 @@
+//! Transactions through a proxy that loses, repeats, delays, refuses and cuts, on real servers.
+
+mod each_step;
+mod late;
+mod rough;
+mod unknown;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::store::Store;
+use txn_core::{Config, Domain};
+use txn_es::{EsConfig, EsStore};
+use txn_testkit::env;
+use txn_testkit::proxy::Proxy;
+use txn_tests::ground::{Ground, PATIENCE};
+
+/// How long a request may be under way: less than what some are held up for.
+const REQUEST: Duration = Duration::from_secs(3);
+
+/// A proxy in front of the server of a ground.
+async fn proxy(ground: &Ground) -> Proxy {
+    Proxy::start(ground.plain.url()).await.expect("starts")
+}
+
+/// A store that reaches the server through a proxy.
+async fn through(proxy: &Proxy) -> Arc<dyn Store> {
+    let config = EsConfig::from_url(&proxy.url()).expect("an address");
+    let config = config.with_request_timeout(REQUEST);
+    Arc::new(EsStore::connect(config).await.expect("a server that answers"))
+}
+
+/// The domain of a ground through a proxy, by a coordinator of its own.
+async fn coordinator(ground: &Ground, proxy: &Proxy, config: Config) -> Domain {
+    ground.domain_on(through(proxy).await, config).await
+}
+
+/// Waits for something that is meant to happen.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
+}
+
+macro_rules! scenarios {
+    ($server:ident, $url:path: $($module:ident::$name:ident;)*) => {
+        mod $server {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let ground = super::Ground::at(&$url()).await;
+                    Box::pin(super::$module::$name(&ground)).await;
+                    ground.clear().await;
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! everywhere {
+    ($($scenarios:tt)*) => {
+        scenarios! { elasticsearch, super::env::elasticsearch_url: $($scenarios)* }
+        scenarios! { opensearch, super::env::opensearch_url: $($scenarios)* }
+    };
+}
+
+everywhere! {
+    rough::transfers_under_rough_faults;
+    each_step::every_fault_at_every_step;
+    unknown::a_commit_that_was_carried_out_and_never_answered;
+    unknown::a_commit_that_never_arrived;
+    unknown::a_commit_that_arrives_after_its_transaction_was_aborted;
+    late::an_insert_that_is_repeated_after_the_document_was_deleted;
+    late::an_apply_that_is_repeated_after_later_transfers;
+}
