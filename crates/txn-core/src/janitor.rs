@@ -1,7 +1,7 @@
 //! The janitor: finds transactions that everybody forgot, decides and applies them, and drops old
 //! partitions. It searches only to discover candidates; every verdict is by acknowledged writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::document::View;
@@ -134,8 +134,14 @@ impl Engine {
         let longest = self.config.transaction_limit + self.config.lease;
         let until = self.now() + longest;
         let mut damaged = BTreeMap::new();
+        let mut hindered = BTreeSet::new();
         while !(left.locked.is_empty() && left.open.is_empty()) {
-            let busy = self.recover(&left, &mut recovered, &mut damaged, &patience).await?;
+            let first_hindrance = hindered.is_empty();
+            let busy =
+                self.recover(&left, &mut recovered, &mut damaged, &mut hindered, &patience).await?;
+            if first_hindrance && !hindered.is_empty() {
+                self.lift_blocks(&hindered, &patience).await?;
+            }
             left = self.look(&document, &patience).await?;
             left.locked.retain(|(key, ..)| !damaged.contains_key(key));
             left.open.retain(|tid, _| !damaged.contains_key(&self.table.record_key(*tid)));
@@ -152,39 +158,60 @@ impl Engine {
         Ok(report)
     }
 
-    /// Decides and applies what is dead. Returns whether something may still be alive.
+    /// Decides and applies what is dead. Returns whether something may still be alive, or could not be decided:
+    /// then its day is added to `hindered`, and the others have their turn.
     async fn recover(
         &self,
         found: &Candidates,
         recovered: &mut usize,
         damaged: &mut Damages,
+        hindered: &mut BTreeSet<Day>,
         patience: &Patience,
     ) -> Result<bool, Stop> {
         let mut busy = false;
+        let each = || patience.at_most(self.now() + 2 * self.config.lease);
+        let mut note = |met: &Key, holder: Tid, stop: Stop| match stop {
+            Stop::Fail(error) if error.kind() == ErrorKind::Unavailable => {
+                hindered.insert(holder.day());
+                Ok(true)
+            }
+            Stop::Fail(error) if error.kind() == ErrorKind::Conflict => Ok(true),
+            stop => note_damage(damaged, met, stop).map(|()| false),
+        };
         for (key, view, holder) in &found.locked {
             let View::Present { version, .. } = view else { continue };
-            match self.meet(Requester::Patient, key, *version, *holder, patience).await {
+            match self.meet(Requester::Patient, key, *version, *holder, &each()).await {
                 Ok(Met::Busy) => busy = true,
                 Ok(Met::Applied) => *recovered += 1,
                 Ok(Met::Void) => {
                     // A scan is stale: the lock is taken off only if it still stands there.
                     match self.unlock(key, view, *holder).await {
                         Ok(_) => *recovered += 1,
-                        Err(error) => note_damage(damaged, key, error.into())?,
+                        Err(error) => busy |= note(key, *holder, error.into())?,
                     }
                 }
-                Err(stop) => note_damage(damaged, key, stop)?,
+                Err(stop) => busy |= note(key, *holder, stop)?,
             }
         }
         for (tid, (version, _)) in &found.open {
             let key = self.table.record_key(*tid);
-            match self.meet(Requester::Patient, &key, *version, *tid, patience).await {
+            match self.meet(Requester::Patient, &key, *version, *tid, &each()).await {
                 Ok(Met::Busy) => busy = true,
                 Ok(_) => *recovered += 1,
-                Err(stop) => note_damage(damaged, &key, stop)?,
+                Err(stop) => busy |= note(&key, *tid, stop)?,
             }
         }
         Ok(busy)
+    }
+
+    /// Takes the write blocks off that a janitor may have left which died while it dropped these days. One that
+    /// is at it finds the domain document touched, and begins again.
+    async fn lift_blocks(&self, days: &BTreeSet<Day>, patience: &Patience) -> Result<(), Stop> {
+        let (document, _) = self.change_domain(patience, |_| false).await?;
+        for name in days.iter().filter_map(|day| document.partitions.get(day)) {
+            self.patiently(patience, || self.store.block_writes(name, false)).await?;
+        }
+        Ok(())
     }
 
     /// Scans every collection of the domain for locks, and every partition for open records.

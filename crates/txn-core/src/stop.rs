@@ -101,6 +101,11 @@ impl Patience {
         Self { until, attempt_until: None, local: None }
     }
 
+    /// The same patience, but not beyond this monotonic time.
+    pub(crate) fn at_most(&self, until: Duration) -> Self {
+        Self { until: self.until.min(until), ..self.clone() }
+    }
+
     pub(crate) fn of_attempt(until: Duration, attempt_until: Duration, local: Arc<Local>) -> Self {
         Self { until, attempt_until: Some(attempt_until), local: Some(local) }
     }

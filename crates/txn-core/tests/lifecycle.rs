@@ -521,6 +521,23 @@ async fn nobody_waits_in_a_circle_while_helping() {
     }
 }
 
+/// A janitor that dies while it drops a day leaves the partition blocked; another one must not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_a_dead_janitor_left_is_lifted() {
+    let w = world().await;
+    let tid = w.leave_lock("a", Some(State::Pending)).await;
+    let domain = Key::new("txn-registry", "domain:shop");
+    let [Read::Found { source, .. }] = &w.store.get_many(&[domain]).await[..] else {
+        panic!("no domain document");
+    };
+    let document: serde_json::Value = serde_json::from_str(source).expect("JSON");
+    let partition = document["partitions"][tid.day().to_string()].as_str().expect("a name");
+    w.store.block_writes(partition, true).await.expect("blocks");
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered > 0, "{report:?}");
+    assert_eq!(w.value("a").await, Some(1));
+}
+
 /// Two finished transactions, each with a forked placeholder that landed late on a member of the
 /// other: whoever helps one must not help the other before its own locks are off.
 #[tokio::test(start_paused = true)]
