@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use txn_core::guard::{self, Guard};
 
+use crate::schedules;
 use crate::world::{Counts, Verdict, run};
 
 /// What many worlds came to.
@@ -39,13 +40,29 @@ pub fn campaign(extent: &Extent, progress: impl Fn(&Campaign) + Sync) -> Campaig
     on_every_core(extent, ENOUGH, run, progress)
 }
 
-/// Runs worlds without one guard until something does not hold. `None` if everything held in all of them:
-/// nobody noticed that the guard was gone.
+/// Who noticed that a guard was gone, and by what.
+#[derive(Clone, Debug)]
+pub struct Noticed {
+    /// A seed, or the name of a schedule.
+    pub by: String,
+    /// What did not hold.
+    pub violations: Vec<String>,
+}
+
+/// Runs the schedules, and then worlds, without one guard until something does not hold. `None` if everything held in all of
+/// them: nobody noticed that the guard was gone.
 #[must_use]
-pub fn catch(guard: Guard, seeds: Range<u64>) -> Option<Verdict> {
+pub fn catch(guard: Guard, seeds: Range<u64>) -> Option<Noticed> {
+    for (name, schedule) in schedules::ALL {
+        let violations = guard::without(guard, schedule);
+        if !violations.is_empty() {
+            return Some(Noticed { by: format!("{name:?}"), violations });
+        }
+    }
     let unguarded = |seed| guard::without(guard, || run(seed));
     let caught = on_every_core(&Extent::Seeds(seeds), 1, unguarded, |_| {});
-    caught.failed.into_iter().min_by_key(|verdict| verdict.seed)
+    let first = caught.failed.into_iter().min_by_key(|verdict| verdict.seed)?;
+    Some(Noticed { by: format!("seed {}", first.seed), violations: first.violations })
 }
 
 fn on_every_core(

@@ -11,10 +11,11 @@ pub mod invariants;
 mod ledger;
 pub mod process;
 mod scenario;
+pub mod schedules;
 pub mod server;
 mod world;
 
-pub use campaign::{Campaign, Extent, campaign, catch};
+pub use campaign::{Campaign, Extent, Noticed, campaign, catch};
 pub use ledger::Ledger;
 pub use scenario::{Clocks, Scenario};
 pub use world::{Counts, Verdict, run, run_logged};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use txn_core::guard::{self, Guard};
-use txn_simulation::{Campaign, Extent, Verdict, campaign, catch, run_logged};
+use txn_simulation::{Campaign, Extent, Noticed, campaign, catch, run_logged};
 
 /// The engine on a simulated store, in virtual time, by seeds.
 #[derive(Debug, Parser)]
@@ -86,10 +86,10 @@ fn mutations(guards: &[Guard], seeds: &Range<u64>) -> ExitCode {
     let mut fine = true;
     for guard in guards {
         match catch(*guard, seeds.clone()) {
-            Some(Verdict { seed, violations, .. }) => {
+            Some(Noticed { by, violations }) => {
                 let first = violations.first().map(String::as_str).unwrap_or_default();
                 let shown: String = first.chars().take(100).collect();
-                println!("{:<22} seed {seed:>5}: {shown}", format!("{guard:?}"));
+                println!("{:<22} {by}: {shown}", format!("{guard:?}"));
             }
             None => {
                 fine = false;

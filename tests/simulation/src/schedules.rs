@@ -1,0 +1,114 @@
+//! Worlds that chance makes too rarely: one schedule each, step by step. Each returns what did not hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::store::{Key, Read, Store};
+use txn_core::{Config, Domain, Error, Raw};
+
+use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
+use crate::server::{Manners, REPLICATION, Server};
+
+/// A schedule with its name.
+pub type Schedule = (&'static str, fn() -> Vec<String>);
+
+/// All of them.
+pub const ALL: [Schedule; 1] = [("a deletion that vanishes", a_deletion_that_vanishes)];
+
+/// An owner deletes its member and dies; a recoverer sees the member gone and finishes the record; then the
+/// primary crashes, for the deletion was never acknowledged; then the day of the record is dropped.
+#[must_use]
+pub fn a_deletion_that_vanishes() -> Vec<String> {
+    in_virtual_time(async {
+        let mut violations = Vec::new();
+        if let Err(error) = deletion_that_vanishes(&mut violations).await {
+            violations.push(format!("the schedule does not run: {error}"));
+        }
+        violations
+    })
+}
+
+async fn deletion_that_vanishes(violations: &mut Vec<String>) -> Result<(), Error> {
+    let server = Server::new(1, Manners::default());
+    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    founder.create_collection::<Raw>("things", None).await?;
+    let things = founder.raw_collection("things").await?;
+    let thing = Raw::new("{\"n\":1}");
+    founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &thing)).await?;
+    founder.shutdown(Duration::from_secs(10)).await;
+    // An owner that dies with its deletion committed, seen, and not acknowledged.
+    let is_locked = || {
+        let documents = server.documents();
+        let thing = documents.get("things").and_then(|things| things.get("a"));
+        thing.is_some_and(|source| source.contains("\"transaction_tid\":\""))
+    };
+    let is_committed = || {
+        let documents = server.documents();
+        documents.values().flat_map(|c| c.values()).any(|s| s.contains("\"state\":\"committed\""))
+    };
+    let (owner, domain) = coordinator(&server, "owner", 0).await?;
+    let things = domain.raw_collection("things").await?;
+    server.set_manners(Manners { slow_replication: 1.0, ..Manners::default() });
+    let task = tokio::spawn(async move {
+        domain.transact::<_, Error, _>(async |tx| tx.delete(&things, "a")).await
+    });
+    let key = [Key::new("things", "a")];
+    for _ in 0..5_000 {
+        if is_committed() && server.read_primary(&key).await == [Read::Absent] {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    owner.kill_after(1);
+    server.set_manners(Manners::default());
+    if !is_locked() || server.read_primary(&key).await != [Read::Absent] {
+        violations.push("no deletion is under way: the schedule shows nothing".to_owned());
+    }
+    // A recoverer, for which all is done.
+    let (_, recoverer) = coordinator(&server, "recoverer", 0).await?;
+    recoverer.janitor_pass().await?;
+    server.crash();
+    tokio::time::sleep(2 * REPLICATION).await;
+    // Days later, in a scan that shows no lock.
+    server.set_manners(Manners { scan_hides: 1.0, ..Manners::default() });
+    let (_, late) = coordinator(&server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
+    let report = late.janitor_pass().await?;
+    if report.partitions_dropped == 0 {
+        violations.push(format!("no partition was dropped: {report:?}"));
+    }
+    let things = late.raw_collection("things").await?;
+    if late.reader().verified().get(&things, "a").await?.is_some() {
+        violations.push("an acknowledged deletion was undone".to_owned());
+    }
+    task.abort();
+    Ok(())
+}
+
+/// A process with a domain of its own, without a janitor task.
+async fn coordinator(
+    server: &Arc<Server>,
+    name: &str,
+    off: i64,
+) -> Result<(Arc<Process>, Domain), Error> {
+    let store: Arc<dyn Store> = server.clone();
+    let seed = name.len() as u64;
+    let log = Arc::new(Log::new(false));
+    let process = Process::new(name.to_owned(), store, log, seed, 1.0, off);
+    let config = Config::default()
+        .with_clock(Arc::new(ClockOf(process.clone())))
+        .with_entropy(Arc::new(EntropyOf(process.clone())))
+        .with_coordinator(name.to_owned())
+        .with_retention_days(1)
+        .with_janitor_interval(None);
+    let domain = Domain::open(Arc::new(StoreOf(process.clone())), "shop", config).await?;
+    Ok((process, domain))
+}
+
+fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(work)
+}
