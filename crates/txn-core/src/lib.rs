@@ -34,17 +34,32 @@ mod attempt;
 pub mod clock;
 mod collection;
 mod config;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "for the models, by `internals`")
+)]
 mod document;
 mod domain;
 mod engine;
 mod error;
 pub mod event;
 pub mod fields;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod internals;
 mod janitor;
 mod liveness;
 mod reader;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "for the models, by `internals`")
+)]
 mod record;
 mod resolve;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "for the models, by `internals`")
+)]
 mod rules;
 mod stop;
 pub mod store;

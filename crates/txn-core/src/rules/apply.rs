@@ -7,7 +7,7 @@ use crate::tid::Tid;
 
 /// The next step of applying one member of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Applying {
+pub enum Applying {
     /// Write the new content, without the lock, on this version.
     Write(Version),
     /// Delete the document on this version.
@@ -33,12 +33,12 @@ pub(crate) enum Applying {
 /// Whether a lock of the transaction that stands at `version` is the one that the member's record
 /// speaks of. A conditional lock can land only once, so the tid identifies it; a placeholder's
 /// `create` can be forked, so only its recorded version does.
-pub(crate) fn is_members_lock(member: &Member, version: Version) -> bool {
+pub fn is_members_lock(member: &Member, version: Version) -> bool {
     member.placeholder.is_none_or(|placeholder| placeholder == version)
 }
 
 /// One member of the transaction `tid`, committed as `commit`.
-pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
+pub fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
     let View::Present { version, stored, .. } = now else {
         return match member.op {
             Op::Read => Applying::Done,
@@ -78,7 +78,7 @@ pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Ap
 }
 
 /// A lock of an aborted transaction, or one that is no member's: take it off.
-pub(crate) fn voiding(now: &View, tid: Tid) -> Applying {
+pub fn voiding(now: &View, tid: Tid) -> Applying {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
             if stored.is_bare_placeholder() {
