@@ -1,0 +1,69 @@
+//! Explicit commit with inserts. A `create` carries no condition, so a fork of it can land when the document
+//! was deleted again: it must not come back to life.
+
+use crate::scenario::{Broken, Death, Scenario, Script, Use};
+use crate::suite::{Case, Flaw, Shows, Subject, Suite};
+use crate::world::Budget;
+
+/// One inserts, one deletes what the first inserted; each also writes a document that exists.
+fn insert_and_delete() -> Scenario {
+    Scenario {
+        exists: [false, true, false],
+        scripts: vec![
+            Script { uses: [Use::Insert, Use::Put, Use::No], ..Script::default() },
+            Script { uses: [Use::Delete, Use::No, Use::No], ..Script::default() },
+        ],
+        janitors: 1,
+        attempts: 1,
+        budget: Budget { forks: 1, deaths: 1, ..Budget::default() },
+        death: Death::Anytime,
+        ..Scenario::default()
+    }
+}
+
+/// One document is inserted, deleted, and inserted again by a third.
+fn insert_again() -> Scenario {
+    Scenario {
+        exists: [false; 3],
+        scripts: vec![
+            Script { uses: [Use::Insert, Use::No, Use::No], ..Script::default() },
+            Script { uses: [Use::Delete, Use::No, Use::No], ..Script::default() },
+            Script { uses: [Use::Insert, Use::No, Use::No], ..Script::default() },
+        ],
+        janitors: 1,
+        attempts: 1,
+        budget: Budget { forks: 1, ..Budget::default() },
+        death: Death::Anytime,
+        ..Scenario::default()
+    }
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    Suite {
+        name: "explicit_insert",
+        cases: vec![
+            Case {
+                name: "insert, delete",
+                bounds: "1 late, 1 forked create, 1 dead owner, 1 janitor",
+                subject: Subject::Protocol(insert_and_delete()),
+                states: 0,
+                large: false,
+            },
+            Case {
+                name: "insert, delete, insert",
+                bounds: "1 forked create, 1 late, 1 janitor",
+                subject: Subject::Protocol(insert_again()),
+                states: 0,
+                large: false,
+            },
+        ],
+        flaws: vec![Flaw::of(
+            "a placeholder counts only at the version that the record names",
+            &insert_and_delete(),
+            Broken::PlaceholderAtAnyVersion,
+            Shows::Wrong,
+        )],
+    }
+}

@@ -1,0 +1,21 @@
+//! Models of the protocol, explored to their end, on the engine's own decisions.
+mod advance;
+pub mod check;
+pub mod explicit_insert;
+mod helping;
+mod owner;
+mod parallel;
+mod properties;
+pub mod protocol;
+mod reading;
+pub mod scenario;
+pub mod suite;
+mod translate;
+mod turn;
+pub mod world;
+pub mod wound_wait;
+pub mod validated_reads;
+pub mod vanishing_writes;
+pub mod two_recoverers;
+pub mod parallel_commit;
+pub mod everything;

@@ -1,0 +1,137 @@
+//! Validated reads: write skew, absent documents, read-only transactions, one-document writers.
+
+use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::suite::{Case, Flaw, Shows, Suite};
+
+fn script(kind: Kind, uses: [Use; 3]) -> Script {
+    Script { kind, uses, ..Script::default() }
+}
+
+/// Each reads what the other writes.
+fn skew() -> Scenario {
+    Scenario {
+        exists: [true, true, false],
+        scripts: vec![
+            script(Kind::Explicit, [Use::Read, Use::Put, Use::No]),
+            script(Kind::Explicit, [Use::Put, Use::Read, Use::No]),
+            script(Kind::Single, [Use::Put, Use::No, Use::No]),
+        ],
+        attempts: 1,
+        janitors: 1,
+        death: Death::Anytime,
+        skewed: true,
+        ..Scenario::default()
+    }
+}
+
+/// The same with a read-only transaction beside it.
+fn read_only() -> Scenario {
+    Scenario {
+        scripts: vec![
+            script(Kind::Explicit, [Use::Read, Use::Put, Use::No]),
+            script(Kind::Explicit, [Use::Put, Use::Read, Use::No]),
+            script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]),
+        ],
+        ..skew()
+    }
+}
+
+/// The documents that are read do not exist yet, or do not exist any more.
+fn absences() -> Scenario {
+    Scenario {
+        exists: [false, false, false],
+        scripts: vec![
+            script(Kind::Explicit, [Use::Read, Use::Insert, Use::No]),
+            script(Kind::Explicit, [Use::Insert, Use::Read, Use::No]),
+            script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]),
+        ],
+        ..skew()
+    }
+}
+
+/// A document comes and goes while absences are read.
+fn come_and_go() -> Scenario {
+    Scenario {
+        exists: [false, true, false],
+        scripts: vec![
+            script(Kind::Explicit, [Use::Insert, Use::Delete, Use::No]),
+            script(Kind::Explicit, [Use::Delete, Use::Insert, Use::No]),
+            script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]),
+        ],
+        skewed: false,
+        janitors: 0,
+        ..skew()
+    }
+}
+
+/// A younger transaction only locks reads, beside older writers that take its locks over.
+fn locked_reads() -> Scenario {
+    let writer = script(Kind::Explicit, [Use::Put, Use::Put, Use::No]);
+    let reader = script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]);
+    Scenario {
+        scripts: vec![
+            writer,
+            Script { reversed: true, ..writer },
+            Script { lock_reads: true, ..reader },
+        ],
+        janitors: 0,
+        death: Death::Rightly,
+        ..skew()
+    }
+}
+
+/// Two reads without a transaction claim to be a snapshot.
+fn snapshot() -> Scenario {
+    Scenario {
+        scripts: vec![
+            script(Kind::Explicit, [Use::Put, Use::Put, Use::No]),
+            script(Kind::Reader, [Use::Read, Use::Read, Use::No]),
+        ],
+        snapshots: true,
+        ..skew()
+    }
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    let bounds = "1 attempt, 1 janitor, any owner taken for dead at any time";
+    Suite {
+        name: "validated_reads",
+        cases: vec![
+            Case::new("write skew, and a one-document writer", bounds, skew(), 0),
+            Case::new("write skew, and a read-only transaction", bounds, read_only(), 0),
+            Case::new("absent documents", bounds, absences(), 0),
+            Case::new("documents that come and go", bounds, come_and_go(), 0),
+            Case::new("locked reads", "1 attempt", locked_reads(), 0),
+        ],
+        flaws: vec![
+            Flaw::of("reads are validated", &skew(), Broken::NoValidation, Shows::Wrong),
+            Flaw::of(
+                "write locks first, then validation",
+                &skew(),
+                Broken::ValidateBeforeLocks,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "of several absences each is locked by a placeholder",
+                &come_and_go(),
+                Broken::VerifyAbsences,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a read-only transaction waits for undecided locks, also without a record",
+                &read_only(),
+                Broken::IgnoreUndecided,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a transaction that only locked reads verifies its locks",
+                &locked_reads(),
+                Broken::LocksUnverified,
+                Shows::Wrong,
+            ),
+            Flaw::new("several verified reads are no snapshot", snapshot(), Shows::Wrong),
+        ],
+    }
+}
