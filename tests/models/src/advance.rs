@@ -21,6 +21,7 @@ fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
             }
             after_locks(txn, script);
         }
+        Phase::Reading if script.kind == Kind::Instant => return false,
         Phase::Reading => {
             if before.unsure > 0 || script.documents().any(|d| !before.seen[d].read) {
                 return false;
@@ -90,7 +91,9 @@ fn after_reads(txn: &mut Txn, script: &Script, validate_first: bool) {
         Kind::Explicit | Kind::ReadOnly => txn.phase = Phase::Locking,
         Kind::Parallel => txn.phase = Phase::Staging,
         Kind::Single => txn.phase = Phase::Committing,
-        Kind::Reader => (txn.phase, txn.told) = (Phase::Done, Told::Committed),
+        Kind::Reader | Kind::Instant => {
+            (txn.phase, txn.told) = (Phase::Done, Told::Committed);
+        }
     }
 }
 

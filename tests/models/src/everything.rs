@@ -19,7 +19,7 @@ fn mixed() -> Scenario {
         ],
         attempts: 1,
         janitors: 1,
-        budget: Budget { late: 1, dirty: 1, ..Budget::default() },
+        budget: Budget { dirty: 1, ..Budget::default() },
         death: Death::Anytime,
         skewed: true,
         ..Scenario::default()
@@ -51,7 +51,7 @@ fn deletions() -> Scenario {
             one(Kind::Parallel, [Use::Delete, Use::Put, Use::No]),
             one(Kind::Explicit, [Use::Put, Use::No, Use::No]),
         ],
-        budget: Budget { dirty: 1, late: 1, deaths: 1, ..Budget::default() },
+        budget: Budget { dirty: 1, late: 1, ..Budget::default() },
         skewed: false,
         ..mixed()
     }
@@ -63,10 +63,10 @@ pub fn suite() -> Suite {
     Suite {
         name: "everything",
         cases: vec![
-            Case::new("staged against explicit", "1 late, 1 vanishing, 1 janitor", mixed(), 0),
+            Case::new("staged against explicit", "1 vanishing, 1 janitor", mixed(), 0),
             Case::new("staged, explicit, a read", "1 vanishing, 1 janitor", with_reader(), 0),
             Case::new("staged against staged", "1 vanishing, 1 janitor", staged(), 0),
-            Case::new("a staged deletion", "1 late, 1 vanishing, 1 dead, 1 janitor", deletions(), 0),
+            Case::new("a staged deletion", "1 late, 1 vanishing, 1 janitor", deletions(), 0),
         ],
         flaws: vec![
             Flaw::of("a fence before the abort", &mixed(), Broken::NoFence, Shows::Wrong),

@@ -2,7 +2,7 @@
 //! was deleted again: it must not come back to life.
 
 use crate::scenario::{Broken, Death, Scenario, Script, Use};
-use crate::suite::{Case, Flaw, Shows, Subject, Suite};
+use crate::suite::{Case, Flaw, Shows, Suite};
 use crate::world::Budget;
 
 /// One inserts, one deletes what the first inserted; each also writes a document that exists.
@@ -15,7 +15,7 @@ fn insert_and_delete() -> Scenario {
         ],
         janitors: 1,
         attempts: 1,
-        budget: Budget { forks: 1, deaths: 1, ..Budget::default() },
+        budget: Budget { forks: 1, ..Budget::default() },
         death: Death::Anytime,
         ..Scenario::default()
     }
@@ -44,20 +44,8 @@ pub fn suite() -> Suite {
     Suite {
         name: "explicit_insert",
         cases: vec![
-            Case {
-                name: "insert, delete",
-                bounds: "1 late, 1 forked create, 1 dead owner, 1 janitor",
-                subject: Subject::Protocol(insert_and_delete()),
-                states: 0,
-                large: false,
-            },
-            Case {
-                name: "insert, delete, insert",
-                bounds: "1 forked create, 1 late, 1 janitor",
-                subject: Subject::Protocol(insert_again()),
-                states: 0,
-                large: false,
-            },
+            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 0),
+            Case::new("insert, delete, insert", "1 forked create, 1 janitor", insert_again(), 0),
         ],
         flaws: vec![Flaw::of(
             "a placeholder counts only at the version that the record names",

@@ -3,6 +3,7 @@
 
 use txn_core::internals::{Locking, Requester, Validity, locking, own_record, recovery, validity};
 
+use crate::reading::ended;
 use crate::scenario::{Broken, Kind, Script, Use};
 use crate::translate::{self, holder_state, observed, stamp, tid, view};
 use crate::turn::{Actor, Object, Turn};
@@ -33,6 +34,7 @@ impl Turn<'_> {
         }
         self.heartbeat(me, &script, &txn);
         match txn.phase {
+            Phase::Reading if script.kind == Kind::Instant => self.at_once(t, &script),
             Phase::Reading if is_pessimistic(&script, &txn) => self.lock_next(t, me, &script),
             Phase::Reading => self.read(t, me, &script),
             Phase::Locking => self.lock_all(t, me, &script),
@@ -85,10 +87,14 @@ impl Turn<'_> {
             bare.lock = 0;
         }
         let read = txn.seen[d].read.then(|| observed(&txn.seen[d]));
+        let after = ended(self.world);
         let taken = move |w: &mut World, answer: Option<u8>| {
             let txn = &mut w.txns[t];
             match answer {
                 Some(version) => {
+                    if txn.seen.iter().all(|seen| !seen.read) {
+                        txn.after = after;
+                    }
                     txn.held[d] = version;
                     txn.unsure &= !(1 << d);
                     if txn.seen[d].absent {
@@ -131,7 +137,10 @@ impl Turn<'_> {
         let txn = self.world.txns[t];
         let open = self.scenario.unvalidated(t, &txn);
         // An absence has no version: it is verified first, alone.
-        let absent = open.iter().copied().find(|d| txn.seen[*d].absent);
+        let last = self.lacks(Broken::AbsenceLast);
+        let all_absent = open.iter().all(|d| txn.seen[*d].absent);
+        let first = |d: &usize| txn.seen[*d].absent != (last && !all_absent);
+        let absent = open.iter().copied().find(first);
         for d in open.into_iter().filter(|d| absent.is_none_or(|a| a == *d)) {
             self.validate_one(t, me, d, script, requester);
         }
@@ -282,5 +291,5 @@ pub(crate) fn give_up(txn: &mut Txn, recorded: bool) {
 }
 
 pub(crate) fn is_pessimistic(script: &Script, txn: &Txn) -> bool {
-    txn.attempt > 0 && script.kind == Kind::Explicit
+    script.pessimistic || txn.attempt > 0 && script.kind == Kind::Explicit
 }

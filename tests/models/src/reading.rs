@@ -5,7 +5,7 @@ use txn_core::internals::{
 };
 
 use crate::owner::seen;
-use crate::scenario::{Broken, Kind, Script};
+use crate::scenario::{Broken, Kind, Script, Use};
 use crate::translate::{self, holder_state, stamp, tid, view};
 use crate::turn::{Object, Turn};
 use crate::world::{
@@ -143,6 +143,34 @@ impl Turn<'_> {
             }
         });
     }
+
+    /// A whole transaction in one step, where nobody holds its documents and it can do what it wants.
+    pub(crate) fn at_once(&mut self, t: usize, script: &Script) {
+        let docs = self.world.docs.map(|slot| slot.now);
+        let can = script.documents().all(|d| {
+            docs[d].lock == 0 && docs[d].exists() != (script.uses[d] == Use::Insert)
+        });
+        if script.after.is_some_and(|other| self.world.txns[other].told == Told::Nothing) || !can {
+            return;
+        }
+        self.go("reads and writes at once", Object::Nothing, |w| {
+            let after = ended(w);
+            let latest = docs.iter().map(|doc| doc.stamp).max().unwrap_or_default();
+            for d in script.documents() {
+                w.txns[t].seen[d] = seen(&docs[d]);
+                let writer = u8::try_from(t + 1).unwrap_or_default();
+                let gone = Doc { writer, ..Doc::default() };
+                let content = Doc { stamp: stamp(latest, t), ..gone }.at_some();
+                match script.uses[d] {
+                    Use::Read | Use::No => {}
+                    Use::Put | Use::Insert => drop(w.carry_out(Body::Doc(d, content), false)),
+                    Use::Delete => drop(w.carry_out(Body::Doc(d, gone), false)),
+                }
+            }
+            let txn = &mut w.txns[t];
+            (txn.after, txn.told, txn.phase) = (after, Told::Committed, Phase::Done);
+        });
+    }
 }
 
 /// What a reader answers for a locked document.
@@ -161,7 +189,7 @@ fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer
 }
 
 /// The transactions whose callers know that they are committed.
-fn ended(w: &World) -> u8 {
+pub(crate) fn ended(w: &World) -> u8 {
     (0..TXNS).filter(|t| w.txns[*t].told == Told::Committed).map(|t| 1 << t).sum()
 }
 

@@ -33,6 +33,8 @@ pub enum Kind {
     Reader,
     /// One document, one conditional write, no record.
     Single,
+    /// Everything in one step: how others look to a transaction that is examined alone.
+    Instant,
 }
 
 /// One transaction.
@@ -44,6 +46,8 @@ pub struct Script {
     pub uses: [Use; DOCS],
     /// Whether it takes the documents in reverse order.
     pub reversed: bool,
+    /// Whether it locks each document at its read, from the first attempt on.
+    pub pessimistic: bool,
     /// Whether it locks what it only reads.
     pub lock_reads: bool,
     /// The transaction that its caller waits for before it begins.
@@ -106,6 +110,8 @@ pub enum Broken {
     NoValidation,
     /// Absences are verified like versions, however many.
     VerifyAbsences,
+    /// An absence is verified after the versions.
+    AbsenceLast,
     /// A read-only transaction takes what an undecided lock covers for valid.
     IgnoreUndecided,
     /// Locks that were only taken to read are not verified after the last was taken.

@@ -42,6 +42,8 @@ pub struct Case {
     pub subject: Subject,
     /// How many states it has: a model that lost some of them proves less than it says.
     pub states: usize,
+    /// Whether the end has to be reachable from every state.
+    pub ends: bool,
     /// Whether it is too large for every run of the tests.
     pub large: bool,
 }
@@ -70,7 +72,13 @@ impl Case {
     /// A case of the protocol.
     #[must_use]
     pub fn new(name: &'static str, bounds: &'static str, scenario: Scenario, states: usize) -> Self {
-        Self { name, bounds, subject: Subject::Protocol(scenario), states, large: false }
+        Self { name, bounds, subject: Subject::Protocol(scenario), states, ends: false, large: false }
+    }
+
+    /// Also from every state the end can be reached.
+    #[must_use]
+    pub fn ends(self) -> Self {
+        Self { ends: true, ..self }
     }
 
     /// Too large for every run of the tests.
