@@ -4,6 +4,7 @@ pub mod check;
 pub mod explicit_insert;
 mod helping;
 mod owner;
+pub mod partition_drop;
 mod parallel;
 mod properties;
 pub mod protocol;

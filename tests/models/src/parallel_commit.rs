@@ -23,6 +23,11 @@ fn crossing() -> Scenario {
     }
 }
 
+/// The same, and nothing is late.
+fn punctual() -> Scenario {
+    Scenario { budget: Budget::default(), ..crossing() }
+}
+
 /// One staged transaction, two that recover it, two late writes.
 fn two_recoverers() -> Scenario {
     Scenario {
@@ -74,15 +79,16 @@ pub fn suite() -> Suite {
     Suite {
         name: "parallel_commit",
         cases: vec![
-            Case::new("two cross", "1 late, 1 janitor", crossing(), 0),
+            Case::new("two cross", "1 janitor, suspicion", punctual(), 0).ends(),
+            Case::new("two cross, late", "1 late, 1 janitor, suspicion", crossing(), 0).large(),
             Case::new(
                 "one, two recoverers",
-                "2 late, 2 janitors, dry runs may fail",
+                "2 late, 2 janitors, dry runs may fail, suspicion",
                 two_recoverers(),
                 0,
             ),
-            Case::new("one, two reads", "1 late, 1 janitor", readers(), 0),
-            Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 0),
+            Case::new("one, two reads", "1 late, 1 janitor, suspicion", readers(), 0),
+            Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 0).ends(),
         ],
         flaws: vec![
             Flaw::of("a fence before the abort", &two_recoverers(), Broken::NoFence, Shows::Wrong),

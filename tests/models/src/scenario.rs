@@ -164,6 +164,8 @@ pub struct Scenario {
     /// Whether clocks differ as much as can be: each commit tid is the least that is later than all that the
     /// transaction knows of.
     pub skewed: bool,
+    /// Whether lock-free reads may show what vanishes with its primary, as they do.
+    pub readers_may_be_fooled: bool,
     /// Whether the oldest transaction has to get through.
     pub oldest_commits: bool,
 }

@@ -1,6 +1,7 @@
 //! What the models are made of: cases that have to be clean, and flaws that have to be found.
 
 use crate::check::{CounterExample, Explored, Reached, explore, reach_the_end};
+use crate::partition_drop::Drops;
 use crate::protocol::{Protocol, is_over};
 use crate::scenario::{Broken, Scenario};
 
@@ -9,6 +10,8 @@ use crate::scenario::{Broken, Scenario};
 pub enum Subject {
     /// The protocol, under a scenario.
     Protocol(Scenario),
+    /// The partition of one day.
+    Drops(Drops),
 }
 
 impl Subject {
@@ -17,6 +20,7 @@ impl Subject {
     pub fn explore(&self) -> Explored {
         match self {
             Self::Protocol(scenario) => explore(Protocol(scenario.clone())),
+            Self::Drops(drops) => explore(*drops),
         }
     }
 
@@ -27,6 +31,7 @@ impl Subject {
             Self::Protocol(scenario) => {
                 reach_the_end(&Protocol(scenario.clone()), |world| is_over(scenario, world))
             }
+            Self::Drops(drops) => reach_the_end(drops, |day| drops.is_over(day)),
         }
     }
 }
@@ -131,6 +136,7 @@ pub fn all() -> Vec<Suite> {
         crate::validated_reads::suite(),
         crate::vanishing_writes::suite(),
         crate::two_recoverers::suite(),
+        crate::partition_drop::suite(),
         crate::parallel_commit::suite(),
         crate::everything::suite(),
     ]

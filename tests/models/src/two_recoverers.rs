@@ -45,7 +45,8 @@ pub fn suite() -> Suite {
                 "2 attempts, 2 janitors, 1 late, 1 forked create, 1 dead owner, heartbeats",
                 alone(),
                 0,
-            ),
+            )
+            .ends(),
             Case::new("two transactions cross", "1 attempt, 2 janitors", crossing(), 0),
         ],
         flaws: vec![Flaw::of(

@@ -62,9 +62,9 @@ pub fn suite() -> Suite {
     Suite {
         name: "vanishing_writes",
         cases: vec![
-            Case::new("two writers, locked reads", one, writers(), 0),
+            Case::new("two writers, locked reads", one, writers(), 0).ends(),
             Case::new("two writers, twice", "2 vanishing writes, 1 janitor", twice(), 0),
-            Case::new("inserts and deletes", one, absences(), 0),
+            Case::new("inserts and deletes", one, absences(), 0).ends(),
         ],
         flaws: vec![
             Flaw::of(

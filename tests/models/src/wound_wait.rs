@@ -58,9 +58,9 @@ pub fn suite() -> Suite {
     Suite {
         name: "wound_wait",
         cases: vec![
-            Case::new("two cross", "2 attempts, 1 late", two(), 0),
-            Case::new("three in a ring", "2 attempts", ring(), 0),
-            Case::new("readers and writers", "2 attempts", readers(), 0),
+            Case::new("two cross", "2 attempts, 1 late", two(), 0).ends(),
+            Case::new("three in a ring", "2 attempts", ring(), 0).ends(),
+            Case::new("readers and writers", "2 attempts", readers(), 0).ends().large(),
         ],
         flaws: vec![
             Flaw::of("an older one wounds a younger one", &two(), Broken::NobodyWounds, Shows::Stuck),
