@@ -26,7 +26,7 @@ fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
             if before.unsure > 0 || script.documents().any(|d| !before.seen[d].read) {
                 return false;
             }
-            after_reads(txn, script, early);
+            after_reads(txn, script, early, scenario.lacks(Broken::ParallelInserts));
         }
         Phase::Locking => {
             if !scenario.wanted_locks(t, txn).is_empty() {
@@ -84,11 +84,14 @@ fn released(txn: &mut Txn, attempts: u8) {
     txn.phase = Phase::Done;
 }
 
-fn after_reads(txn: &mut Txn, script: &Script, validate_first: bool) {
+fn after_reads(txn: &mut Txn, script: &Script, validate_first: bool, inserts: bool) {
     txn.done = 0;
+    // A create has no condition that a fence could shut out.
+    let explicit = !inserts && script.written().any(|d| txn.seen[d].absent);
     match script.kind {
         Kind::Explicit if validate_first => txn.phase = Phase::Validating,
         Kind::Explicit | Kind::ReadOnly => txn.phase = Phase::Locking,
+        Kind::Parallel if explicit => txn.phase = Phase::Locking,
         Kind::Parallel => txn.phase = Phase::Staging,
         Kind::Single => txn.phase = Phase::Committing,
         Kind::Reader | Kind::Instant => {

@@ -29,6 +29,20 @@ fn mixed() -> Scenario {
     }
 }
 
+/// The same, with an explicit one that writes one document.
+fn narrow() -> Scenario {
+    let mut scenario = mixed();
+    scenario.scripts[1] = one(Kind::Explicit, [Use::No, Use::Put, Use::No]);
+    scenario
+}
+
+/// The same without the reader.
+fn unread() -> Scenario {
+    let mut scenario = mixed();
+    scenario.scripts.truncate(2);
+    scenario
+}
+
 /// Owners are taken for dead while they live.
 fn suspected() -> Scenario {
     let mut scenario = mixed();
@@ -91,10 +105,31 @@ pub fn suite() -> Suite {
                 mixed(),
                 0,
             )
+            .ends()
+            .large(),
+            Case::new(
+                "staged, explicit on one, a read",
+                "1 vanishing, 1 dead owner, 1 janitor, dry runs may fail",
+                narrow(),
+                0,
+            )
             .ends(),
-            Case::new("a staged one and placeholders", "1 janitor, suspicion", placeholders(), 0).ends(),
-            Case::new("staged against explicit", "1 vanishing, 1 janitor, suspicion", suspected(), 0)
+            Case::new(
+                "staged, explicit, one dies",
+                "1 vanishing, 1 dead owner, 1 janitor, dry runs may fail",
+                unread(),
+                0,
+            )
+            .ends(),
+            Case::new("a staged one and placeholders", "1 janitor, suspicion", placeholders(), 0)
                 .ends(),
+            Case::new(
+                "staged against explicit",
+                "1 vanishing, 1 janitor, suspicion",
+                suspected(),
+                0,
+            )
+            .ends(),
             Case::new("staged against staged", "1 vanishing, 1 janitor, suspicion", staged(), 0)
                 .ends()
                 .large(),
@@ -129,8 +164,24 @@ pub fn suite() -> Suite {
                 Broken::CommitSeenLocks,
                 Shows::Wrong,
             ),
-            Flaw::of("a placeholder is never touched", &placeholders(), Broken::FencePlaceholder, Shows::Wrong),
-            Flaw::of("the owner decides its record before it tells", &suspected(), Broken::TellFirst, Shows::Wrong),
+            Flaw::of(
+                "only updates and deletes of documents that exist",
+                &placeholders(),
+                Broken::ParallelInserts,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a placeholder is never touched",
+                &placeholders(),
+                Broken::FencePlaceholder,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "the owner decides its record before it tells",
+                &suspected(),
+                Broken::TellFirst,
+                Shows::Wrong,
+            ),
             Flaw::new("a lock-free read may show what vanishes", fooled(), Shows::Wrong),
         ],
     }

@@ -250,7 +250,8 @@ impl Turn<'_> {
             return;
         }
         let members = (0..DOCS).filter(|d| translate::member(&rec, *d).is_some());
-        let probed = |d: usize| if help.done & (1 << d) == 0 { Probed::Open } else { Probed::Locked };
+        let probed =
+            |d: usize| if help.done & (1 << d) == 0 { Probed::Open } else { Probed::Locked };
         if verdict(members.clone().map(probed)) == Verdict::Commit {
             let committed = Rec { mark: Mark::Committed, ..rec };
             self.swap_staged("commits the staged", help, committed);

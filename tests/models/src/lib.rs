@@ -1,11 +1,13 @@
 //! Models of the protocol, explored to their end, on the engine's own decisions.
 mod advance;
 pub mod check;
+pub mod everything;
 pub mod explicit_insert;
 mod helping;
 mod owner;
-pub mod partition_drop;
 mod parallel;
+pub mod parallel_commit;
+pub mod partition_drop;
 mod properties;
 pub mod protocol;
 mod reading;
@@ -13,10 +15,8 @@ pub mod scenario;
 pub mod suite;
 mod translate;
 mod turn;
-pub mod world;
-pub mod wound_wait;
+pub mod two_recoverers;
 pub mod validated_reads;
 pub mod vanishing_writes;
-pub mod two_recoverers;
-pub mod parallel_commit;
-pub mod everything;
+pub mod world;
+pub mod wound_wait;

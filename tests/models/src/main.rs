@@ -15,6 +15,9 @@ struct Arguments {
     /// Only models whose name contains this.
     #[arg(long)]
     model: Option<String>,
+    /// Only cases whose name contains this.
+    #[arg(long)]
+    case: Option<String>,
     /// Also the cases that are too large for every run of the tests.
     #[arg(long)]
     large: bool,
@@ -35,7 +38,9 @@ fn main() -> ExitCode {
     let mut good = true;
     let wanted = |suite: &Suite| arguments.model.as_ref().is_none_or(|m| suite.name.contains(m));
     for suite in all().iter().filter(|suite| wanted(suite)) {
-        let tried = |case: &&Case| !arguments.flaws && (arguments.large || !case.large);
+        let named = |case: &Case| arguments.case.as_ref().is_none_or(|n| case.name.contains(n));
+        let sized = |case: &Case| arguments.large || !case.large;
+        let tried = |case: &&Case| !arguments.flaws && sized(case) && named(case);
         for case in suite.cases.iter().filter(tried) {
             good &= check(suite, case, &mut cases);
         }

@@ -7,9 +7,7 @@ use crate::reading::ended;
 use crate::scenario::{Broken, Kind, Script, Use};
 use crate::translate::{self, holder_state, observed, stamp, tid, view};
 use crate::turn::{Actor, Object, Turn};
-use crate::world::{
-    DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who,
-};
+use crate::world::{DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
 
 impl Turn<'_> {
     /// Everything that the owner of a transaction may do now.
@@ -20,7 +18,10 @@ impl Turn<'_> {
         }
         let me = who(t, txn.attempt);
         let began = txn.phase != Phase::Reading || txn.held.iter().any(|v| *v > 0);
-        if self.world.budget.deaths > 0 && began && matches!(script.kind, Kind::Explicit | Kind::Parallel) {
+        if self.world.budget.deaths > 0
+            && began
+            && matches!(script.kind, Kind::Explicit | Kind::Parallel)
+        {
             self.go("dies", Object::Nothing, |w| {
                 w.budget.deaths -= 1;
                 w.txns[t].phase = Phase::Dead;
@@ -110,7 +111,8 @@ impl Turn<'_> {
         };
         match locking(tid(me), read.as_ref(), &view(&bare)) {
             Locking::CreatePlaceholder => {
-                let placeholder = Doc { lock: me, absent: true, writer: doc.writer, ..Doc::default() };
+                let placeholder =
+                    Doc { lock: me, absent: true, writer: doc.writer, ..Doc::default() };
                 self.put_doc("creates a placeholder at", d, placeholder.at_some(), taken);
             }
             Locking::LockAt(_) => {
@@ -165,7 +167,8 @@ impl Turn<'_> {
             Validity::Changed => self.give_up(t, d, script),
             Validity::Held(holder) => {
                 let holder = translate::who(holder);
-                let undecided = matches!(self.world.rec(holder).mark, Mark::Missing | Mark::Pending);
+                let undecided =
+                    matches!(self.world.rec(holder).mark, Mark::Missing | Mark::Pending);
                 if self.lacks(Broken::IgnoreUndecided) && undecided {
                     let bare = view(&Doc { lock: 0, ..doc });
                     if validity(&observed(&read), &bare, None) == Validity::Valid {

@@ -24,7 +24,13 @@ impl Turn<'_> {
         let txn = self.world.txns[t];
         for d in script.written().filter(|d| txn.done & (1 << *d) == 0) {
             let read = txn.seen[d];
-            let doc = Doc { version: 1, lock: me, absent: read.absent, writer: read.writer, stamp: read.stamp };
+            let doc = Doc {
+                version: 1,
+                lock: me,
+                absent: read.absent,
+                writer: read.writer,
+                stamp: read.stamp,
+            };
             let message = Message { expected: read.version, body: Body::Doc(d, doc) };
             self.send("locks", message, move |w, answer| {
                 let txn = &mut w.txns[t];
@@ -68,7 +74,12 @@ impl Turn<'_> {
         };
         match rec.mark {
             Mark::Staged => {
-                self.put_rec("marks as committed", me, Rec { mark: Mark::Committed, ..rec }, marked);
+                self.put_rec(
+                    "marks as committed",
+                    me,
+                    Rec { mark: Mark::Committed, ..rec },
+                    marked,
+                );
             }
             Mark::Committed | Mark::Finished => {
                 self.put_rec("touches its committed", me, rec, marked);

@@ -6,11 +6,8 @@ use crate::world::Budget;
 
 /// Two staged transactions whose locks cross.
 fn crossing() -> Scenario {
-    let both = Script {
-        kind: Kind::Parallel,
-        uses: [Use::Put, Use::Put, Use::No],
-        ..Script::default()
-    };
+    let both =
+        Script { kind: Kind::Parallel, uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
     Scenario {
         exists: [true, true, false],
         scripts: vec![both, Script { reversed: true, ..both }],

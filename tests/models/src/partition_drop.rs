@@ -175,7 +175,8 @@ impl Day {
     fn write(&mut self, from: &[Mark], to: Mark, requires_alias: bool) -> Wrote {
         if !requires_alias && self.alias == 0 {
             self.alias = UNASKED;
-            self.partitions[usize::from(UNASKED) - 1] = Partition { exists: true, ..Partition::default() };
+            self.partitions[usize::from(UNASKED) - 1] =
+                Partition { exists: true, ..Partition::default() };
         }
         let alias = self.alias;
         let Some(partition) = self.partition(alias) else { return Wrote::Missing };
@@ -202,21 +203,29 @@ impl Day {
         let mut versions = vec![self.rules.version];
         versions.extend(self.durable.map(|rules| rules.version));
         for dropping in &self.dropping {
-            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) = dropping {
+            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
+                dropping
+            {
                 versions.push(*v);
             }
         }
         versions.sort_unstable();
         versions.dedup();
         let rank = |v: u8| {
-            versions.iter().position(|known| *known == v).and_then(|at| u8::try_from(at).ok()).unwrap_or(v)
+            versions
+                .iter()
+                .position(|known| *known == v)
+                .and_then(|at| u8::try_from(at).ok())
+                .unwrap_or(v)
         };
         self.rules.version = rank(self.rules.version);
         if let Some(rules) = &mut self.durable {
             rules.version = rank(rules.version);
         }
         for dropping in &mut self.dropping {
-            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) = dropping {
+            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
+                dropping
+            {
                 *v = rank(*v);
             }
         }
@@ -260,13 +269,15 @@ impl Drops {
             }
             Making::Name => {
                 let gone = day.rules.dropped && !self.lacks(Left::OfficialThoughGone);
-                let official = if day.rules.official == 0 && !gone { name } else { day.rules.official };
+                let official =
+                    if day.rules.official == 0 && !gone { name } else { day.rules.official };
                 to.rule(|rules| rules.official = official);
                 if official != name {
                     to.partitions[process] = Partition::default();
                     to.alias = if to.alias == name { 0 } else { to.alias };
                 }
-                to.making[process] = if official == 0 { Making::Gone } else { Making::Alias(official) };
+                to.making[process] =
+                    if official == 0 { Making::Gone } else { Making::Alias(official) };
                 steps.push(Step("names its partition", to));
             }
             Making::Alias(official) => {
@@ -300,7 +311,9 @@ impl Drops {
                     Wrote::Conflict => {
                         let alias = to.alias;
                         match to.partition(alias).map(|p| p.record) {
-                            Some(Mark::Aborted) => (to.owner, to.told) = (Doing::Over, Told::Failed),
+                            Some(Mark::Aborted) => {
+                                (to.owner, to.told) = (Doing::Over, Told::Failed)
+                            }
                             _ => (to.owner, to.told) = (Doing::Apply, Told::Committed),
                         }
                     }
@@ -470,7 +483,10 @@ impl Drops {
                     partition.blocked = false;
                 }
                 to.dropping[janitor] = if gone { Dropping::Delete(name) } else { Dropping::Idle };
-                steps.push(Step("a janitor asks again, and lifts the block if the day is not gone", to));
+                steps.push(Step(
+                    "a janitor asks again, and lifts the block if the day is not gone",
+                    to,
+                ));
             }
             Dropping::Delete(name) => {
                 to.partitions[usize::from(name) - 1] = Partition::default();
@@ -485,7 +501,9 @@ impl Drops {
     #[must_use]
     pub fn is_over(&self, day: &Day) -> bool {
         let idle = day.dropping.iter().all(|d| *d == Dropping::Idle);
-        idle && day.owner == Doing::Over && day.finder == Doing::Over && day.document != Held::Locked
+        idle && day.owner == Doing::Over
+            && day.finder == Doing::Over
+            && day.document != Held::Locked
     }
 }
 
@@ -576,7 +594,10 @@ pub fn suite() -> Suite {
         flaws: vec![
             without("a missing partition is no knowledge", Left::NotFoundIsKnowledge),
             without("official first, then the alias", Left::AliasFirst),
-            without("no partition of a day that is gone becomes official", Left::OfficialThoughGone),
+            without(
+                "no partition of a day that is gone becomes official",
+                Left::OfficialThoughGone,
+            ),
             without("writes require the alias", Left::NoRequiredAlias),
             without("a write block before the scan", Left::NoBlock),
             without(

@@ -147,9 +147,9 @@ impl Turn<'_> {
     /// A whole transaction in one step, where nobody holds its documents and it can do what it wants.
     pub(crate) fn at_once(&mut self, t: usize, script: &Script) {
         let docs = self.world.docs.map(|slot| slot.now);
-        let can = script.documents().all(|d| {
-            docs[d].lock == 0 && docs[d].exists() != (script.uses[d] == Use::Insert)
-        });
+        let can = script
+            .documents()
+            .all(|d| docs[d].lock == 0 && docs[d].exists() != (script.uses[d] == Use::Insert));
         if script.after.is_some_and(|other| self.world.txns[other].told == Told::Nothing) || !can {
             return;
         }

@@ -138,6 +138,8 @@ pub enum Broken {
     TellFirst,
     /// The owner acknowledges though a dry run failed.
     IgnoreDryRun,
+    /// A transaction with inserts is staged.
+    ParallelInserts,
     /// A placeholder is touched by a fence.
     FencePlaceholder,
 }

@@ -76,8 +76,20 @@ pub struct Flaw {
 impl Case {
     /// A case of the protocol.
     #[must_use]
-    pub fn new(name: &'static str, bounds: &'static str, scenario: Scenario, states: usize) -> Self {
-        Self { name, bounds, subject: Subject::Protocol(scenario), states, ends: false, large: false }
+    pub fn new(
+        name: &'static str,
+        bounds: &'static str,
+        scenario: Scenario,
+        states: usize,
+    ) -> Self {
+        Self {
+            name,
+            bounds,
+            subject: Subject::Protocol(scenario),
+            states,
+            ends: false,
+            large: false,
+        }
     }
 
     /// Also from every state the end can be reached.

@@ -11,9 +11,8 @@ use crate::world::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 /// The most commits that one causal chain of a model can have.
 const COMMITS: usize = 8;
 
-static TIDS: LazyLock<Vec<Tid>> = LazyLock::new(|| {
-    (0..RECORDS).map(|r| timeuuid(0x10 + r / ATTEMPTS, r % ATTEMPTS)).collect()
-});
+static TIDS: LazyLock<Vec<Tid>> =
+    LazyLock::new(|| (0..RECORDS).map(|r| timeuuid(0x10 + r / ATTEMPTS, r % ATTEMPTS)).collect());
 static STAMPS: LazyLock<Vec<Tid>> =
     LazyLock::new(|| (0..COMMITS * TXNS).map(|stamp| timeuuid(0x40 + stamp, 0)).collect());
 static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {

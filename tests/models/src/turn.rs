@@ -108,7 +108,12 @@ impl Turn<'_> {
     }
 
     /// A step that asks nothing of the store, or reads.
-    pub(crate) fn go(&mut self, verb: &'static str, object: Object, change: impl FnOnce(&mut World)) {
+    pub(crate) fn go(
+        &mut self,
+        verb: &'static str,
+        object: Object,
+        change: impl FnOnce(&mut World),
+    ) {
         let mut to = *self.world;
         change(&mut to);
         self.push(verb, object, "", to);

@@ -49,6 +49,11 @@ fn absences() -> Scenario {
     }
 }
 
+/// The same, and nobody is suspected.
+fn quiet_absences() -> Scenario {
+    Scenario { janitors: 0, death: Death::Rightly, ..absences() }
+}
+
 /// Two documents of which always one exists change places, while somebody reads that both are absent.
 fn swaps() -> Scenario {
     let there = script(Kind::Instant, [Use::Insert, Use::Delete, Use::No]);
@@ -117,7 +122,8 @@ pub fn suite() -> Suite {
         cases: vec![
             Case::new("write skew, and a one-document writer", bounds, skew(), 0),
             Case::new("write skew, and a read-only transaction", bounds, read_only(), 0),
-            Case::new("absent documents", bounds, absences(), 0),
+            Case::new("absent documents, one may be taken for dead", bounds, absences(), 0).large(),
+            Case::new("absent documents", "1 attempt", quiet_absences(), 0).ends(),
             Case::new("a document that comes and goes", "1 attempt", come_and_go(), 0),
             Case::new("absent documents that change places", "1 attempt", swaps(), 0),
             Case::new("locked reads", "1 attempt", locked_reads(), 0),

@@ -9,7 +9,10 @@ fn writers() -> Scenario {
     let both = Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
     Scenario {
         exists: [true, true, false],
-        scripts: vec![both, Script { uses: [Use::Put, Use::Read, Use::No], lock_reads: true, ..both }],
+        scripts: vec![
+            both,
+            Script { uses: [Use::Put, Use::Read, Use::No], lock_reads: true, ..both },
+        ],
         attempts: 1,
         janitors: 1,
         budget: Budget { dirty: 1, ..Budget::default() },

@@ -404,13 +404,21 @@ impl World {
                         self.txns[usize::from(writer) - 1].landed = true;
                     }
                 }
-                if dirty { slot.put_dirty(doc.at(version)) } else { slot.put(doc.at(version)) };
+                if dirty {
+                    slot.put_dirty(doc.at(version))
+                } else {
+                    slot.put(doc.at(version))
+                };
                 version
             }
             Body::Rec(who, rec) => {
                 let version = self.fresh_record_version(who);
                 let slot = &mut self.recs[usize::from(who) - 1];
-                if dirty { slot.put_dirty(rec.at(version)) } else { slot.put(rec.at(version)) };
+                if dirty {
+                    slot.put_dirty(rec.at(version))
+                } else {
+                    slot.put(rec.at(version))
+                };
                 version
             }
         }

@@ -63,7 +63,12 @@ pub fn suite() -> Suite {
             Case::new("readers and writers", "2 attempts", readers(), 0).ends().large(),
         ],
         flaws: vec![
-            Flaw::of("an older one wounds a younger one", &two(), Broken::NobodyWounds, Shows::Stuck),
+            Flaw::of(
+                "an older one wounds a younger one",
+                &two(),
+                Broken::NobodyWounds,
+                Shows::Stuck,
+            ),
             Flaw::of(
                 "a lock is replaced only after its holder's abort is acknowledged",
                 &two(),
