@@ -43,6 +43,11 @@ fn unread() -> Scenario {
     scenario
 }
 
+/// The least that holds all of it: the explicit one writes one document, nobody dies.
+fn least() -> Scenario {
+    Scenario { budget: Budget { dirty: 1, ..Budget::default() }, ..narrow() }
+}
+
 /// Owners are taken for dead while they live.
 fn suspected() -> Scenario {
     let mut scenario = mixed();
@@ -113,6 +118,14 @@ pub fn suite() -> Suite {
                 narrow(),
                 0,
             )
+            .ends()
+            .large(),
+            Case::new(
+                "staged, explicit on one, a read, all live",
+                "1 vanishing, 1 janitor, dry runs may fail",
+                least(),
+                0,
+            )
             .ends(),
             Case::new(
                 "staged, explicit, one dies",
@@ -129,7 +142,8 @@ pub fn suite() -> Suite {
                 suspected(),
                 0,
             )
-            .ends(),
+            .ends()
+            .large(),
             Case::new("staged against staged", "1 vanishing, 1 janitor, suspicion", staged(), 0)
                 .ends()
                 .large(),

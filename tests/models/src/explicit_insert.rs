@@ -1,7 +1,7 @@
 //! Explicit commit with inserts. A `create` carries no condition, so a fork of it can land when the document
 //! was deleted again: it must not come back to life.
 
-use crate::scenario::{Broken, Death, Scenario, Script, Use};
+use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
 use crate::suite::{Case, Flaw, Shows, Suite};
 use crate::world::Budget;
 
@@ -38,20 +38,49 @@ fn insert_again() -> Scenario {
     }
 }
 
+/// The same, where the deletion happens at once.
+fn deleted_at_once() -> Scenario {
+    let mut scenario = insert_again();
+    scenario.scripts[1].kind = Kind::Instant;
+    scenario
+}
+
+/// The same, and the clock of whoever inserts again is behind.
+fn skewed() -> Scenario {
+    Scenario { skewed: true, ..deleted_at_once() }
+}
+
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
     Suite {
         name: "explicit_insert",
         cases: vec![
-            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 0),
-            Case::new("insert, delete, insert", "1 forked create, 1 janitor", insert_again(), 0),
+            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 0)
+                .ends(),
+            Case::new(
+                "insert, deleted, insert",
+                "1 forked create, 1 janitor",
+                deleted_at_once(),
+                0,
+            )
+            .ends(),
+            Case::new("insert, delete, insert", "1 forked create, 1 janitor", insert_again(), 0)
+                .ends()
+                .large(),
         ],
-        flaws: vec![Flaw::of(
-            "a placeholder counts only at the version that the record names",
-            &insert_and_delete(),
-            Broken::PlaceholderAtAnyVersion,
-            Shows::Wrong,
-        )],
+        flaws: vec![
+            Flaw::of(
+                "a placeholder counts only at the version that the record names",
+                &insert_and_delete(),
+                Broken::PlaceholderAtAnyVersion,
+                Shows::Wrong,
+            ),
+            Flaw::new(
+                "the clock of whoever inserts a deleted document again is not behind",
+                skewed(),
+                Shows::Wrong,
+            ),
+        ],
     }
 }

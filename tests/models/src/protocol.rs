@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 use txn_core::internals::Requester;
 
 use crate::properties;
-use crate::scenario::Scenario;
+use crate::scenario::{Kind, Scenario};
 use crate::turn::{Actor, Object, Step, Turn};
 use crate::world::{ATTEMPTS, Body, Mark, Phase, RECORDS, World};
 
@@ -104,7 +104,12 @@ impl Turn<'_> {
 /// Whether everything is over: nobody is at work, and where somebody recovers, nothing is left behind.
 #[must_use]
 pub fn is_over(scenario: &Scenario, world: &World) -> bool {
-    let owners = world.txns.iter().all(|txn| matches!(txn.phase, Phase::Done | Phase::Dead));
+    let over = |t: usize| {
+        // What happens at once needs no help to end.
+        let at_once = scenario.scripts.get(t).is_some_and(|script| script.kind == Kind::Instant);
+        at_once || matches!(world.txns[t].phase, Phase::Done | Phase::Dead)
+    };
+    let owners = (0..world.txns.len()).all(over);
     let quiet = world.net.iter().all(Option::is_none);
     let janitors = world.janitors.iter().all(|janitor| janitor.help.who == 0);
     let clean = || {

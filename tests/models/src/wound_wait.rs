@@ -23,6 +23,16 @@ fn two() -> Scenario {
     }
 }
 
+/// The same, locking at each read: each holds one and wants the next.
+fn ring_at_reads() -> Scenario {
+    let mut scenario = ring();
+    for script in &mut scenario.scripts {
+        script.pessimistic = true;
+    }
+    scenario.scripts[2].reversed = true;
+    scenario
+}
+
 /// Three in a ring, each with two of three documents.
 fn ring() -> Scenario {
     Scenario {
@@ -59,7 +69,8 @@ pub fn suite() -> Suite {
         name: "wound_wait",
         cases: vec![
             Case::new("two cross", "2 attempts, 1 late", two(), 0).ends(),
-            Case::new("three in a ring", "2 attempts", ring(), 0).ends(),
+            Case::new("three in a ring, locks at reads", "2 attempts", ring_at_reads(), 0).ends(),
+            Case::new("three in a ring", "2 attempts", ring(), 0).ends().large(),
             Case::new("readers and writers", "2 attempts", readers(), 0).ends().large(),
         ],
         flaws: vec![
@@ -77,7 +88,7 @@ pub fn suite() -> Suite {
             ),
             Flaw::of(
                 "whoever applies touches what others locked since, and waits for nobody",
-                &ring(),
+                &ring_at_reads(),
                 Broken::HelperWaits,
                 Shows::Stuck,
             ),
