@@ -124,17 +124,17 @@ pub fn suite() -> Suite {
                 "staged, explicit on one, a read, all live",
                 "1 vanishing, 1 janitor, dry runs may fail",
                 least(),
-                0,
+                471_427,
             )
             .ends(),
             Case::new(
                 "staged, explicit, one dies",
                 "1 vanishing, 1 dead owner, 1 janitor, dry runs may fail",
                 unread(),
-                0,
+                309_174,
             )
             .ends(),
-            Case::new("a staged one and placeholders", "1 janitor, suspicion", placeholders(), 0)
+            Case::new("a staged one and placeholders", "1 janitor, suspicion", placeholders(), 32_846)
                 .ends(),
             Case::new(
                 "staged against explicit",

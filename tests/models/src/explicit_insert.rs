@@ -56,13 +56,13 @@ pub fn suite() -> Suite {
     Suite {
         name: "explicit_insert",
         cases: vec![
-            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 0)
+            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 19_749)
                 .ends(),
             Case::new(
                 "insert, deleted, insert",
                 "1 forked create, 1 janitor",
                 deleted_at_once(),
-                0,
+                20_172,
             )
             .ends(),
             Case::new("insert, delete, insert", "1 forked create, 1 janitor", insert_again(), 0)

@@ -76,16 +76,16 @@ pub fn suite() -> Suite {
     Suite {
         name: "parallel_commit",
         cases: vec![
-            Case::new("two cross", "1 janitor, suspicion", punctual(), 0).ends(),
+            Case::new("two cross", "1 janitor, suspicion", punctual(), 122_940).ends(),
             Case::new("two cross, late", "1 late, 1 janitor, suspicion", crossing(), 0).large(),
             Case::new(
                 "one, two recoverers",
                 "2 late, 2 janitors, dry runs may fail, suspicion",
                 two_recoverers(),
-                0,
+                365_234,
             ),
-            Case::new("one, two reads", "1 late, 1 janitor, suspicion", readers(), 0),
-            Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 0).ends(),
+            Case::new("one, two reads", "1 late, 1 janitor, suspicion", readers(), 165_063),
+            Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 29_959).ends(),
         ],
         flaws: vec![
             Flaw::of("a fence before the abort", &two_recoverers(), Broken::NoFence, Shows::Wrong),

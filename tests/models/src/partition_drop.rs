@@ -312,7 +312,7 @@ impl Drops {
                         let alias = to.alias;
                         match to.partition(alias).map(|p| p.record) {
                             Some(Mark::Aborted) => {
-                                (to.owner, to.told) = (Doing::Over, Told::Failed)
+                                (to.owner, to.told) = (Doing::Over, Told::Failed);
                             }
                             _ => (to.owner, to.told) = (Doing::Apply, Told::Committed),
                         }
@@ -579,7 +579,7 @@ pub fn suite() -> Suite {
         name: "one day, three makers, two janitors",
         bounds: "1 late commit, 1 lagging answer, 1 vanishing watermark",
         subject: Subject::Drops(drops),
-        states: 0,
+        states: 973_695,
         ends: true,
         large: false,
     };

@@ -8,7 +8,6 @@ use crate::scenario::{Kind, Scenario, Use};
 use crate::world::{ATTEMPTS, DOCS, Deed, Mark, Rec, TXNS, Told, Who, World, who};
 
 /// The properties of a scenario.
-
 pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
     let mut all = vec![
         Property::<Protocol>::always("nothing impossible happens", |_, w| w.fault.is_none()),

@@ -44,10 +44,10 @@ pub fn suite() -> Suite {
                 "one transaction",
                 "2 attempts, 2 janitors, 1 late, 1 forked create, 1 dead owner, heartbeats",
                 alone(),
-                0,
+                65_746,
             )
             .ends(),
-            Case::new("two transactions cross", "1 attempt, 2 janitors", crossing(), 0),
+            Case::new("two transactions cross", "1 attempt, 2 janitors", crossing(), 278_168),
         ],
         flaws: vec![Flaw::of(
             "a lock is void only after its holder's abort is acknowledged",

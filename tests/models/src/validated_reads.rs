@@ -120,13 +120,13 @@ pub fn suite() -> Suite {
     Suite {
         name: "validated_reads",
         cases: vec![
-            Case::new("write skew, and a one-document writer", bounds, skew(), 0),
-            Case::new("write skew, and a read-only transaction", bounds, read_only(), 0),
+            Case::new("write skew, and a one-document writer", bounds, skew(), 29_647),
+            Case::new("write skew, and a read-only transaction", bounds, read_only(), 294_103),
             Case::new("absent documents, one may be taken for dead", bounds, absences(), 0).large(),
-            Case::new("absent documents", "1 attempt", quiet_absences(), 0).ends(),
-            Case::new("a document that comes and goes", "1 attempt", come_and_go(), 0),
-            Case::new("absent documents that change places", "1 attempt", swaps(), 0),
-            Case::new("locked reads", "1 attempt", locked_reads(), 0),
+            Case::new("absent documents", "1 attempt", quiet_absences(), 73_132).ends(),
+            Case::new("a document that comes and goes", "1 attempt", come_and_go(), 1_315),
+            Case::new("absent documents that change places", "1 attempt", swaps(), 98),
+            Case::new("locked reads", "1 attempt", locked_reads(), 279_925),
         ],
         flaws: vec![
             Flaw::of("reads are validated", &skew(), Broken::NoValidation, Shows::Wrong),

@@ -65,9 +65,9 @@ pub fn suite() -> Suite {
     Suite {
         name: "vanishing_writes",
         cases: vec![
-            Case::new("two writers, locked reads", one, writers(), 0).ends(),
-            Case::new("two writers, twice", "2 vanishing writes, 1 janitor", twice(), 0),
-            Case::new("inserts and deletes", one, absences(), 0).ends(),
+            Case::new("two writers, locked reads", one, writers(), 265_388).ends(),
+            Case::new("two writers, twice", "2 vanishing writes, 1 janitor", twice(), 129_557),
+            Case::new("inserts and deletes", one, absences(), 23_237).ends(),
         ],
         flaws: vec![
             Flaw::of(

@@ -405,9 +405,9 @@ impl World {
                     }
                 }
                 if dirty {
-                    slot.put_dirty(doc.at(version))
+                    slot.put_dirty(doc.at(version));
                 } else {
-                    slot.put(doc.at(version))
+                    slot.put(doc.at(version));
                 };
                 version
             }
@@ -415,9 +415,9 @@ impl World {
                 let version = self.fresh_record_version(who);
                 let slot = &mut self.recs[usize::from(who) - 1];
                 if dirty {
-                    slot.put_dirty(rec.at(version))
+                    slot.put_dirty(rec.at(version));
                 } else {
-                    slot.put(rec.at(version))
+                    slot.put(rec.at(version));
                 };
                 version
             }
