@@ -134,8 +134,13 @@ pub fn suite() -> Suite {
                 309_174,
             )
             .ends(),
-            Case::new("a staged one and placeholders", "1 janitor, suspicion", placeholders(), 32_846)
-                .ends(),
+            Case::new(
+                "a staged one and placeholders",
+                "1 janitor, suspicion",
+                placeholders(),
+                32_846,
+            )
+            .ends(),
             Case::new(
                 "staged against explicit",
                 "1 vanishing, 1 janitor, suspicion",

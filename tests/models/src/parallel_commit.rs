@@ -85,7 +85,8 @@ pub fn suite() -> Suite {
                 365_234,
             ),
             Case::new("one, two reads", "1 late, 1 janitor, suspicion", readers(), 165_063),
-            Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 29_959).ends(),
+            Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 29_959)
+                .ends(),
         ],
         flaws: vec![
             Flaw::of("a fence before the abort", &two_recoverers(), Broken::NoFence, Shows::Wrong),

@@ -69,7 +69,8 @@ pub fn suite() -> Suite {
         name: "wound_wait",
         cases: vec![
             Case::new("two cross", "2 attempts, 1 late", two(), 47_734).ends(),
-            Case::new("three in a ring, locks at reads", "2 attempts", ring_at_reads(), 74_778).ends(),
+            Case::new("three in a ring, locks at reads", "2 attempts", ring_at_reads(), 74_778)
+                .ends(),
             Case::new("three in a ring", "2 attempts", ring(), 0).ends().large(),
             Case::new("readers and writers", "2 attempts", readers(), 0).ends().large(),
         ],
