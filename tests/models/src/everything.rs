@@ -145,10 +145,9 @@ pub fn suite() -> Suite {
                 "staged against explicit",
                 "1 vanishing, 1 janitor, suspicion",
                 suspected(),
-                0,
+                1_164_929,
             )
-            .ends()
-            .large(),
+            .ends(),
             Case::new("staged against staged", "1 vanishing, 1 janitor, suspicion", staged(), 0)
                 .ends()
                 .large(),

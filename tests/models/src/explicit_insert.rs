@@ -65,9 +65,14 @@ pub fn suite() -> Suite {
                 20_172,
             )
             .ends(),
-            Case::new("insert, delete, insert", "1 forked create, 1 janitor", insert_again(), 0)
-                .ends()
-                .large(),
+            Case::new(
+                "insert, delete, insert",
+                "1 forked create, 1 janitor",
+                insert_again(),
+                1_146_679,
+            )
+            .ends()
+            .large(),
         ],
         flaws: vec![
             Flaw::of(

@@ -4,6 +4,7 @@ pub mod check;
 pub mod everything;
 pub mod explicit_insert;
 mod helping;
+pub mod one_document;
 mod owner;
 mod parallel;
 pub mod parallel_commit;

@@ -77,7 +77,8 @@ pub fn suite() -> Suite {
         name: "parallel_commit",
         cases: vec![
             Case::new("two cross", "1 janitor, suspicion", punctual(), 122_940).ends(),
-            Case::new("two cross, late", "1 late, 1 janitor, suspicion", crossing(), 0).large(),
+            Case::new("two cross, late", "1 late, 1 janitor, suspicion", crossing(), 2_628_009)
+                .large(),
             Case::new(
                 "one, two recoverers",
                 "2 late, 2 janitors, dry runs may fail, suspicion",

@@ -1,6 +1,7 @@
 //! What the models are made of: cases that have to be clean, and flaws that have to be found.
 
 use crate::check::{CounterExample, Explored, Reached, explore, reach_the_end};
+use crate::one_document::Single;
 use crate::partition_drop::Drops;
 use crate::protocol::{Protocol, is_over};
 use crate::scenario::{Broken, Scenario};
@@ -12,6 +13,8 @@ pub enum Subject {
     Protocol(Scenario),
     /// The partition of one day.
     Drops(Drops),
+    /// One document without a record.
+    Single(Single),
 }
 
 impl Subject {
@@ -21,6 +24,7 @@ impl Subject {
         match self {
             Self::Protocol(scenario) => explore(Protocol(scenario.clone())),
             Self::Drops(drops) => explore(*drops),
+            Self::Single(single) => explore(*single),
         }
     }
 
@@ -32,6 +36,7 @@ impl Subject {
                 reach_the_end(&Protocol(scenario.clone()), |world| is_over(scenario, world))
             }
             Self::Drops(drops) => reach_the_end(drops, |day| drops.is_over(day)),
+            Self::Single(single) => reach_the_end(single, |state| single.is_over(state)),
         }
     }
 }
@@ -148,6 +153,7 @@ pub fn all() -> Vec<Suite> {
         crate::validated_reads::suite(),
         crate::vanishing_writes::suite(),
         crate::two_recoverers::suite(),
+        crate::one_document::suite(),
         crate::partition_drop::suite(),
         crate::parallel_commit::suite(),
         crate::everything::suite(),

@@ -85,6 +85,7 @@ models!(
     validated_reads,
     vanishing_writes,
     two_recoverers,
+    one_document,
     partition_drop,
     parallel_commit,
     everything
