@@ -1,5 +1,6 @@
 //! Models of the protocol, explored to their end, on the engine's own decisions.
 mod advance;
+mod canonical;
 pub mod check;
 pub mod everything;
 pub mod explicit_insert;

@@ -1,8 +1,14 @@
 //! The partition of one day: made by processes whose clocks are slow, dropped by two janitors, while a transaction of that
 //! day still commits, somebody meets its lock, and a node lags behind.
 
+mod day;
+
 use stateright::{Model, Property};
 use txn_core::internals::{HolderState, Recovery, recovery};
+
+use day::{Doing, Dropping, Held, Making, Partition, Wrote};
+
+pub use day::Day;
 
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::holder_state;
@@ -35,111 +41,6 @@ pub enum Left {
     GoneBySight,
 }
 
-/// One physical partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Partition {
-    exists: bool,
-    blocked: bool,
-    record: Mark,
-}
-
-/// The document that rules the domain, as far as this day goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Rules {
-    version: u8,
-    dropped: bool,
-    official: u8,
-}
-
-/// The one document, which the transaction holds at the beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Held {
-    /// Locked.
-    #[default]
-    Locked,
-    /// The lock was taken off as void.
-    Voided,
-    /// The transaction was applied.
-    Applied,
-}
-
-/// How far a process is with making the partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Making {
-    /// It does not.
-    #[default]
-    No,
-    /// It asks the domain document.
-    Ask,
-    /// It creates a partition of its own.
-    Create,
-    /// It names that in the domain document.
-    Name,
-    /// It adds the alias to the official one.
-    Alias(u8),
-    /// It was told that the day is gone.
-    Gone,
-}
-
-/// How far the owner, or who met its lock, is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Doing {
-    /// It writes the record, or reads it.
-    #[default]
-    Record,
-    /// It applies.
-    Apply,
-    /// It marks the record as finished.
-    Finish,
-    /// It takes the lock off.
-    Void,
-    /// It is over.
-    Over,
-}
-
-/// How far a janitor is with dropping the day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Dropping {
-    /// It has not begun.
-    #[default]
-    Idle,
-    /// It read the domain document, at that version.
-    Read(u8, u8),
-    /// The partition is blocked.
-    Blocked(u8, u8),
-    /// It was scanned, and nothing is open.
-    Scanned(u8, u8),
-    /// Something is in the way: the block has to be lifted.
-    Undo(u8),
-    /// The watermark is moved: the partition is to be deleted.
-    Delete(u8),
-}
-
-/// A state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Day {
-    rules: Rules,
-    /// What is left of the rules when their primary crashes.
-    durable: Option<Rules>,
-    partitions: [Partition; 4],
-    alias: u8,
-    document: Held,
-    told: Told,
-    /// Whether a `committed` record was ever written.
-    committed: bool,
-    making: [Making; PROCESSES],
-    owner: Doing,
-    finder: Doing,
-    dropping: [Dropping; 2],
-    /// A `create` of the committed record that is under way.
-    late: bool,
-    /// Whether a commit was sent and not acknowledged.
-    sent: bool,
-    lates: u8,
-    lags: u8,
-    vanishing: u8,
-}
-
 /// The model.
 #[derive(Clone, Copy, Debug)]
 pub struct Drops {
@@ -156,82 +57,6 @@ pub struct Drops {
 /// A step: what it is, and where it leads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step(pub &'static str, Day);
-
-/// What became of a write to the record.
-enum Wrote {
-    Yes,
-    Conflict,
-    Blocked,
-    Missing,
-}
-
-impl Day {
-    fn partition(&mut self, name: u8) -> Option<&mut Partition> {
-        let found = &mut self.partitions[usize::from(name.checked_sub(1)?)];
-        found.exists.then_some(found)
-    }
-
-    /// Writes the record through the alias, if it is in one of these states.
-    fn write(&mut self, from: &[Mark], to: Mark, requires_alias: bool) -> Wrote {
-        if !requires_alias && self.alias == 0 {
-            self.alias = UNASKED;
-            self.partitions[usize::from(UNASKED) - 1] =
-                Partition { exists: true, ..Partition::default() };
-        }
-        let alias = self.alias;
-        let Some(partition) = self.partition(alias) else { return Wrote::Missing };
-        if partition.blocked {
-            return Wrote::Blocked;
-        }
-        if !from.contains(&partition.record) {
-            return Wrote::Conflict;
-        }
-        partition.record = to;
-        self.committed |= to == Mark::Committed;
-        Wrote::Yes
-    }
-
-    /// An acknowledged write of the domain document.
-    fn rule(&mut self, change: impl FnOnce(&mut Rules)) {
-        change(&mut self.rules);
-        self.rules.version += 1;
-        self.durable = None;
-    }
-
-    /// Versions in order without gaps.
-    fn canonical(mut self) -> Self {
-        let mut versions = vec![self.rules.version];
-        versions.extend(self.durable.map(|rules| rules.version));
-        for dropping in &self.dropping {
-            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
-                dropping
-            {
-                versions.push(*v);
-            }
-        }
-        versions.sort_unstable();
-        versions.dedup();
-        let rank = |v: u8| {
-            versions
-                .iter()
-                .position(|known| *known == v)
-                .and_then(|at| u8::try_from(at).ok())
-                .unwrap_or(v)
-        };
-        self.rules.version = rank(self.rules.version);
-        if let Some(rules) = &mut self.durable {
-            rules.version = rank(rules.version);
-        }
-        for dropping in &mut self.dropping {
-            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
-                dropping
-            {
-                *v = rank(*v);
-            }
-        }
-        self
-    }
-}
 
 impl Drops {
     fn lacks(&self, left: Left) -> bool {
