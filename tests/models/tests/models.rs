@@ -92,7 +92,7 @@ models!(
 );
 
 #[test]
-#[ignore = "minutes for each case, and gigabytes of memory"]
+#[ignore = "minutes for each case"]
 fn large_cases_are_clean() {
     for suite in all() {
         for case in suite.cases.iter().filter(|case| case.large) {
