@@ -23,7 +23,6 @@ fn mixed() -> Scenario {
         janitors: 1,
         budget: Budget { dirty: 1, deaths: 1, ..Budget::default() },
         death: Death::Rightly,
-        skewed: true,
         readers_may_be_fooled: true,
         ..Scenario::default()
     }
@@ -75,7 +74,6 @@ fn placeholders() -> Scenario {
             one(Kind::Instant, [Use::Delete, Use::No, Use::No]),
         ],
         budget: Budget::default(),
-        skewed: false,
         ..suspected()
     }
 }
@@ -93,7 +91,6 @@ fn deletions() -> Scenario {
             one(Kind::Explicit, [Use::Put, Use::No, Use::No]),
         ],
         budget: Budget { dirty: 1, late: 1, ..Budget::default() },
-        skewed: false,
         ..suspected()
     }
 }

@@ -45,11 +45,6 @@ fn deleted_at_once() -> Scenario {
     scenario
 }
 
-/// The same, and the clock of whoever inserts again is behind.
-fn skewed() -> Scenario {
-    Scenario { skewed: true, ..deleted_at_once() }
-}
-
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -81,9 +76,10 @@ pub fn suite() -> Suite {
                 Broken::PlaceholderAtAnyVersion,
                 Shows::Wrong,
             ),
-            Flaw::new(
-                "the clock of whoever inserts a deleted document again is not behind",
-                skewed(),
+            Flaw::of(
+                "content counts as written since by another tid than the one under the lock, not by a larger one",
+                &deleted_at_once(),
+                Broken::LaterByTid,
                 Shows::Wrong,
             ),
         ],

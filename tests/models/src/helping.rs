@@ -115,15 +115,18 @@ impl Turn<'_> {
             });
             return;
         }
-        let mut left = false;
-        for d in 0..DOCS {
-            let Some(member) = self.member(&rec, d) else { continue };
-            if done & (1 << d) == 0 {
-                left = true;
-                self.apply_member(holder, &rec, d, &member, done, requester);
+        let left: Vec<(usize, Applying)> = (0..DOCS)
+            .filter(|d| done & (1 << *d) == 0)
+            .filter_map(|d| Some((d, self.step(holder, &rec, d, &self.member(&rec, d)?))))
+            .collect();
+        // Whoever has a write of its own left helps nobody else.
+        let writes = left.iter().any(|(_, step)| is_write(*step));
+        for (d, step) in &left {
+            if !(writes && matches!(step, Applying::Held(_))) {
+                self.apply_member(&rec, holder, *d, *step, done, requester);
             }
         }
-        if left {
+        if !left.is_empty() {
             return;
         }
         if rec.mark == Mark::Finished {
@@ -138,7 +141,7 @@ impl Turn<'_> {
         });
     }
 
-    fn member(&self, rec: &Rec, d: usize) -> Option<Member> {
+    pub(crate) fn member(&self, rec: &Rec, d: usize) -> Option<Member> {
         let mut member = translate::member(rec, d)?;
         if self.lacks(Broken::PlaceholderAtAnyVersion) {
             member.placeholder = None;
@@ -146,19 +149,29 @@ impl Turn<'_> {
         Some(member)
     }
 
+    /// The next step about one member.
+    fn step(&self, holder: Who, rec: &Rec, d: usize, member: &Member) -> Applying {
+        let (doc, commit) = (self.world.docs[d].now, commit_tid(rec.stamp));
+        match applying(tid(holder), commit, member, &view(&doc)) {
+            Applying::Touch(_) if self.lacks(Broken::LaterByTid) && doc.stamp < rec.stamp => {
+                if doc.lock > 0 { Applying::Held(tid(doc.lock)) } else { Applying::Damaged }
+            }
+            step => step,
+        }
+    }
+
     fn apply_member(
         &mut self,
-        holder: Who,
         rec: &Rec,
+        holder: Who,
         d: usize,
-        member: &Member,
+        step: Applying,
         done: u8,
         requester: Requester,
     ) {
         let actor = self.actor;
         let doc = self.world.docs[d].now;
         let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
-        let step = applying(tid(holder), commit_tid(rec.stamp), member, &view(&doc));
         if self.lacks(Broken::HelperWaits)
             && let Applying::Touch(_) = step
             && doc.lock > 0
@@ -186,6 +199,9 @@ impl Turn<'_> {
                 self.put_doc("removes the placeholder", d, gone, dealt);
             }
             Applying::Touch(_) => self.put_doc("touches", d, doc, dealt),
+            Applying::Overtaken(_) => self.go("takes for overtaken", Object::Doc(d), |w| {
+                w.fault = Some(Fault::Overtaken);
+            }),
             // A placeholder of an aborted tid is created and deleted, as one step.
             Applying::ProveAbsence => {
                 self.put_doc("proves the absence of", d, gone, dealt);
@@ -331,6 +347,19 @@ impl Turn<'_> {
                 (None, _) => {}
             }
         });
+    }
+}
+
+/// Whether a step is a write that is sent with those of the other members.
+fn is_write(step: Applying) -> bool {
+    match step {
+        Applying::Write(_)
+        | Applying::Delete(_)
+        | Applying::Unlock(_)
+        | Applying::RemovePlaceholder(_)
+        | Applying::Touch(_)
+        | Applying::Overtaken(_) => true,
+        Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => false,
     }
 }
 

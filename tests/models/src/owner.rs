@@ -142,6 +142,12 @@ impl Turn<'_> {
         let last = self.lacks(Broken::AbsenceLast);
         let all_absent = open.iter().all(|d| txn.seen[*d].absent);
         let first = |d: &usize| txn.seen[*d].absent != (last && !all_absent);
+        // A lock that is being taken over is settled before anything else.
+        let taking = open.iter().copied().find(|d| txn.unsure & (1 << *d) != 0);
+        if let Some(d) = taking {
+            self.lock(t, me, d, script);
+            return;
+        }
         let absent = open.iter().copied().find(first);
         for d in open.into_iter().filter(|d| absent.is_none_or(|a| a == *d)) {
             self.validate_one(t, me, d, script, requester);
@@ -174,6 +180,11 @@ impl Turn<'_> {
                     if validity(&observed(&read), &bare, None) == Validity::Valid {
                         self.go("validates under a lock", Object::Doc(d), valid);
                     }
+                }
+                // Only set free it could be locked again before the next look.
+                if self.knows(holder) && requester != Requester::Patient {
+                    self.lock(t, me, d, script);
+                    return;
                 }
                 self.aside(d, holder, requester, None);
                 // The lock has to be looked at again, whoever held it at first.
@@ -251,11 +262,10 @@ impl Turn<'_> {
                 _ if absent => txn.held[d],
                 _ => 0,
             };
+            rec.before[d] = txn.seen[d].stamp;
         }
         let known = script.documents().map(|d| txn.seen[d].stamp);
-        let others = self.world.recs.iter().map(|slot| slot.now.stamp);
-        let others = others.filter(|_| !self.scenario.skewed);
-        rec.stamp = stamp(known.chain(others).max().unwrap_or_default(), t);
+        rec.stamp = stamp(known.max().unwrap_or_default(), t);
         Some(rec)
     }
 

@@ -30,6 +30,7 @@ impl Turn<'_> {
                 absent: read.absent,
                 writer: read.writer,
                 stamp: read.stamp,
+                ..Doc::default()
             };
             let message = Message { expected: read.version, body: Body::Doc(d, doc) };
             self.send("locks", message, move |w, answer| {

@@ -15,7 +15,6 @@ fn crossing() -> Scenario {
         janitors: 1,
         budget: Budget { late: 1, ..Budget::default() },
         death: Death::Anytime,
-        skewed: true,
         ..Scenario::default()
     }
 }

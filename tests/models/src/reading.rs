@@ -46,7 +46,7 @@ impl Turn<'_> {
     fn resolve(&mut self, t: usize, d: usize, holder: Who) {
         let rec = *self.world.rec(holder);
         let read = self.world.txns[t].seen[d];
-        let written = self.is_written(&rec, d, read.version);
+        let written = self.is_written(&rec, d, &read);
         let state = holder_state(rec.mark);
         let answer = reading(state, written);
         self.go("reads the record of", Object::Rec(holder), |w| {
@@ -59,12 +59,11 @@ impl Turn<'_> {
         });
     }
 
-    fn is_written(&self, rec: &Rec, d: usize, version: u8) -> bool {
-        let any = self.lacks(Broken::PlaceholderAtAnyVersion);
-        translate::member(rec, d).is_some_and(|member| {
-            let lock = any || is_members_lock(&member, translate::version(version));
-            writes(member.op) && lock
-        })
+    /// Whether the lock that was read is a member's that is written.
+    fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
+        let (version, stored) = (translate::version(read.version), translate::stored(read));
+        self.member(rec, d)
+            .is_some_and(|member| writes(member.op) && is_members_lock(&member, version, &stored))
     }
 
     /// A reader that found a staged record, or an owner that helps.
@@ -79,7 +78,7 @@ impl Turn<'_> {
         match help.stage {
             Stage::Look => self.look(t, d, help, &rec),
             Stage::Again => {
-                let written = self.is_written(&rec, d, txn.seen[d].version);
+                let written = self.is_written(&rec, d, &txn.seen[d]);
                 let all_locked = help.done != 0;
                 match staged_reading(all_locked, holder_state(rec.mark), written) {
                     StagedReading::Answer(answer) => {
@@ -155,7 +154,7 @@ impl Turn<'_> {
         }
         self.go("reads and writes at once", Object::Nothing, |w| {
             let after = ended(w);
-            let latest = docs.iter().map(|doc| doc.stamp).max().unwrap_or_default();
+            let latest = script.documents().map(|d| docs[d].stamp).max().unwrap_or_default();
             for d in script.documents() {
                 w.txns[t].seen[d] = seen(&docs[d]);
                 let writer = u8::try_from(t + 1).unwrap_or_default();

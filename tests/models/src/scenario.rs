@@ -116,6 +116,8 @@ pub enum Broken {
     IgnoreUndecided,
     /// Locks that were only taken to read are not verified after the last was taken.
     LocksUnverified,
+    /// Content counts as later than a commit only if its commit tid is larger.
+    LaterByTid,
     /// Whoever applies waits for those who locked the document since.
     HelperWaits,
     /// An older transaction waits for a younger one instead of wounding it.
@@ -163,9 +165,6 @@ pub struct Scenario {
     pub broken: Option<Broken>,
     /// Whether several reads without validation have to be a snapshot (they are not).
     pub snapshots: bool,
-    /// Whether clocks differ as much as can be: each commit tid is the least that is later than all that the
-    /// transaction knows of.
-    pub skewed: bool,
     /// Whether lock-free reads may show what vanishes with its primary, as they do.
     pub readers_may_be_fooled: bool,
     /// Whether the oldest transaction has to get through.
@@ -194,6 +193,7 @@ impl Scenario {
         for (slot, exists) in world.docs.iter_mut().zip(self.exists) {
             let mut doc = slot.now;
             doc.version = u8::from(exists);
+            doc.recent = u32::from(exists);
             *slot = Slot { now: doc, durable: doc, dirty: false };
         }
         for txn in world.txns.iter_mut().skip(self.scripts.len()) {

@@ -69,7 +69,10 @@ pub(crate) fn view(doc: &Doc) -> View {
     let stored = Stored {
         lock: lock(doc.lock),
         tid: (!doc.absent).then(|| commit_tid(doc.stamp)),
-        recent: Vec::new(),
+        recent: (0..u8::try_from(STAMPS.len()).unwrap_or_default())
+            .filter(|stamp| doc.recent & (1 << *stamp) != 0)
+            .map(commit_tid)
+            .collect(),
         absent: doc.absent,
         image: image(!doc.absent, doc.writer),
     };
@@ -86,6 +89,12 @@ pub(crate) fn observed(seen: &Seen) -> Observed {
     }
 }
 
+/// The same as it was read, for who asks whose lock stood there.
+pub(crate) fn stored(seen: &Seen) -> Stored {
+    let tid = (!seen.absent).then(|| commit_tid(seen.stamp));
+    Stored { lock: lock(seen.holder), tid, absent: seen.absent, ..Stored::default() }
+}
+
 /// A member of a record.
 pub(crate) fn member(rec: &Rec, d: usize) -> Option<Member> {
     let placed = version(rec.versions[d]);
@@ -96,6 +105,8 @@ pub(crate) fn member(rec: &Rec, d: usize) -> Option<Member> {
         Deed::Insert => (Op::Insert, None, Some(placed)),
         Deed::Read => (Op::Read, None, (rec.versions[d] > 0).then_some(placed)),
     };
+    // What was locked is a document, or a placeholder was put there.
+    let before = placeholder.is_none().then(|| commit_tid(rec.before[d]));
     Some(Member {
         collection: NAME.clone(),
         id: NAME.clone(),
@@ -103,6 +114,7 @@ pub(crate) fn member(rec: &Rec, d: usize) -> Option<Member> {
         op,
         expected,
         placeholder,
+        before,
     })
 }
 

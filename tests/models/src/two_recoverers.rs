@@ -17,7 +17,6 @@ fn alone() -> Scenario {
         janitors: 2,
         budget: Budget { late: 1, forks: 1, deaths: 1, ..Budget::default() },
         death: Death::Anytime,
-        skewed: true,
         ..Scenario::default()
     }
 }

@@ -19,7 +19,6 @@ fn skew() -> Scenario {
         attempts: 1,
         janitors: 1,
         death: Death::Anytime,
-        skewed: true,
         ..Scenario::default()
     }
 }
@@ -67,7 +66,6 @@ fn swaps() -> Scenario {
             script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]),
         ],
         janitors: 0,
-        skewed: false,
         ..skew()
     }
 }

@@ -17,7 +17,6 @@ fn writers() -> Scenario {
         janitors: 1,
         budget: Budget { dirty: 1, ..Budget::default() },
         death: Death::Anytime,
-        skewed: true,
         ..Scenario::default()
     }
 }
@@ -42,7 +41,6 @@ fn absences() -> Scenario {
             Script { uses: [Use::Insert, Use::Delete, Use::No], ..Script::default() },
             Script { uses: [Use::Delete, Use::No, Use::No], ..Script::default() },
         ],
-        skewed: false,
         ..writers()
     }
 }

@@ -53,6 +53,8 @@ pub struct Doc {
     pub writer: u8,
     /// The commit tid of the content.
     pub stamp: u8,
+    /// The commits since the document was inserted, one bit per stamp: the longest list that it can carry.
+    pub recent: u32,
 }
 
 impl Doc {
@@ -60,6 +62,12 @@ impl Doc {
     #[must_use]
     pub fn exists(&self) -> bool {
         self.version > 0 && !self.absent
+    }
+
+    /// The list of commits of what takes this one's place. It begins anew with each insert.
+    #[must_use]
+    pub fn recent_with(&self, next: &Self) -> u32 {
+        if next.exists() { self.recent | 1 << next.stamp } else { 0 }
     }
 }
 
@@ -118,6 +126,8 @@ pub struct Rec {
     pub deeds: [Deed; DOCS],
     /// For each the version that the lock is conditioned on (staged), or at which the placeholder stood.
     pub versions: [u8; DOCS],
+    /// For each the commit under the lock, where there was a document.
+    pub before: [u8; DOCS],
 }
 
 /// One document or record of the store. What is dirty is on the primary only and may vanish.
@@ -358,6 +368,8 @@ pub struct World {
 pub enum Fault {
     /// `applying` calls a document damaged into which nobody wrote.
     Damaged,
+    /// `applying` finds that a later commit is not on top of its own, and nobody took its lock off.
+    Overtaken,
     /// A transaction was acknowledged, and its record says aborted.
     Undone,
     /// The content of a transaction was acknowledged, though it does not fit.
@@ -396,6 +408,8 @@ impl World {
                     doc.writer = self.docs[d].now.writer;
                 }
                 let gone = doc.version == 0;
+                // What a write lands on is what its author read.
+                doc.recent = self.docs[d].now.recent_with(&doc);
                 let version = if gone { 0 } else { self.fresh_version(d) };
                 let slot = &mut self.docs[d];
                 if !dirty {

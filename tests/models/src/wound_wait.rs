@@ -18,7 +18,6 @@ fn two() -> Scenario {
         attempts: 2,
         budget: Budget { late: 1, ..Budget::default() },
         oldest_commits: true,
-        skewed: true,
         ..Scenario::default()
     }
 }
@@ -44,7 +43,6 @@ fn ring() -> Scenario {
         ],
         attempts: 2,
         oldest_commits: true,
-        skewed: true,
         ..Scenario::default()
     }
 }
