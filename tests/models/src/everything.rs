@@ -135,7 +135,7 @@ pub fn suite() -> Suite {
                 "a staged one and placeholders",
                 "1 janitor, suspicion",
                 placeholders(),
-                32_846,
+                31_885,
             )
             .ends(),
             Case::new(
@@ -144,7 +144,8 @@ pub fn suite() -> Suite {
                 suspected(),
                 1_164_929,
             )
-            .ends(),
+            .ends()
+            .large(),
             Case::new(
                 "staged against staged",
                 "1 vanishing, 1 janitor, suspicion",

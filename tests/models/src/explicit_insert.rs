@@ -45,6 +45,24 @@ fn deleted_at_once() -> Scenario {
     scenario
 }
 
+/// One deletes, and a process whose clock is behind inserts again at once: the new content has the smaller commit
+/// tid.
+fn clock_behind() -> Scenario {
+    Scenario {
+        exists: [true, false, false],
+        scripts: vec![
+            Script {
+                kind: Kind::Instant,
+                uses: [Use::Insert, Use::No, Use::No],
+                ..Script::default()
+            },
+            Script { uses: [Use::Delete, Use::Insert, Use::No], ..Script::default() },
+        ],
+        budget: Budget { forks: 1, late: 1, dirty: 1, ..Budget::default() },
+        ..insert_again()
+    }
+}
+
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -58,6 +76,13 @@ pub fn suite() -> Suite {
                 "1 forked create, 1 janitor",
                 deleted_at_once(),
                 20_172,
+            )
+            .ends(),
+            Case::new(
+                "deleted, inserted by a clock that is behind",
+                "1 forked create, 1 late, 1 vanishing, 1 janitor",
+                clock_behind(),
+                20_483,
             )
             .ends(),
             Case::new(
@@ -77,8 +102,8 @@ pub fn suite() -> Suite {
                 Shows::Wrong,
             ),
             Flaw::of(
-                "content counts as written since by another tid than the one under the lock, not by a larger one",
-                &deleted_at_once(),
+                "what was written since is told by the commit under the lock, not by a larger commit tid",
+                &clock_behind(),
                 Broken::LaterByTid,
                 Shows::Wrong,
             ),

@@ -82,9 +82,9 @@ pub fn suite() -> Suite {
                 "one, two recoverers",
                 "2 late, 2 janitors, dry runs may fail, suspicion",
                 two_recoverers(),
-                365_234,
+                312_316,
             ),
-            Case::new("one, two reads", "1 late, 1 janitor, suspicion", readers(), 165_063),
+            Case::new("one, two reads", "1 late, 1 janitor, suspicion", readers(), 151_923),
             Case::new("two cross, rightly dead", "2 dead owners, 1 janitor", fences(), 29_959)
                 .ends(),
         ],

@@ -43,7 +43,7 @@ pub fn suite() -> Suite {
                 "one transaction",
                 "2 attempts, 2 janitors, 1 late, 1 forked create, 1 dead owner, heartbeats",
                 alone(),
-                65_746,
+                65_568,
             )
             .ends(),
             Case::new("two transactions cross", "1 attempt, 2 janitors", crossing(), 278_168),

@@ -118,11 +118,11 @@ pub fn suite() -> Suite {
     Suite {
         name: "validated_reads",
         cases: vec![
-            Case::new("write skew, and a one-document writer", bounds, skew(), 29_647),
-            Case::new("write skew, and a read-only transaction", bounds, read_only(), 294_103),
+            Case::new("write skew, and a one-document writer", bounds, skew(), 44_050),
+            Case::new("write skew, and a read-only transaction", bounds, read_only(), 565_649),
             Case::new("absent documents, one may be taken for dead", bounds, absences(), 921_373)
                 .large(),
-            Case::new("absent documents", "1 attempt", quiet_absences(), 73_132).ends(),
+            Case::new("absent documents", "1 attempt", quiet_absences(), 138_407).ends(),
             Case::new("a document that comes and goes", "1 attempt", come_and_go(), 1_315),
             Case::new("absent documents that change places", "1 attempt", swaps(), 98),
             Case::new("locked reads", "1 attempt", locked_reads(), 279_925),

@@ -384,8 +384,12 @@ impl World {
     }
 
     /// Puts a write on its way, if there is room.
-    pub fn post(&mut self, message: Message) -> bool {
+    pub fn post(&mut self, mut message: Message) -> bool {
         let Some(free) = self.net.iter_mut().find(|slot| slot.is_none()) else { return false };
+        if let Body::Doc(_, doc) = &mut message.body {
+            // Where it will stand and on what it follows is settled when it lands.
+            *doc = Doc { version: doc.version.min(1), recent: 0, ..*doc };
+        }
         *free = Some(message);
         true
     }
