@@ -254,10 +254,13 @@ mod tests {
             op: Op::Write,
             expected: Some(version(7)),
             placeholder: None,
+            before: Some(tid(1, 0)),
         };
         let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let put_back = Stored { tid: Some(tid(5, 0)), ..stored.locked_by(Some(me)) };
         assert!(is_locked(me, &member, &view(8, stored.locked_by(Some(me)))));
         assert!(!is_locked(me, &member, &view(8, stored.locked_by(Some(other)))));
+        assert!(!is_locked(me, &member, &view(9, put_back)), "not over what was locked");
         assert!(!is_locked(me, &member, &view(7, stored)));
         assert!(!is_locked(me, &member, &View::Absent));
     }
