@@ -76,7 +76,7 @@ pub fn suite() -> Suite {
         name: "parallel_commit",
         cases: vec![
             Case::new("two cross", "1 janitor, suspicion", punctual(), 122_940).ends(),
-            Case::new("two cross, late", "1 late, 1 janitor, suspicion", crossing(), 2_628_009)
+            Case::new("two cross, late", "1 late, 1 janitor, suspicion", crossing(), 2_407_093)
                 .large(),
             Case::new(
                 "one, two recoverers",

@@ -120,7 +120,7 @@ pub fn suite() -> Suite {
         cases: vec![
             Case::new("write skew, and a one-document writer", bounds, skew(), 44_050),
             Case::new("write skew, and a read-only transaction", bounds, read_only(), 565_649),
-            Case::new("absent documents, one may be taken for dead", bounds, absences(), 921_373)
+            Case::new("absent documents, one may be taken for dead", bounds, absences(), 2_863_171)
                 .large(),
             Case::new("absent documents", "1 attempt", quiet_absences(), 138_407).ends(),
             Case::new("a document that comes and goes", "1 attempt", come_and_go(), 1_315),

@@ -70,7 +70,7 @@ pub fn suite() -> Suite {
             Case::new("three in a ring, locks at reads", "2 attempts", ring_at_reads(), 74_778)
                 .ends(),
             Case::new("three in a ring", "2 attempts", ring(), 1_094_780).ends().large(),
-            Case::new("readers and writers", "2 attempts", readers(), 1_504_114).ends().large(),
+            Case::new("readers and writers", "2 attempts", readers(), 1_768_557).ends().large(),
         ],
         flaws: vec![
             Flaw::of(
