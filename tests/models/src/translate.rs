@@ -129,3 +129,34 @@ pub(crate) fn holder_state(mark: Mark) -> HolderState {
         Mark::Aborted => HolderState::Record(State::Aborted),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use txn_core::internals::{Applying, applying};
+
+    use super::*;
+    use crate::world::{Body, World};
+
+    /// No case has plain clients, so none reaches this; but the lists that documents carry would tell.
+    #[test]
+    fn a_write_that_does_not_follow_a_commit_would_show() {
+        let mut world = World::default();
+        let mut write = |writer: u8, stamp: u8| {
+            let doc = Doc { version: 1, writer, stamp, ..Doc::default() };
+            world.carry_out(Body::Doc(0, doc), false);
+            world.docs[0].now
+        };
+        let mut rec = Rec { stamp: stamp(0, 0), ..Rec::default() };
+        rec.deeds[0] = Deed::Write;
+        let member = member(&rec, 0).unwrap();
+        let commit = commit_tid(rec.stamp);
+        write(0, 0);
+        let passed_over = view(&write(2, stamp(0, 1)));
+        let step = applying(tid(1), commit, &member, &passed_over);
+        assert!(matches!(step, Applying::Overtaken(_)), "{step:?}");
+        write(1, rec.stamp);
+        let followed = view(&write(2, stamp(rec.stamp, 1)));
+        let step = applying(tid(1), commit, &member, &followed);
+        assert!(matches!(step, Applying::Touch(_)), "{step:?}");
+    }
+}
