@@ -158,7 +158,7 @@ pub fn suite() -> Suite {
                 "a staged deletion",
                 "1 late, 1 vanishing, 1 janitor, suspicion",
                 deletions(),
-                2_775_648,
+                2_311_685,
             )
             .ends()
             .large(),
