@@ -34,6 +34,10 @@ mod attempt;
 pub mod clock;
 mod collection;
 mod config;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "for the models, by `internals`")
+)]
 mod document;
 mod domain;
 mod engine;
@@ -45,11 +49,22 @@ pub mod guard;
 #[cfg(not(feature = "testing"))]
 #[expect(unreachable_pub, reason = "public where tests can switch guards off")]
 mod guard;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod internals;
 mod janitor;
 mod liveness;
 mod reader;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "for the models, by `internals`")
+)]
 mod record;
 mod resolve;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "for the models, by `internals`")
+)]
 mod rules;
 mod stop;
 pub mod store;

@@ -53,23 +53,27 @@ pub enum Op {
 
 /// One document that a transaction holds a lock on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Member {
-    pub(crate) collection: Arc<str>,
-    pub(crate) id: Arc<str>,
+pub struct Member {
+    /// Its collection.
+    pub collection: Arc<str>,
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its routing, if it has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) routing: Option<Arc<str>>,
-    pub(crate) op: Op,
+    pub routing: Option<Arc<str>>,
+    /// What becomes of it.
+    pub op: Op,
     /// The version that the lock was conditioned on; none for a placeholder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) expected: Option<Version>,
+    pub expected: Option<Version>,
     /// The acknowledged version of the placeholder; none where a document was locked. A `create`
     /// carries no condition, so only this version tells the lock from a forked duplicate that landed late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) placeholder: Option<Version>,
+    pub placeholder: Option<Version>,
     /// The commit that wrote the content under the lock, if a transaction did. While the member is not
     /// applied nobody else writes the document, so another tid there was written since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<Tid>,
+    pub before: Option<Tid>,
 }
 
 impl Member {

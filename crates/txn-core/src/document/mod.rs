@@ -84,27 +84,27 @@ fn push_fields(text: &mut String, fields: &[json::Field<'_>]) {
 
 /// A document as it stands in the store: reserved fields and content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub struct Stored {
     /// `transaction_tid`.
-    pub(crate) lock: Option<Tid>,
+    pub lock: Option<Tid>,
     /// `tid`.
-    pub(crate) tid: Option<Tid>,
+    pub tid: Option<Tid>,
     /// `transaction_recent`, oldest first.
-    pub(crate) recent: Vec<Tid>,
+    pub recent: Vec<Tid>,
     /// `transaction_absent`: a placeholder, which readers take for a missing document.
-    pub(crate) absent: bool,
+    pub absent: bool,
     /// The application's content.
-    pub(crate) image: Image,
+    pub image: Image,
 }
 
 impl Stored {
     /// A lock on a document that does not exist.
-    pub(crate) fn placeholder(lock: Tid) -> Self {
+    pub fn placeholder(lock: Tid) -> Self {
         Self { lock: Some(lock), absent: true, ..Self::default() }
     }
 
     /// Whether this is a placeholder and nothing but one: a plain client has not written into it.
-    pub(crate) fn is_bare_placeholder(&self) -> bool {
+    pub fn is_bare_placeholder(&self) -> bool {
         self.absent && self.image == Image::default()
     }
 
@@ -157,14 +157,14 @@ impl Stored {
     }
 
     /// The same document under another lock, or under none.
-    pub(crate) fn locked_by(&self, lock: Option<Tid>) -> Self {
+    pub fn locked_by(&self, lock: Option<Tid>) -> Self {
         Self { lock, ..self.clone() }
     }
 }
 
 /// What a read showed of one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum View {
+pub enum View {
     /// No document.
     Absent,
     /// A document or a placeholder.
@@ -180,7 +180,7 @@ pub(crate) enum View {
 
 impl View {
     /// The holder of the lock that the view shows.
-    pub(crate) fn holder(&self) -> Option<Tid> {
+    pub fn holder(&self) -> Option<Tid> {
         match self {
             Self::Absent => None,
             Self::Present { stored, .. } => stored.lock,

@@ -8,7 +8,7 @@ use crate::tid::Tid;
 
 /// The next step of applying one member of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Applying {
+pub enum Applying {
     /// Write the new content, without the lock, on this version.
     Write(Version),
     /// Delete the document on this version.
@@ -40,13 +40,13 @@ pub(crate) enum Applying {
 ///
 /// While it stands the content under it is what was locked: a lock on any other was put back by a plain client that
 /// had read it before.
-pub(crate) fn is_members_lock(member: &Member, version: Version, stored: &Stored) -> bool {
+pub fn is_members_lock(member: &Member, version: Version, stored: &Stored) -> bool {
     let by_version = member.placeholder.is_none_or(|placeholder| placeholder == version);
     stored.tid == member.before && (by_version || !Guard::PlaceholderVersion.stands())
 }
 
 /// One member of the transaction `tid`, committed as `commit`.
-pub(crate) fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
+pub fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
     let View::Present { version, stored, .. } = now else {
         return match member.op {
             Op::Read => Applying::Done,
@@ -94,7 +94,7 @@ fn followed(member: &Member, commit: Tid, stored: &Stored, version: Version) -> 
 }
 
 /// A lock of an aborted transaction, or one that is no member's: take it off.
-pub(crate) fn voiding(now: &View, tid: Tid) -> Applying {
+pub fn voiding(now: &View, tid: Tid) -> Applying {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
             if stored.is_bare_placeholder() {

@@ -6,7 +6,7 @@ use crate::tid::Tid;
 
 /// What the holder's record shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HolderState {
+pub enum HolderState {
     /// No record, in a partition that exists.
     Missing,
     /// The partition of its day was dropped.
@@ -17,7 +17,7 @@ pub(crate) enum HolderState {
 
 /// Who wants the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requester {
+pub enum Requester {
     /// A transaction that locks: compared by age.
     Locking(Tid),
     /// One that holds nothing and wounds nobody: a read-only transaction, or an apply that waits its turn.
@@ -26,7 +26,7 @@ pub(crate) enum Requester {
 
 /// What to do about the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Conflict {
+pub enum Conflict {
     /// It is entitled to finish: wait.
     Wait,
     /// Its transaction is to be decided now, by [`super::resolve::recovery`].
@@ -35,12 +35,7 @@ pub(crate) enum Conflict {
 
 /// Wait for the holder or put it aside? `dead`: its lock and its record were unchanged for one lease
 /// on the observer's own clock.
-pub(crate) fn conflict(
-    requester: Requester,
-    holder: Tid,
-    state: HolderState,
-    dead: bool,
-) -> Conflict {
+pub fn conflict(requester: Requester, holder: Tid, state: HolderState, dead: bool) -> Conflict {
     match state {
         // Decided already: whoever meets it helps.
         HolderState::Gone

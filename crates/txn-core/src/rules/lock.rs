@@ -8,7 +8,7 @@ use crate::tid::Tid;
 
 /// The next step towards one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Locking {
+pub enum Locking {
     /// Create a placeholder: there is no document.
     CreatePlaceholder,
     /// Lock the document on this version.
@@ -23,7 +23,7 @@ pub(crate) enum Locking {
 
 /// `read`: what the closure read, if it read the document. `now` must come from the primary or be the
 /// very view that was read.
-pub(crate) fn locking(me: Tid, read: Option<&Observed>, now: &View) -> Locking {
+pub fn locking(me: Tid, read: Option<&Observed>, now: &View) -> Locking {
     match now.holder() {
         Some(holder) if holder != me => return Locking::Held(holder),
         _ => {}

@@ -7,12 +7,15 @@
 //! - [`validate`]: is a read still what it was?
 //! - [`apply`]: what remains to be done to one member of a committed or aborted transaction.
 //! - [`single`]: did a write without a record happen?
+//! - [`staged`]: parallel commit. The models use it; the driver does not yet, so it is there with the feature `testing` only.
 
 pub(crate) mod apply;
 pub(crate) mod conflict;
 pub(crate) mod lock;
 pub(crate) mod resolve;
 pub(crate) mod single;
+#[cfg(feature = "testing")]
+pub(crate) mod staged;
 pub(crate) mod validate;
 
 #[cfg(test)]

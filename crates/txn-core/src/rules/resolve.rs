@@ -5,7 +5,7 @@ use crate::record::{Op, State};
 
 /// What a reader, who never locks, answers for a locked document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub enum Reading {
     /// The document's own top level, which is always the last committed content.
     CommittedImage,
     /// The content that the holder's record has for it.
@@ -16,7 +16,7 @@ pub(crate) enum Reading {
 
 /// `written`: the record names the document as a member that it writes, deletes or inserts, and the
 /// lock that was seen is that member's (see [`super::apply::is_members_lock`]).
-pub(crate) fn reading(state: HolderState, written: bool) -> Reading {
+pub fn reading(state: HolderState, written: bool) -> Reading {
     match state {
         HolderState::Record(State::Committed | State::Finished) if written => Reading::RecordImage,
         HolderState::Record(State::Staged) => Reading::Staged,
@@ -29,7 +29,7 @@ pub(crate) fn reading(state: HolderState, written: bool) -> Reading {
 }
 
 /// Whether an operation changes its member.
-pub(crate) fn writes(op: Op) -> bool {
+pub fn writes(op: Op) -> bool {
     match op {
         Op::Write | Op::Delete | Op::Insert => true,
         Op::Read => false,
@@ -38,7 +38,7 @@ pub(crate) fn writes(op: Op) -> bool {
 
 /// What a writer or a janitor does about a holder that is dead, wounded or decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recovery {
+pub enum Recovery {
     /// Create the record as `aborted`; acknowledged, its locks are void.
     CreateAborted,
     /// Swap the record from `pending` to `aborted`; acknowledged, its locks are void.
@@ -57,7 +57,7 @@ pub(crate) enum Recovery {
 }
 
 /// `ours`: the `aborted` record was written by this process and acknowledged to it.
-pub(crate) fn recovery(state: HolderState, ours: bool) -> Recovery {
+pub fn recovery(state: HolderState, ours: bool) -> Recovery {
     match state {
         HolderState::Missing => Recovery::CreateAborted,
         HolderState::Gone => Recovery::Void,

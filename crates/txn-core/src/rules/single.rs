@@ -7,7 +7,7 @@ use crate::tid::Tid;
 
 /// What became of a one-document write that was not acknowledged, by what stands there now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settling {
+pub enum Settling {
     /// The document is still as it was read: send the same write again.
     Resend,
     /// The write is in the list: an acknowledged touch on this version makes it committed.
@@ -20,7 +20,7 @@ pub(crate) enum Settling {
 }
 
 /// `read` is what the write was conditioned on, `commit` the tid it carries.
-pub(crate) fn settling(read: &Observed, commit: Tid, now: &View) -> Settling {
+pub fn settling(read: &Observed, commit: Tid, now: &View) -> Settling {
     let View::Present { version, stored, .. } = now else { return Settling::Unknown };
     if stored.recent.contains(&commit) || stored.tid == Some(commit) {
         return Settling::CommittedOnceTouched(*version);

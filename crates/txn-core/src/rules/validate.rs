@@ -8,20 +8,20 @@ use crate::tid::Tid;
 /// The logical version of a document, as a transaction read it: the committed content, and what
 /// identifies it. Versions of the store move without content moving (a voided lock, a touch).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub struct Observed {
     /// The store's version; none if there was no document at all.
-    pub(crate) version: Option<Version>,
+    pub version: Option<Version>,
     /// The commit that wrote the content.
-    pub(crate) tid: Option<Tid>,
+    pub tid: Option<Tid>,
     /// The committed content; none if the document does not exist (a placeholder may stand there).
-    pub(crate) image: Option<Image>,
+    pub image: Option<Image>,
     /// The undecided holder whose lock the version carried, if it carried one.
-    pub(crate) holder: Option<Tid>,
+    pub holder: Option<Tid>,
 }
 
 impl Observed {
     /// What a view shows when its lock, if any, belongs to no committed transaction.
-    pub(crate) fn of(view: &View) -> Self {
+    pub fn of(view: &View) -> Self {
         match view {
             View::Absent => Self { version: None, tid: None, image: None, holder: None },
             View::Present { version, stored, .. } => Self {
@@ -34,7 +34,7 @@ impl Observed {
     }
 
     /// Same non-null commit and same bytes, or else the same version as a pair; absent equals absent.
-    pub(crate) fn same_logical_version(&self, other: &Self) -> bool {
+    pub fn same_logical_version(&self, other: &Self) -> bool {
         match (&self.image, &other.image) {
             (None, None) => true,
             (Some(a), Some(b)) => {
@@ -48,7 +48,7 @@ impl Observed {
 
 /// What a second look, after every lock is acknowledged, says about a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Validity {
+pub enum Validity {
     /// It is still what it was.
     Valid,
     /// It was changed: the closure starts again.
@@ -58,7 +58,7 @@ pub(crate) enum Validity {
 }
 
 /// Compares a read with what stands there now; `me` is the lock of the transaction itself.
-pub(crate) fn validity(read: &Observed, now: &View, me: Option<Tid>) -> Validity {
+pub fn validity(read: &Observed, now: &View, me: Option<Tid>) -> Validity {
     let others = |holder: &Tid| Some(*holder) != me && Guard::ValidateHolders.stands();
     match now.holder().filter(others) {
         Some(holder) => Validity::Held(holder),

@@ -1,0 +1,267 @@
+//! Parallel commit: the record goes out as `staged`, in the same bulk as the locks. The transaction is committed
+//! once the record and every lock are acknowledged, though the record does not say so yet.
+//!
+//! Only for updates and deletes of documents that exist, with nothing to validate: each lock is conditioned on a
+//! version that the record names, so it lands once or never, and a fence can shut it out.
+
+use super::conflict::HolderState;
+use super::resolve::{Reading, Recovery, reading, recovery};
+use crate::document::View;
+use crate::record::{Member, State};
+use crate::store::Version;
+use crate::tid::Tid;
+
+/// What came back for one item of the owner's bulk: the record, a lock, or a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing yet.
+    Awaited,
+    /// The write is acknowledged; the dry run says that the content fits.
+    Acknowledged,
+    /// A refusal, or no answer any more.
+    Failed,
+}
+
+/// What the owner does about its bulk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owning {
+    /// Wait for the rest.
+    Await,
+    /// It is committed: acknowledge it to the caller, then mark the record.
+    Acknowledge,
+    /// Decide the own record, by [`own_record`], before anything is waited for, told or tried again.
+    DecideRecord,
+}
+
+/// `answers`: of the record, every lock and every dry run. A dry run counts like a lock: one that fails leaves
+/// every lock in place, so that nothing is missing for those who recover, and they may commit what
+/// could never be applied.
+pub fn owning(answers: impl IntoIterator<Item = Answer>) -> Owning {
+    let mut all = Owning::Acknowledge;
+    for answer in answers {
+        match answer {
+            Answer::Failed => return Owning::DecideRecord,
+            Answer::Awaited => all = Owning::Await,
+            Answer::Acknowledged => {}
+        }
+    }
+    all
+}
+
+/// What the owner does to its own record, having acknowledged nothing. It needs no fence to abort: only it could
+/// have acknowledged, and it never will. Whoever recovers may be faster, and then it is committed.
+pub fn own_record(state: HolderState) -> Recovery {
+    match recovery(state, false) {
+        Recovery::DecideStaged => Recovery::SwapToAborted,
+        other => other,
+    }
+}
+
+/// The next step about one member of a staged transaction that is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probing {
+    /// Its lock seems to stand: an acknowledged touch on this version proves it.
+    TouchLock(Version),
+    /// Its lock is missing: an acknowledged touch on this version, keeping whatever lock the document carries,
+    /// shuts it out for good. Also where the document is past the expected version, for what a read shows may
+    /// vanish.
+    Fence(Version),
+    /// The document is missing, and an acknowledged proof of that shuts the lock out.
+    ProveAbsence,
+    /// A placeholder stands there, whose version makes it a lock, so that it must not be touched: its holder is
+    /// decided first, whatever its age.
+    Decide(Tid),
+}
+
+/// One member of the staged transaction `tid`. Fences never wait: two transactions whose locks cross would wait
+/// for each other for ever.
+pub fn probing(tid: Tid, now: &View) -> Probing {
+    match now {
+        View::Absent => Probing::ProveAbsence,
+        View::Present { version, stored, .. } => match stored.lock {
+            Some(holder) if holder == tid => Probing::TouchLock(*version),
+            Some(holder) if stored.absent => Probing::Decide(holder),
+            _ => Probing::Fence(*version),
+        },
+    }
+}
+
+/// What is known of one member by acknowledged writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// Nothing.
+    Open,
+    /// Its lock stood.
+    Locked,
+    /// Its lock can not land any more.
+    Fenced,
+}
+
+/// What is to be written about a staged record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing yet: go on with [`probing`].
+    GoOn,
+    /// Swap it from `staged`, at the version that was read before the first probe, to `committed`.
+    Commit,
+    /// Swap it from `staged`, at that version, to `aborted`.
+    Abort,
+}
+
+/// Every lock touched: committed. One fenced: it never will be.
+pub fn verdict(members: impl IntoIterator<Item = Probed>) -> Verdict {
+    let mut all = Verdict::Commit;
+    for member in members {
+        match member {
+            Probed::Fenced => return Verdict::Abort,
+            Probed::Open => all = Verdict::GoOn,
+            Probed::Locked => {}
+        }
+    }
+    all
+}
+
+/// What a reader answers who found the record staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagedReading {
+    /// This; never [`Reading::Staged`].
+    Answer(Reading),
+    /// Wait a moment for the owner's mark; if it does not come, recover, and answer by the outcome.
+    AwaitMark,
+}
+
+/// `all_locked`: every member carried its lock, each looked at after the record was read. `again`: the record,
+/// read once more after that; only then a missing lock says that nothing was acknowledged yet, for the
+/// apply takes locks off, too. `written` as in [`reading`].
+pub fn staged_reading(all_locked: bool, again: HolderState, written: bool) -> StagedReading {
+    match again {
+        HolderState::Record(State::Staged) if all_locked => StagedReading::AwaitMark,
+        HolderState::Record(State::Staged) => StagedReading::Answer(Reading::CommittedImage),
+        decided => StagedReading::Answer(reading(decided, written)),
+    }
+}
+
+/// Whether the lock of a member stands.
+pub fn is_locked(tid: Tid, member: &Member, now: &View) -> bool {
+    match now {
+        View::Present { version, stored, .. } => {
+            stored.lock == Some(tid) && super::apply::is_members_lock(member, *version, stored)
+        }
+        View::Absent => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{image, tid, version, view};
+    use super::*;
+    use crate::document::Stored;
+    use crate::record::Op;
+
+    #[test]
+    fn every_row_of_the_owner() {
+        use Answer::{Acknowledged, Awaited, Failed};
+        for (answers, expect) in [
+            (vec![Acknowledged, Acknowledged, Acknowledged], Owning::Acknowledge),
+            (vec![Acknowledged, Awaited, Acknowledged], Owning::Await),
+            (vec![Awaited, Failed], Owning::DecideRecord),
+            (vec![Failed, Awaited], Owning::DecideRecord),
+            (vec![Acknowledged, Acknowledged, Failed], Owning::DecideRecord),
+        ] {
+            assert_eq!(owning(answers.clone()), expect, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_owners_record() {
+        use HolderState::{Gone, Missing, Record};
+        use State::{Aborted, Committed, Finished, Pending, Staged};
+        for (state, does) in [
+            (Missing, Recovery::CreateAborted),
+            (Gone, Recovery::Void),
+            (Record(Pending), Recovery::SwapToAborted),
+            (Record(Staged), Recovery::SwapToAborted),
+            (Record(Aborted), Recovery::TouchAborted),
+            (Record(Committed), Recovery::RollForward),
+            (Record(Finished), Recovery::ApplyOrVoid),
+        ] {
+            assert_eq!(own_record(state), does, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_a_probe() {
+        let (me, other) = (tid(3, 0), tid(4, 0));
+        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let v = version(8);
+        for (now, expect) in [
+            (view(8, stored.locked_by(Some(me))), Probing::TouchLock(v)),
+            (view(8, stored.clone()), Probing::Fence(v)),
+            (view(8, stored.locked_by(Some(other))), Probing::Fence(v)),
+            // Another attempt of the same transaction is somebody else.
+            (view(8, stored.locked_by(Some(tid(3, 1)))), Probing::Fence(v)),
+            (view(8, Stored::placeholder(other)), Probing::Decide(other)),
+            (View::Absent, Probing::ProveAbsence),
+        ] {
+            assert_eq!(probing(me, &now), expect, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_verdict() {
+        use Probed::{Fenced, Locked, Open};
+        for (members, expect) in [
+            (vec![Locked, Locked], Verdict::Commit),
+            (vec![Locked, Open], Verdict::GoOn),
+            (vec![Open, Fenced], Verdict::Abort),
+            (vec![Fenced, Open], Verdict::Abort),
+            (vec![Locked, Fenced], Verdict::Abort),
+        ] {
+            assert_eq!(verdict(members.clone()), expect, "{members:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_a_reader() {
+        use HolderState::{Gone, Missing, Record};
+        use Reading::{CommittedImage, RecordImage};
+        use StagedReading::{Answer, AwaitMark};
+        use State::{Aborted, Committed, Finished, Pending, Staged};
+        for (again, all_locked, one_missing) in [
+            (Record(Staged), AwaitMark, Answer(CommittedImage)),
+            (Record(Committed), Answer(RecordImage), Answer(RecordImage)),
+            (Record(Finished), Answer(RecordImage), Answer(RecordImage)),
+            (Record(Aborted), Answer(CommittedImage), Answer(CommittedImage)),
+            (Record(Pending), Answer(CommittedImage), Answer(CommittedImage)),
+            // A staged record that was never acknowledged vanished with its primary.
+            (Missing, Answer(CommittedImage), Answer(CommittedImage)),
+            (Gone, Answer(CommittedImage), Answer(CommittedImage)),
+        ] {
+            assert_eq!(staged_reading(true, again, true), all_locked, "{again:?}, all locked");
+            assert_eq!(staged_reading(false, again, true), one_missing, "{again:?}, one missing");
+        }
+        let unwritten = staged_reading(true, Record(Committed), false);
+        assert_eq!(unwritten, Answer(CommittedImage), "not a written member");
+    }
+
+    #[test]
+    fn a_members_lock() {
+        let (me, other) = (tid(3, 0), tid(4, 0));
+        let member = Member {
+            collection: "c".into(),
+            id: "i".into(),
+            routing: None,
+            op: Op::Write,
+            expected: Some(version(7)),
+            placeholder: None,
+            before: Some(tid(1, 0)),
+        };
+        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let put_back = Stored { tid: Some(tid(5, 0)), ..stored.locked_by(Some(me)) };
+        assert!(is_locked(me, &member, &view(8, stored.locked_by(Some(me)))));
+        assert!(!is_locked(me, &member, &view(8, stored.locked_by(Some(other)))));
+        assert!(!is_locked(me, &member, &view(9, put_back)), "not over what was locked");
+        assert!(!is_locked(me, &member, &view(7, stored)));
+        assert!(!is_locked(me, &member, &View::Absent));
+    }
+}

@@ -1,0 +1,143 @@
+//! The canonical form of a state: what differs only in names is the same.
+
+use crate::world::{Body, DOCS, Help, Message, Phase, RECORDS, Txn, Who, World, who};
+
+impl World {
+    pub(crate) fn fresh_version(&mut self, d: usize) -> u8 {
+        let mut most = 0;
+        self.doc_versions(d, |v| most = most.max(*v));
+        most + 1
+    }
+
+    pub(crate) fn fresh_record_version(&mut self, who: Who) -> u8 {
+        let mut most = 0;
+        self.rec_versions(who, |v| most = most.max(*v));
+        most + 1
+    }
+
+    /// Every mention of a version of a document.
+    fn doc_versions(&mut self, d: usize, mut visit: impl FnMut(&mut u8)) {
+        visit(&mut self.docs[d].now.version);
+        visit(&mut self.docs[d].durable.version);
+        for txn in &mut self.txns {
+            visit(&mut txn.seen[d].version);
+            visit(&mut txn.held[d]);
+        }
+        for slot in &mut self.recs {
+            visit(&mut slot.now.versions[d]);
+            visit(&mut slot.durable.versions[d]);
+        }
+        for message in self.net.iter_mut().flatten() {
+            match &mut message.body {
+                Body::Doc(at, _) if *at == d => visit(&mut message.expected),
+                Body::Rec(_, rec) => visit(&mut rec.versions[d]),
+                Body::Doc(..) => {}
+            }
+        }
+    }
+
+    /// Every mention of a version of a record.
+    fn rec_versions(&mut self, who: Who, mut visit: impl FnMut(&mut u8)) {
+        let slot = &mut self.recs[usize::from(who) - 1];
+        visit(&mut slot.now.version);
+        visit(&mut slot.durable.version);
+        let txns = self.txns.iter_mut().map(|txn| &mut txn.help);
+        for help in txns.chain(self.janitors.iter_mut().map(|janitor| &mut janitor.help)) {
+            if help.who == who {
+                visit(&mut help.version);
+            }
+        }
+        for message in self.net.iter_mut().flatten() {
+            if matches!(message.body, Body::Rec(at, _) if at == who) {
+                visit(&mut message.expected);
+            }
+        }
+    }
+
+    /// The same state in its canonical form: versions in order without gaps, messages in order, and nothing
+    /// remembered that nobody asks for any more.
+    #[must_use]
+    pub fn canonical(mut self) -> Self {
+        self.forget();
+        for d in 0..DOCS {
+            let mut used = 0_u64;
+            self.doc_versions(d, |v| used |= 1 << *v);
+            self.doc_versions(d, |v| *v = rank(used, *v));
+        }
+        for who in 1..=u8::try_from(RECORDS).unwrap_or_default() {
+            let mut used = 0_u64;
+            self.rec_versions(who, |v| used |= 1 << *v);
+            self.rec_versions(who, |v| *v = rank(used, *v));
+        }
+        if let [first, second] = &mut self.net
+            && order(first) > order(second)
+        {
+            std::mem::swap(first, second);
+        }
+        self
+    }
+
+    fn forget(&mut self) {
+        let mut locked = 0_u8;
+        for slot in &self.docs {
+            for doc in [slot.now, slot.durable] {
+                if doc.lock > 0 {
+                    locked |= 1 << (doc.lock - 1);
+                }
+            }
+        }
+        for (t, txn) in self.txns.iter_mut().enumerate() {
+            // Its own record it may still have to know.
+            txn.knows &= locked | 1 << (who(t, txn.attempt) - 1);
+            match txn.phase {
+                Phase::Done | Phase::Dead => {
+                    txn.knows = 0;
+                    txn.help = Help::default();
+                    (txn.held, txn.unsure, txn.done) = ([0; DOCS], 0, 0);
+                    txn.forget_versions();
+                }
+                Phase::Applying => {
+                    (txn.held, txn.unsure) = ([0; DOCS], 0);
+                    txn.forget_versions();
+                }
+                _ => {}
+            }
+        }
+        for janitor in &mut self.janitors {
+            janitor.knows &= locked;
+        }
+        for slot in &mut self.recs {
+            if !slot.dirty {
+                slot.durable = slot.now;
+            }
+        }
+    }
+}
+
+impl Txn {
+    fn forget_versions(&mut self) {
+        for seen in &mut self.seen {
+            (seen.version, seen.holder) = (0, 0);
+        }
+    }
+}
+
+fn rank(used: u64, version: u8) -> u8 {
+    if version == 0 {
+        return 0;
+    }
+    let below = used & ((1 << version) - 1) & !1;
+    u8::try_from(below.count_ones() + 1).unwrap_or_default()
+}
+
+fn order(message: &Option<Message>) -> (u8, usize, u8, u8, u8) {
+    match message {
+        None => (9, 0, 0, 0, 0),
+        Some(Message { expected, body: Body::Doc(d, doc) }) => {
+            (0, *d, *expected, doc.lock, doc.writer)
+        }
+        Some(Message { expected, body: Body::Rec(who, rec) }) => {
+            (1, usize::from(*who), *expected, rec.mark as u8, rec.stamp)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Explicit commit with inserts. A `create` carries no condition, so a fork of it can land when the document
+//! was deleted again: it must not come back to life.
+
+use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::suite::{Case, Flaw, Shows, Suite};
+use crate::world::Budget;
+
+/// One inserts, one deletes what the first inserted; each also writes a document that exists.
+fn insert_and_delete() -> Scenario {
+    Scenario {
+        exists: [false, true, false],
+        scripts: vec![
+            Script { uses: [Use::Insert, Use::Put, Use::No], ..Script::default() },
+            Script { uses: [Use::Delete, Use::No, Use::No], ..Script::default() },
+        ],
+        janitors: 1,
+        attempts: 1,
+        budget: Budget { forks: 1, ..Budget::default() },
+        death: Death::Anytime,
+        ..Scenario::default()
+    }
+}
+
+/// One document is inserted, deleted, and inserted again by a third.
+fn insert_again() -> Scenario {
+    Scenario {
+        exists: [false; 3],
+        scripts: vec![
+            Script { uses: [Use::Insert, Use::No, Use::No], ..Script::default() },
+            Script { uses: [Use::Delete, Use::No, Use::No], ..Script::default() },
+            Script { uses: [Use::Insert, Use::No, Use::No], ..Script::default() },
+        ],
+        janitors: 1,
+        attempts: 1,
+        budget: Budget { forks: 1, ..Budget::default() },
+        death: Death::Anytime,
+        ..Scenario::default()
+    }
+}
+
+/// The same, where the deletion happens at once.
+fn deleted_at_once() -> Scenario {
+    let mut scenario = insert_again();
+    scenario.scripts[1].kind = Kind::Instant;
+    scenario
+}
+
+/// One deletes, and a process whose clock is behind inserts again at once: the new content has the smaller commit
+/// tid.
+fn clock_behind() -> Scenario {
+    Scenario {
+        exists: [true, false, false],
+        scripts: vec![
+            Script {
+                kind: Kind::Instant,
+                uses: [Use::Insert, Use::No, Use::No],
+                ..Script::default()
+            },
+            Script { uses: [Use::Delete, Use::Insert, Use::No], ..Script::default() },
+        ],
+        budget: Budget { forks: 1, late: 1, dirty: 1, ..Budget::default() },
+        ..insert_again()
+    }
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    Suite {
+        name: "explicit_insert",
+        cases: vec![
+            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 19_749)
+                .ends(),
+            Case::new(
+                "insert, deleted, insert",
+                "1 forked create, 1 janitor",
+                deleted_at_once(),
+                20_172,
+            )
+            .ends(),
+            Case::new(
+                "deleted, inserted by a clock that is behind",
+                "1 forked create, 1 late, 1 vanishing, 1 janitor",
+                clock_behind(),
+                20_483,
+            )
+            .ends(),
+            Case::new(
+                "insert, delete, insert",
+                "1 forked create, 1 janitor",
+                insert_again(),
+                1_146_679,
+            )
+            .ends()
+            .large(),
+        ],
+        flaws: vec![
+            Flaw::of(
+                "a placeholder counts only at the version that the record names",
+                &insert_and_delete(),
+                Broken::PlaceholderAtAnyVersion,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "what was written since is told by the commit under the lock, not by a larger commit tid",
+                &clock_behind(),
+                Broken::LaterByTid,
+                Shows::Wrong,
+            ),
+        ],
+    }
+}

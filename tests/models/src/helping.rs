@@ -1,0 +1,402 @@
+//! Meeting somebody's lock: deciding its holder, applying or voiding, and recovering a staged one. Owners,
+//! readers and janitors alike.
+
+use txn_core::internals::{
+    Applying, Conflict, Member, Probed, Probing, Recovery, Requester, Verdict, applying, conflict,
+    probing, recovery, verdict, voiding,
+};
+
+use crate::scenario::{Broken, Death};
+use crate::translate::{self, commit_tid, holder_state, tid, view};
+use crate::turn::{Actor, Object, Turn, help_of, learn};
+use crate::world::{
+    Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Who, World, attempt_of,
+    txn_of, who,
+};
+
+impl Turn<'_> {
+    /// Whether a holder may be taken for dead.
+    fn dead(&self, holder: Who) -> bool {
+        let owner = &self.world.txns[txn_of(holder)];
+        let over = matches!(owner.phase, Phase::Done | Phase::Dead);
+        self.scenario.death == Death::Anytime || over || owner.attempt != attempt_of(holder)
+    }
+
+    /// Meets a lock; nothing happens where the rules say to wait.
+    pub(crate) fn meet(&mut self, requester: Requester, holder: Who) {
+        let state = holder_state(self.world.rec(holder).mark);
+        let mut verdict = conflict(requester, tid(holder), state, self.dead(holder));
+        if self.lacks(Broken::NobodyWounds) && !self.dead(holder) {
+            verdict = conflict(Requester::Patient, tid(holder), state, false);
+        }
+        if self.lacks(Broken::TakeOverUndecided) && verdict == Conflict::Resolve {
+            let actor = self.actor;
+            self.go("takes for void", Object::Rec(holder), |w| learn(w, actor, holder));
+            return;
+        }
+        if verdict == Conflict::Resolve {
+            self.decide(holder);
+        }
+    }
+
+    /// Carries out the recovery table.
+    pub(crate) fn decide(&mut self, holder: Who) {
+        let mark = self.world.rec(holder).mark;
+        let trusted = self.lacks(Broken::TrustSeenAborted) && mark == Mark::Aborted;
+        let ours = self.knows(holder) || trusted;
+        self.carry_out(holder, recovery(holder_state(mark), ours));
+    }
+
+    /// Writes what the recovery table asks for, and knows more if that is acknowledged.
+    pub(crate) fn carry_out(&mut self, holder: Who, recovery: Recovery) {
+        let (actor, rec) = (self.actor, *self.world.rec(holder));
+        let aborted = Rec { mark: Mark::Aborted, ..Rec::default() };
+        let if_aborted = move |w: &mut World, answer: Option<u8>| {
+            if answer.is_some() {
+                learn(w, actor, holder);
+                learned_own(w, actor, holder);
+            }
+        };
+        match recovery {
+            Recovery::CreateAborted => self.put_rec("aborts", holder, aborted, if_aborted),
+            Recovery::SwapToAborted => self.put_rec("aborts", holder, aborted, if_aborted),
+            Recovery::TouchAborted => {
+                self.put_rec("touches the aborted", holder, rec, if_aborted);
+            }
+            Recovery::Void => self.go("knows as aborted", Object::Rec(holder), |w| {
+                if_aborted(w, Some(0));
+            }),
+            Recovery::RollForward | Recovery::ApplyOrVoid => {
+                self.put_rec("touches the committed", holder, rec, move |w, answer| {
+                    if answer.is_none() {
+                        return;
+                    }
+                    if let Actor::Owner(t) = actor
+                        && who(t, w.txns[t].attempt) == holder
+                    {
+                        let txn = &mut w.txns[t];
+                        (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
+                    } else if let Some(help) = help_of(w, actor) {
+                        *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
+                    }
+                });
+            }
+            Recovery::DecideStaged => {
+                self.go("begins to recover", Object::Rec(holder), |w| {
+                    if let Some(help) = help_of(w, actor) {
+                        let version = rec.version;
+                        *help = Help { who: holder, stage: Stage::Probe, done: 0, version };
+                    }
+                });
+            }
+        }
+    }
+
+    /// Goes on with what was begun about somebody else's transaction.
+    pub(crate) fn go_on(&mut self, requester: Requester) {
+        let help = self.help();
+        match help.stage {
+            Stage::Apply => self.apply(help.who, help.done, requester),
+            Stage::Probe => self.probe(help, requester),
+            Stage::Abort => {
+                let aborted = Rec { mark: Mark::Aborted, ..Rec::default() };
+                self.swap_staged("aborts the staged", help, aborted);
+            }
+            Stage::Idle | Stage::Look | Stage::Again => {}
+        }
+    }
+
+    /// Applies what is left of a committed transaction, then marks it finished.
+    pub(crate) fn apply(&mut self, holder: Who, done: u8, requester: Requester) {
+        let (actor, rec) = (self.actor, *self.world.rec(holder));
+        if !matches!(rec.mark, Mark::Committed | Mark::Finished) {
+            self.go("finds no committed record of", Object::Rec(holder), |w| {
+                set_done(w, actor, None);
+            });
+            return;
+        }
+        let left: Vec<(usize, Applying)> = (0..DOCS)
+            .filter(|d| done & (1 << *d) == 0)
+            .filter_map(|d| Some((d, self.step(holder, &rec, d, &self.member(&rec, d)?))))
+            .collect();
+        // Whoever has a write of its own left helps nobody else.
+        let writes = left.iter().any(|(_, step)| is_write(*step));
+        for (d, step) in &left {
+            if !(writes && matches!(step, Applying::Held(_))) {
+                self.apply_member(&rec, holder, *d, *step, done, requester);
+            }
+        }
+        if !left.is_empty() {
+            return;
+        }
+        if rec.mark == Mark::Finished {
+            self.go("is done with", Object::Rec(holder), |w| set_done(w, actor, None));
+            return;
+        }
+        let finished = Rec { mark: Mark::Finished, ..rec };
+        self.put_rec("marks as finished", holder, finished, move |w, answer| {
+            if answer.is_some() {
+                set_done(w, actor, None);
+            }
+        });
+    }
+
+    pub(crate) fn member(&self, rec: &Rec, d: usize) -> Option<Member> {
+        let mut member = translate::member(rec, d)?;
+        if self.lacks(Broken::PlaceholderAtAnyVersion) {
+            member.placeholder = None;
+        }
+        Some(member)
+    }
+
+    /// The next step about one member.
+    fn step(&self, holder: Who, rec: &Rec, d: usize, member: &Member) -> Applying {
+        let (doc, commit) = (self.world.docs[d].now, commit_tid(rec.stamp));
+        match applying(tid(holder), commit, member, &view(&doc)) {
+            Applying::Touch(_) if self.lacks(Broken::LaterByTid) && doc.stamp < rec.stamp => {
+                if doc.lock > 0 { Applying::Held(tid(doc.lock)) } else { Applying::Damaged }
+            }
+            step => step,
+        }
+    }
+
+    fn apply_member(
+        &mut self,
+        rec: &Rec,
+        holder: Who,
+        d: usize,
+        step: Applying,
+        done: u8,
+        requester: Requester,
+    ) {
+        let actor = self.actor;
+        let doc = self.world.docs[d].now;
+        let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
+        if self.lacks(Broken::HelperWaits)
+            && let Applying::Touch(_) = step
+            && doc.lock > 0
+        {
+            self.aside(d, doc.lock, Requester::Patient, None);
+            return;
+        }
+        let all = self.lacks(Broken::FinishUnacknowledged);
+        let dealt = move |w: &mut World, answer: Option<u8>| {
+            if answer.is_some() || all {
+                set_done(w, actor, Some(done | 1 << d));
+            }
+        };
+        let gone = Doc { writer: doc.writer, ..Doc::default() };
+        match step {
+            Applying::Write(_) => {
+                let content = Doc { writer, stamp: rec.stamp, ..Doc::default() };
+                self.put_doc("applies", d, content.at_some(), dealt);
+            }
+            Applying::Delete(_) => {
+                self.put_doc("deletes", d, Doc { writer, ..Doc::default() }, dealt);
+            }
+            Applying::Unlock(_) => self.put_doc("unlocks", d, Doc { lock: 0, ..doc }, dealt),
+            Applying::RemovePlaceholder(_) => {
+                self.put_doc("removes the placeholder", d, gone, dealt);
+            }
+            Applying::Touch(_) => self.put_doc("touches", d, doc, dealt),
+            Applying::Overtaken(_) => self.go("takes for overtaken", Object::Doc(d), |w| {
+                w.fault = Some(Fault::Overtaken);
+            }),
+            // A placeholder of an aborted tid is created and deleted, as one step.
+            Applying::ProveAbsence => {
+                self.put_doc("proves the absence of", d, gone, dealt);
+            }
+            Applying::Held(other) => {
+                self.aside(d, translate::who(other), requester, Some(done | 1 << d));
+            }
+            Applying::Done => self.go("has nothing to do at", Object::Doc(d), |w| {
+                dealt(w, Some(0));
+            }),
+            Applying::Damaged => self.go("takes for damaged", Object::Doc(d), |w| {
+                w.fault = Some(Fault::Damaged);
+            }),
+        }
+    }
+
+    /// Somebody else holds a document that has to be dealt with: takes a void lock off, or meets the holder.
+    /// `proven`: what is done once a bare placeholder was deleted.
+    pub(crate) fn aside(
+        &mut self,
+        d: usize,
+        holder: Who,
+        requester: Requester,
+        proven: Option<u8>,
+    ) {
+        if self.knows(holder) {
+            self.unlock(d, holder, proven);
+        } else {
+            self.meet(requester, holder);
+        }
+    }
+
+    /// Takes the void lock of an aborted attempt off.
+    pub(crate) fn unlock(&mut self, d: usize, holder: Who, proven: Option<u8>) {
+        let actor = self.actor;
+        let doc = self.world.docs[d].now;
+        match voiding(&view(&doc), tid(holder)) {
+            Applying::RemovePlaceholder(_) => {
+                let gone = Doc { writer: doc.writer, ..Doc::default() };
+                self.put_doc("removes the void placeholder", d, gone, move |w, answer| {
+                    if let (Some(_), Some(proven)) = (answer, proven) {
+                        set_done(w, actor, Some(proven));
+                    }
+                });
+            }
+            Applying::Unlock(_) => {
+                self.put_doc("takes the void lock off", d, Doc { lock: 0, ..doc }, |_, _| {});
+            }
+            Applying::Damaged => self.go("takes for damaged", Object::Doc(d), |w| {
+                w.fault = Some(Fault::Damaged);
+            }),
+            _ => {}
+        }
+    }
+
+    /// Recovers a staged transaction: touches every lock, or fences one that is missing.
+    fn probe(&mut self, help: Help, requester: Requester) {
+        let actor = self.actor;
+        let rec = *self.world.rec(help.who);
+        if rec.mark != Mark::Staged || rec.version != help.version {
+            self.go("finds decided", Object::Rec(help.who), |w| set_done(w, actor, None));
+            return;
+        }
+        let members = (0..DOCS).filter(|d| translate::member(&rec, *d).is_some());
+        let probed =
+            |d: usize| if help.done & (1 << d) == 0 { Probed::Open } else { Probed::Locked };
+        if verdict(members.clone().map(probed)) == Verdict::Commit {
+            let committed = Rec { mark: Mark::Committed, ..rec };
+            self.swap_staged("commits the staged", help, committed);
+            return;
+        }
+        for d in members.filter(|d| help.done & (1 << d) == 0) {
+            self.probe_member(help, &rec, d, requester);
+        }
+    }
+
+    fn probe_member(&mut self, help: Help, rec: &Rec, d: usize, requester: Requester) {
+        let actor = self.actor;
+        let doc = self.world.docs[d].now;
+        let fenced = move |w: &mut World, answer: Option<u8>| {
+            if answer.is_some()
+                && let Some(help) = help_of(w, actor)
+            {
+                help.stage = Stage::Abort;
+            }
+        };
+        let unfenced = self.lacks(Broken::NoFence);
+        let past = self.lacks(Broken::PastIsFenced) && doc.version != rec.versions[d];
+        let mut step = probing(tid(help.who), &view(&doc));
+        if self.lacks(Broken::FencePlaceholder)
+            && let Probing::Decide(_) = step
+        {
+            step = Probing::Fence(translate::version(doc.version));
+        }
+        if self.lacks(Broken::FenceWaits)
+            && let Probing::Fence(_) = step
+            && doc.lock > 0
+        {
+            self.aside(d, doc.lock, requester, None);
+            return;
+        }
+        match step {
+            Probing::TouchLock(_) => {
+                let locked = move |w: &mut World, answer: Option<u8>| {
+                    if answer.is_some() {
+                        set_done(w, actor, Some(help.done | 1 << d));
+                    }
+                };
+                if self.lacks(Broken::CommitSeenLocks) {
+                    self.go("sees its lock on", Object::Doc(d), |w| locked(w, Some(0)));
+                } else {
+                    self.put_doc("touches its lock on", d, doc, locked);
+                }
+            }
+            Probing::Fence(_) | Probing::ProveAbsence if unfenced || past => {
+                self.go("misses its lock on", Object::Doc(d), |w| fenced(w, Some(0)));
+            }
+            Probing::Fence(_) => self.put_doc("fences", d, doc, fenced),
+            Probing::ProveAbsence => self.put_doc("proves the absence of", d, doc, fenced),
+            Probing::Decide(other) => {
+                let other = translate::who(other);
+                if self.knows(other) {
+                    self.unlock(d, other, None);
+                } else {
+                    self.decide(other);
+                }
+            }
+        }
+    }
+
+    /// The decisive write about a staged record, on the version that was read before the first probe.
+    fn swap_staged(&mut self, verb: &'static str, help: Help, rec: Rec) {
+        let (actor, holder) = (self.actor, help.who);
+        let message = Message { expected: help.version, body: Body::Rec(holder, rec) };
+        self.send(verb, message, move |w, answer| {
+            let Some(help) = help_of(w, actor) else { return };
+            *help = Help::default();
+            match (answer, rec.mark) {
+                (Some(_), Mark::Committed) => {
+                    *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
+                }
+                (Some(_), _) => learn(w, actor, holder),
+                (None, _) => {}
+            }
+        });
+    }
+}
+
+/// Whether a step is a write that is sent with those of the other members.
+fn is_write(step: Applying) -> bool {
+    match step {
+        Applying::Write(_)
+        | Applying::Delete(_)
+        | Applying::Unlock(_)
+        | Applying::RemovePlaceholder(_)
+        | Applying::Touch(_)
+        | Applying::Overtaken(_) => true,
+        Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => false,
+    }
+}
+
+impl Doc {
+    /// Stands somewhere, for a write that is not a deletion; the store gives the version.
+    #[must_use]
+    pub fn at_some(self) -> Self {
+        Self { version: 1, ..self }
+    }
+}
+
+/// An owner whose own record is aborted lets go.
+fn learned_own(w: &mut World, actor: Actor, holder: Who) {
+    if let Actor::Owner(t) = actor
+        && who(t, w.txns[t].attempt) == holder
+    {
+        let txn = &mut w.txns[t];
+        (txn.phase, txn.done) = (Phase::Releasing, 0);
+    }
+}
+
+/// Members that are dealt with; none: the work is over.
+fn set_done(w: &mut World, actor: Actor, done: Option<u8>) {
+    if let Actor::Owner(t) = actor {
+        let txn = &mut w.txns[t];
+        if txn.help.who == 0 && matches!(txn.phase, Phase::Applying) {
+            match done {
+                Some(done) => txn.done = done,
+                None => txn.phase = Phase::Done,
+            }
+            return;
+        }
+    }
+    let Some(help) = help_of(w, actor) else { return };
+    match done {
+        Some(done) if help.who > 0 => help.done = done,
+        Some(_) => {}
+        None => *help = Help::default(),
+    }
+}

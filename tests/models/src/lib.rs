@@ -1,0 +1,24 @@
+//! Models of the protocol, explored to their end, on the engine's own decisions.
+mod advance;
+mod canonical;
+pub mod check;
+pub mod everything;
+pub mod explicit_insert;
+mod helping;
+pub mod one_document;
+mod owner;
+mod parallel;
+pub mod parallel_commit;
+pub mod partition_drop;
+mod properties;
+pub mod protocol;
+mod reading;
+pub mod scenario;
+pub mod suite;
+mod translate;
+mod turn;
+pub mod two_recoverers;
+pub mod validated_reads;
+pub mod vanishing_writes;
+pub mod world;
+pub mod wound_wait;

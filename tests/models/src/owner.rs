@@ -1,0 +1,308 @@
+//! The owner of a transaction: reads, locks, validates, commits, applies, lets go. The order of things is the
+//! driver's (`attempt/` in `txn-core`), the decisions are the engine's own.
+
+use txn_core::internals::{Locking, Requester, Validity, locking, own_record, recovery, validity};
+
+use crate::reading::ended;
+use crate::scenario::{Broken, Kind, Script, Use};
+use crate::translate::{self, holder_state, observed, stamp, tid, view};
+use crate::turn::{Actor, Object, Turn};
+use crate::world::{DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
+
+impl Turn<'_> {
+    /// Everything that the owner of a transaction may do now.
+    pub(crate) fn owner(&mut self, t: usize) {
+        let (script, txn) = (self.scenario.scripts[t], self.world.txns[t]);
+        if matches!(txn.phase, Phase::Done | Phase::Dead) {
+            return;
+        }
+        let me = who(t, txn.attempt);
+        let began = txn.phase != Phase::Reading || txn.held.iter().any(|v| *v > 0);
+        if self.world.budget.deaths > 0
+            && began
+            && matches!(script.kind, Kind::Explicit | Kind::Parallel)
+        {
+            self.go("dies", Object::Nothing, |w| {
+                w.budget.deaths -= 1;
+                w.txns[t].phase = Phase::Dead;
+            });
+        }
+        let holds = txn.held.iter().any(|v| *v > 0) || script.writes();
+        let requester = if holds { Requester::Locking(tid(me)) } else { Requester::Patient };
+        if txn.help.who > 0 {
+            self.look_or_go_on(t, requester);
+            return;
+        }
+        self.heartbeat(me, &script, &txn);
+        match txn.phase {
+            Phase::Reading if script.kind == Kind::Instant => self.at_once(t, &script),
+            Phase::Reading if is_pessimistic(&script, &txn) => self.lock_next(t, me, &script),
+            Phase::Reading => self.read(t, me, &script),
+            Phase::Locking => self.lock_all(t, me, &script),
+            Phase::Validating => self.validate(t, me, &script, requester),
+            Phase::Verifying => self.verify_locks(t),
+            Phase::Committing if script.kind == Kind::Single => self.write_single(t, &script),
+            Phase::Committing => self.commit(t, me, &script),
+            Phase::Staging | Phase::Marking => self.parallel(t, me, &script),
+            Phase::Applying => self.apply(me, txn.done, Requester::Patient),
+            Phase::Aborting => {
+                let state = holder_state(self.world.rec(me).mark);
+                let does = match script.kind {
+                    Kind::Parallel => own_record(state),
+                    _ => recovery(state, false),
+                };
+                self.carry_out(me, does);
+            }
+            Phase::Releasing => self.release(t, me),
+            Phase::Done | Phase::Dead => {}
+        }
+    }
+
+    fn heartbeat(&mut self, me: Who, script: &Script, txn: &Txn) {
+        let may = matches!(txn.phase, Phase::Locking | Phase::Validating);
+        if script.heartbeat && may && self.world.rec(me).mark == Mark::Missing {
+            let pending = Rec { mark: Mark::Pending, ..Rec::default() };
+            self.put_rec("writes a heartbeat to", me, pending, |_, _| {});
+        }
+    }
+
+    /// Locks the next document at its read.
+    fn lock_next(&mut self, t: usize, me: Who, script: &Script) {
+        if let Some(d) = script.documents().find(|d| self.world.txns[t].held[*d] == 0) {
+            self.lock(t, me, d, script);
+        }
+    }
+
+    fn lock_all(&mut self, t: usize, me: Who, script: &Script) {
+        for d in self.scenario.wanted_locks(t, &self.world.txns[t]) {
+            self.lock(t, me, d, script);
+        }
+    }
+
+    /// One step towards one lock.
+    fn lock(&mut self, t: usize, me: Who, d: usize, script: &Script) {
+        let txn = self.world.txns[t];
+        let doc = self.world.docs[d].now;
+        let mut bare = doc;
+        if doc.lock > 0 && doc.lock != me && self.knows(doc.lock) {
+            bare.lock = 0;
+        }
+        let read = txn.seen[d].read.then(|| observed(&txn.seen[d]));
+        let after = ended(self.world);
+        let taken = move |w: &mut World, answer: Option<u8>| {
+            let txn = &mut w.txns[t];
+            match answer {
+                Some(version) => {
+                    if txn.seen.iter().all(|seen| !seen.read) {
+                        txn.after = after;
+                    }
+                    txn.held[d] = version;
+                    txn.unsure &= !(1 << d);
+                    if txn.seen[d].absent {
+                        txn.seen[d].writer = bare.writer;
+                    }
+                    if !txn.seen[d].read {
+                        txn.seen[d] = seen(&bare);
+                        txn.seen[d].holder = 0;
+                    }
+                }
+                None => txn.unsure |= 1 << d,
+            }
+        };
+        match locking(tid(me), read.as_ref(), &view(&bare)) {
+            Locking::CreatePlaceholder => {
+                let placeholder =
+                    Doc { lock: me, absent: true, writer: doc.writer, ..Doc::default() };
+                self.put_doc("creates a placeholder at", d, placeholder.at_some(), taken);
+            }
+            Locking::LockAt(_) => {
+                self.put_doc("locks", d, Doc { lock: me, ..bare }, taken);
+            }
+            Locking::Settle(_) if self.lacks(Broken::TrustSeenLock) => {
+                self.go("sees its lock on", Object::Doc(d), |w| taken(w, Some(doc.version)));
+            }
+            Locking::Settle(_) => self.put_doc("touches its lock on", d, doc, taken),
+            Locking::Held(holder) => {
+                self.meet(Requester::Locking(tid(me)), translate::who(holder));
+            }
+            Locking::Changed => self.give_up(t, d, script),
+        }
+    }
+
+    /// What was read is no longer what it was: the attempt is over.
+    fn give_up(&mut self, t: usize, d: usize, script: &Script) {
+        let recorded = script.heartbeat;
+        self.go("finds changed", Object::Doc(d), |w| give_up(&mut w.txns[t], recorded));
+    }
+
+    fn validate(&mut self, t: usize, me: Who, script: &Script, requester: Requester) {
+        let txn = self.world.txns[t];
+        let open = self.scenario.unvalidated(t, &txn);
+        // An absence has no version: it is verified first, alone.
+        let last = self.lacks(Broken::AbsenceLast);
+        let all_absent = open.iter().all(|d| txn.seen[*d].absent);
+        let first = |d: &usize| txn.seen[*d].absent != (last && !all_absent);
+        // A lock that is being taken over is settled before anything else.
+        let taking = open.iter().copied().find(|d| txn.unsure & (1 << *d) != 0);
+        if let Some(d) = taking {
+            self.lock(t, me, d, script);
+            return;
+        }
+        let absent = open.iter().copied().find(first);
+        for d in open.into_iter().filter(|d| absent.is_none_or(|a| a == *d)) {
+            self.validate_one(t, me, d, script, requester);
+        }
+    }
+
+    fn validate_one(&mut self, t: usize, me: Who, d: usize, script: &Script, requester: Requester) {
+        let read = self.world.txns[t].seen[d];
+        let doc = self.world.docs[d].now;
+        let valid = move |w: &mut World| {
+            w.txns[t].done |= 1 << d;
+            if read.absent {
+                // An absence is proven for this moment, whatever was there in between.
+                w.txns[t].seen[d].writer = doc.writer;
+            }
+        };
+        if read.holder == 0 && read.version == doc.version {
+            self.go("verifies", Object::Doc(d), valid);
+            return;
+        }
+        match validity(&observed(&read), &view(&doc), Some(tid(me))) {
+            Validity::Valid => self.go("validates", Object::Doc(d), valid),
+            Validity::Changed => self.give_up(t, d, script),
+            Validity::Held(holder) => {
+                let holder = translate::who(holder);
+                let undecided =
+                    matches!(self.world.rec(holder).mark, Mark::Missing | Mark::Pending);
+                if self.lacks(Broken::IgnoreUndecided) && undecided {
+                    let bare = view(&Doc { lock: 0, ..doc });
+                    if validity(&observed(&read), &bare, None) == Validity::Valid {
+                        self.go("validates under a lock", Object::Doc(d), valid);
+                    }
+                }
+                // Only set free it could be locked again before the next look.
+                if self.knows(holder) && requester != Requester::Patient {
+                    self.lock(t, me, d, script);
+                    return;
+                }
+                self.aside(d, holder, requester, None);
+                // The lock has to be looked at again, whoever held it at first.
+                for step in self.steps.iter_mut().filter(|s| s.label.actor == Actor::Owner(t)) {
+                    step.to.txns[t].seen[d].holder = holder;
+                }
+            }
+        }
+    }
+
+    fn verify_locks(&mut self, t: usize) {
+        let txn = self.world.txns[t];
+        let open = |d: &usize| txn.held[*d] > 0 && txn.done & (1 << *d) == 0;
+        let trusts = self.lacks(Broken::LocksUnverified);
+        let Some(d) = (0..DOCS).find(open) else { return };
+        if trusts || self.world.docs[d].now.version == txn.held[d] {
+            self.go("verifies its lock on", Object::Doc(d), |w| w.txns[t].done |= 1 << d);
+        } else {
+            self.go("finds its lock moved on", Object::Doc(d), |w| {
+                give_up(&mut w.txns[t], false);
+            });
+        }
+    }
+
+    /// The commit point: one write of the record, asked for again until what stands there decides.
+    fn commit(&mut self, t: usize, me: Who, script: &Script) {
+        let txn = self.world.txns[t];
+        let rec = *self.world.rec(me);
+        let committed = move |w: &mut World, answer: Option<u8>| {
+            if answer.is_some() {
+                let txn = &mut w.txns[t];
+                (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
+            }
+        };
+        match rec.mark {
+            Mark::Missing | Mark::Pending | Mark::Staged => {
+                let Some(record) = self.record(t, script, Mark::Committed) else {
+                    self.go("can not insert what exists", Object::Nothing, |w| {
+                        give_up(&mut w.txns[t], script.heartbeat);
+                        w.txns[t].attempt = self.scenario.attempts - 1;
+                    });
+                    return;
+                };
+                self.put_rec("commits", me, record, committed);
+            }
+            Mark::Committed | Mark::Finished if self.lacks(Broken::TrustSeenCommitted) => {
+                self.go("sees its commit", Object::Rec(me), |w| committed(w, Some(0)));
+            }
+            Mark::Committed | Mark::Finished => {
+                self.put_rec("touches its commit", me, rec, committed);
+            }
+            Mark::Aborted if txn.told == Told::Committed => {
+                self.go("is undone", Object::Rec(me), |w| w.fault = Some(Fault::Undone));
+            }
+            Mark::Aborted => self.carry_out(me, recovery(holder_state(rec.mark), false)),
+        }
+    }
+
+    /// The record with its members; none if what is to be inserted exists.
+    pub(crate) fn record(&self, t: usize, script: &Script, mark: Mark) -> Option<Rec> {
+        let txn = &self.world.txns[t];
+        let mut rec = Rec { mark, ..Rec::default() };
+        let staged = |d: usize| mark == Mark::Staged && script.uses[d] != Use::Read;
+        for d in script.documents().filter(|d| staged(*d) || txn.held[*d] > 0) {
+            let absent = txn.seen[d].absent;
+            rec.deeds[d] = match (script.uses[d], absent) {
+                (Use::Put | Use::Insert, true) => Deed::Insert,
+                (Use::Put, false) => Deed::Write,
+                (Use::Insert, false) => return None,
+                (Use::Delete, false) => Deed::Delete,
+                (Use::Delete, true) | (Use::Read | Use::No, _) => Deed::Read,
+            };
+            rec.versions[d] = match mark {
+                Mark::Staged => txn.seen[d].version,
+                _ if absent => txn.held[d],
+                _ => 0,
+            };
+            rec.before[d] = txn.seen[d].stamp;
+        }
+        let known = script.documents().map(|d| txn.seen[d].stamp);
+        rec.stamp = stamp(known.max().unwrap_or_default(), t);
+        Some(rec)
+    }
+
+    /// Takes the locks of an attempt off that can not commit any more, or of one that only read.
+    fn release(&mut self, t: usize, me: Who) {
+        let txn = self.world.txns[t];
+        let mine = |d: &usize| self.world.docs[*d].now.lock == me && txn.done & (1 << *d) == 0;
+        let Some(d) = (0..DOCS).find(mine) else {
+            self.go("has nothing to take off", Object::Nothing, |w| w.txns[t].done = u8::MAX);
+            return;
+        };
+        self.unlock(d, me, None);
+        // What can not be taken off now is left to whoever meets it.
+        for step in self.steps.iter_mut().filter(|s| s.label.actor == Actor::Owner(t)) {
+            step.to.txns[t].done |= 1 << d;
+        }
+    }
+}
+
+/// What a look at a document shows.
+pub(crate) fn seen(doc: &Doc) -> Seen {
+    Seen {
+        read: true,
+        version: doc.version,
+        absent: !doc.exists(),
+        writer: doc.writer,
+        stamp: doc.stamp,
+        holder: doc.lock,
+    }
+}
+
+/// The attempt is over; its record is decided first if a lock may still land.
+pub(crate) fn give_up(txn: &mut Txn, recorded: bool) {
+    txn.phase = if txn.unsure > 0 || recorded { Phase::Aborting } else { Phase::Releasing };
+    txn.done = 0;
+}
+
+pub(crate) fn is_pessimistic(script: &Script, txn: &Txn) -> bool {
+    script.pessimistic || txn.attempt > 0 && script.kind == Kind::Explicit
+}

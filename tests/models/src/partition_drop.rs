@@ -1,0 +1,435 @@
+//! The partition of one day: made by processes whose clocks are slow, dropped by two janitors, while a transaction of that
+//! day still commits, somebody meets its lock, and a node lags behind.
+
+mod day;
+
+use stateright::{Model, Property};
+use txn_core::internals::{HolderState, Recovery, recovery};
+
+use day::{Doing, Dropping, Held, Making, Partition, Wrote};
+
+pub use day::Day;
+
+use crate::suite::{Case, Flaw, Shows, Subject, Suite};
+use crate::translate::holder_state;
+use crate::world::{Mark, Told};
+
+/// The processes that make partitions: the owner, one that meets its lock, one with a slow clock. The physical name of a
+/// partition is the process that made it, plus one; one more is what a server makes by itself.
+const PROCESSES: usize = 3;
+const OWNER: usize = 0;
+const FINDER: usize = 1;
+const SLOW: usize = 2;
+const UNASKED: u8 = 4;
+
+/// A rule that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// A missing partition is taken for a dropped one.
+    NotFoundIsKnowledge,
+    /// The alias is added before the partition is official.
+    AliasFirst,
+    /// A partition becomes official though its day is gone.
+    OfficialThoughGone,
+    /// Writes do not require the alias.
+    NoRequiredAlias,
+    /// The partition is scanned without a write block.
+    NoBlock,
+    /// The watermark is moved on the version that is read after the scan.
+    WatermarkOnLateVersion,
+    /// "Gone" is said by the domain document as read, without a touch.
+    GoneBySight,
+}
+
+/// The model.
+#[derive(Clone, Copy, Debug)]
+pub struct Drops {
+    /// The rule that is left out.
+    pub left: Option<Left>,
+    /// How many answers come from a node that does not know the partition.
+    pub lags: u8,
+    /// How many commits are late.
+    pub lates: u8,
+    /// How many moves of the watermark may vanish.
+    pub vanishing: u8,
+}
+
+/// A step: what it is, and where it leads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step(pub &'static str, Day);
+
+impl Drops {
+    fn lacks(&self, left: Left) -> bool {
+        self.left == Some(left)
+    }
+
+    fn requires_alias(&self) -> bool {
+        !self.lacks(Left::NoRequiredAlias)
+    }
+
+    /// A process makes the partition: the collection, its name in the domain document, the alias.
+    fn make(&self, day: &Day, process: usize, steps: &mut Vec<Step>) {
+        let name = u8::try_from(process + 1).unwrap_or_default();
+        let mut to = *day;
+        match day.making[process] {
+            Making::No | Making::Gone => {}
+            Making::Ask => {
+                if !self.lacks(Left::GoneBySight) {
+                    to.rule(|_| {});
+                }
+                to.making[process] = match (day.rules.dropped, day.rules.official) {
+                    (true, _) => Making::Gone,
+                    (false, 0) => Making::Create,
+                    (false, official) => Making::Alias(official),
+                };
+                steps.push(Step("asks the domain document", to));
+            }
+            Making::Create => {
+                to.partitions[process] = Partition { exists: true, ..Partition::default() };
+                to.making[process] = Making::Name;
+                if self.lacks(Left::AliasFirst) && to.alias == 0 {
+                    to.alias = name;
+                }
+                steps.push(Step("creates a partition", to));
+            }
+            Making::Name => {
+                let gone = day.rules.dropped && !self.lacks(Left::OfficialThoughGone);
+                let official =
+                    if day.rules.official == 0 && !gone { name } else { day.rules.official };
+                to.rule(|rules| rules.official = official);
+                if official != name {
+                    to.partitions[process] = Partition::default();
+                    to.alias = if to.alias == name { 0 } else { to.alias };
+                }
+                to.making[process] =
+                    if official == 0 { Making::Gone } else { Making::Alias(official) };
+                steps.push(Step("names its partition", to));
+            }
+            Making::Alias(official) => {
+                if to.partition(official).is_some() {
+                    to.alias = official;
+                    to.making[process] = Making::No;
+                } else {
+                    to.making[process] = Making::Ask;
+                }
+                steps.push(Step("adds the alias", to));
+            }
+        }
+    }
+
+    /// The owner commits, applies, finishes.
+    fn owner(&self, day: &Day, steps: &mut Vec<Step>) {
+        let mut to = *day;
+        match (day.owner, day.making[OWNER]) {
+            (Doing::Record, Making::Gone) => {
+                // The commit can not happen any more: the day is gone, and nothing brings it back. If it was sent
+                // before, it may have happened: that is not known any more.
+                to.owner = Doing::Over;
+                to.told = if day.sent { Told::Nothing } else { Told::Failed };
+                steps.push(Step("the owner gives up", to));
+            }
+            (Doing::Record, Making::No) => {
+                match to.write(&[Mark::Missing], Mark::Committed, self.requires_alias()) {
+                    Wrote::Yes => (to.owner, to.told) = (Doing::Apply, Told::Committed),
+                    Wrote::Missing => to.making[OWNER] = Making::Ask,
+                    Wrote::Blocked => return,
+                    Wrote::Conflict => {
+                        let alias = to.alias;
+                        match to.partition(alias).map(|p| p.record) {
+                            Some(Mark::Aborted) => {
+                                (to.owner, to.told) = (Doing::Over, Told::Failed);
+                            }
+                            _ => (to.owner, to.told) = (Doing::Apply, Told::Committed),
+                        }
+                    }
+                }
+                steps.push(Step("the owner commits", to));
+                if day.lates > 0 && !day.late {
+                    let mut to = *day;
+                    (to.late, to.sent, to.lates) = (true, true, day.lates - 1);
+                    steps.push(Step("the owner's commit is under way", to));
+                }
+                if day.lags > 0 {
+                    let mut to = *day;
+                    (to.making[OWNER], to.lags) = (Making::Ask, day.lags - 1);
+                    steps.push(Step("a node that lags knows no partition, says the owner's", to));
+                }
+            }
+            (Doing::Record, _) => self.make(day, OWNER, steps),
+            (Doing::Apply, _) => {
+                if to.document == Held::Locked {
+                    to.document = Held::Applied;
+                }
+                to.owner = Doing::Finish;
+                steps.push(Step("the owner applies", to));
+            }
+            (Doing::Finish, _) => {
+                let mark = to.write(&[Mark::Committed, Mark::Finished], Mark::Finished, true);
+                if matches!(mark, Wrote::Blocked) {
+                    return;
+                }
+                to.owner = Doing::Over;
+                steps.push(Step("the owner marks its record as finished", to));
+            }
+            (Doing::Void | Doing::Over, _) => {}
+        }
+    }
+
+    /// Somebody who met the lock, and takes the owner for dead.
+    fn finder(&self, day: &Day, steps: &mut Vec<Step>) {
+        let mut to = *day;
+        match (day.finder, day.making[FINDER]) {
+            (Doing::Record, Making::Gone) => {
+                to.finder = self.after(recovery(HolderState::Gone, false));
+                steps.push(Step("the finder hears that the day is gone", to));
+            }
+            (Doing::Record, Making::No) => {
+                let found = to.partition(day.alias).map(|p| p.record);
+                match found {
+                    None => steps.push(Step("the finder finds no partition", self.not_found(day))),
+                    Some(mark) => self.found(day, mark, steps),
+                }
+                if day.lags > 0 {
+                    let lagging = Day { lags: day.lags - 1, ..self.not_found(day) };
+                    steps.push(Step("the finder asks a node that lags", lagging));
+                }
+            }
+            (Doing::Record, _) => self.make(day, FINDER, steps),
+            (Doing::Apply, _) => {
+                if to.document == Held::Locked {
+                    to.document = Held::Applied;
+                }
+                to.finder = Doing::Finish;
+                steps.push(Step("the finder applies", to));
+            }
+            (Doing::Finish, _) => {
+                let mark = to.write(&[Mark::Committed, Mark::Finished], Mark::Finished, true);
+                if matches!(mark, Wrote::Blocked) {
+                    return;
+                }
+                to.finder = Doing::Over;
+                steps.push(Step("the finder marks the record as finished", to));
+            }
+            (Doing::Void, _) => {
+                if to.document == Held::Locked {
+                    to.document = Held::Voided;
+                }
+                to.finder = Doing::Over;
+                steps.push(Step("the finder takes the lock off", to));
+            }
+            (Doing::Over, _) => {}
+        }
+    }
+
+    fn not_found(&self, day: &Day) -> Day {
+        let mut to = *day;
+        if self.lacks(Left::NotFoundIsKnowledge) {
+            to.finder = self.after(recovery(HolderState::Gone, false));
+        } else {
+            to.making[FINDER] = Making::Ask;
+        }
+        to
+    }
+
+    /// What the recovery table makes of the record.
+    fn found(&self, day: &Day, mark: Mark, steps: &mut Vec<Step>) {
+        let mut to = *day;
+        let does = recovery(holder_state(mark), false);
+        let (from, into) = match does {
+            Recovery::CreateAborted => (Mark::Missing, Mark::Aborted),
+            Recovery::SwapToAborted => (Mark::Pending, Mark::Aborted),
+            _ => (mark, mark),
+        };
+        match to.write(&[from], into, self.requires_alias()) {
+            Wrote::Yes => to.finder = self.after(does),
+            Wrote::Missing => to.making[FINDER] = Making::Ask,
+            Wrote::Blocked | Wrote::Conflict => return,
+        }
+        steps.push(Step("the finder writes what recovery asks for", to));
+    }
+
+    fn after(&self, does: Recovery) -> Doing {
+        match does {
+            Recovery::RollForward | Recovery::ApplyOrVoid => Doing::Apply,
+            _ => Doing::Void,
+        }
+    }
+
+    /// A janitor drops the day.
+    fn drop_day(&self, day: &Day, janitor: usize, steps: &mut Vec<Step>) {
+        let mut to = *day;
+        let now = &mut to.dropping[janitor];
+        match day.dropping[janitor] {
+            Dropping::Idle => {
+                if day.rules.dropped || day.rules.official == 0 {
+                    return;
+                }
+                *now = Dropping::Read(day.rules.version, day.rules.official);
+                steps.push(Step("a janitor reads the domain document", to));
+            }
+            Dropping::Read(version, name) => {
+                *now = Dropping::Blocked(version, name);
+                if let Some(partition) = to.partition(name)
+                    && !self.lacks(Left::NoBlock)
+                {
+                    partition.blocked = true;
+                }
+                steps.push(Step("a janitor blocks the partition", to));
+            }
+            Dropping::Blocked(version, name) => {
+                let open = day.partitions[usize::from(name) - 1].record;
+                let open = matches!(open, Mark::Pending | Mark::Staged | Mark::Committed);
+                *now = if open { Dropping::Undo(name) } else { Dropping::Scanned(version, name) };
+                steps.push(Step("a janitor scans the partition", to));
+            }
+            Dropping::Scanned(version, name) => {
+                if version != day.rules.version && !self.lacks(Left::WatermarkOnLateVersion) {
+                    *now = Dropping::Undo(name);
+                    steps.push(Step("a janitor can not move the watermark", to));
+                    return;
+                }
+                *now = Dropping::Delete(name);
+                let before = to.rules;
+                to.rule(|rules| (rules.dropped, rules.official) = (true, 0));
+                steps.push(Step("a janitor moves the watermark", to));
+                if day.vanishing > 0 {
+                    to.durable = Some(before);
+                    to.vanishing -= 1;
+                    to.dropping[janitor] = Dropping::Undo(name);
+                    steps.push(Step("a janitor moves the watermark, on the primary only", to));
+                }
+            }
+            Dropping::Undo(name) => {
+                let gone = day.rules.dropped;
+                to.rule(|_| {});
+                if let Some(partition) = to.partition(name)
+                    && !gone
+                {
+                    partition.blocked = false;
+                }
+                to.dropping[janitor] = if gone { Dropping::Delete(name) } else { Dropping::Idle };
+                steps.push(Step(
+                    "a janitor asks again, and lifts the block if the day is not gone",
+                    to,
+                ));
+            }
+            Dropping::Delete(name) => {
+                to.partitions[usize::from(name) - 1] = Partition::default();
+                to.alias = if to.alias == name { 0 } else { to.alias };
+                to.dropping[janitor] = Dropping::Idle;
+                steps.push(Step("a janitor deletes the partition", to));
+            }
+        }
+    }
+
+    /// Whether everything is over.
+    #[must_use]
+    pub fn is_over(&self, day: &Day) -> bool {
+        let idle = day.dropping.iter().all(|d| *d == Dropping::Idle);
+        idle && day.owner == Doing::Over
+            && day.finder == Doing::Over
+            && day.document != Held::Locked
+    }
+}
+
+impl Model for Drops {
+    type State = Day;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<Day> {
+        // The slow process has looked at its clock: it is about to make the partition.
+        let mut making = [Making::No; PROCESSES];
+        making[SLOW] = Making::Ask;
+        let (lags, lates, vanishing) = (self.lags, self.lates, self.vanishing);
+        vec![Day { making, lags, lates, vanishing, ..Day::default() }]
+    }
+
+    fn actions(&self, day: &Day, steps: &mut Vec<Step>) {
+        self.owner(day, steps);
+        self.finder(day, steps);
+        self.make(day, SLOW, steps);
+        for janitor in 0..day.dropping.len() {
+            self.drop_day(day, janitor, steps);
+        }
+        if day.late {
+            let mut to = *day;
+            to.late = false;
+            let _ = to.write(&[Mark::Missing], Mark::Committed, self.requires_alias());
+            steps.push(Step("the late commit lands, or finds nothing", to));
+        }
+        if let Some(durable) = day.durable {
+            let mut to = *day;
+            to.rules = durable;
+            to.durable = None;
+            steps.push(Step("the primary of the domain document crashes", to));
+        }
+        for Step(_, to) in steps.iter_mut() {
+            *to = to.canonical();
+        }
+        steps.retain(|Step(_, to)| to != day);
+    }
+
+    fn next_state(&self, _: &Day, step: Step) -> Option<Day> {
+        Some(step.1)
+    }
+
+    fn format_action(&self, step: &Step) -> String {
+        step.0.to_owned()
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("a committed transaction's lock is not void", |_, day: &Day| {
+                !(day.committed && day.document == Held::Voided)
+            }),
+            Property::always("what was told stays true", |_, day: &Day| match day.told {
+                Told::Nothing => true,
+                Told::Committed => day.committed,
+                Told::Failed => !day.committed,
+            }),
+            Property::sometimes("the day is dropped", |_, day: &Day| day.rules.dropped),
+            Property::sometimes("committed, applied, dropped", |_, day: &Day| {
+                day.told == Told::Committed && day.document == Held::Applied && day.rules.dropped
+            }),
+            Property::sometimes("everything ends", |model: &Self, day| model.is_over(day)),
+        ]
+    }
+}
+
+/// The model with its broken variants.
+#[must_use]
+pub fn suite() -> Suite {
+    let drops = Drops { left: None, lags: 1, lates: 1, vanishing: 1 };
+    let case = Case {
+        name: "one day, three makers, two janitors",
+        bounds: "1 late commit, 1 lagging answer, 1 vanishing watermark",
+        subject: Subject::Drops(drops),
+        states: 973_695,
+        ends: true,
+        large: false,
+    };
+    let without = |rule, left| Flaw {
+        rule,
+        subject: Subject::Drops(Drops { left: Some(left), ..drops }),
+        shows: Shows::Wrong,
+    };
+    Suite {
+        name: "partition_drop",
+        cases: vec![case],
+        flaws: vec![
+            without("a missing partition is no knowledge", Left::NotFoundIsKnowledge),
+            without("official first, then the alias", Left::AliasFirst),
+            without(
+                "no partition of a day that is gone becomes official",
+                Left::OfficialThoughGone,
+            ),
+            without("writes require the alias", Left::NoRequiredAlias),
+            without("a write block before the scan", Left::NoBlock),
+            without(
+                "the watermark is moved on the version read before the block",
+                Left::WatermarkOnLateVersion,
+            ),
+            without("gone is said by a touch of the domain document", Left::GoneBySight),
+        ],
+    }
+}

@@ -1,0 +1,161 @@
+//! What the models are made of: cases that have to be clean, and flaws that have to be found.
+
+use crate::check::{CounterExample, Explored, Reached, explore, reach_the_end};
+use crate::one_document::Single;
+use crate::partition_drop::Drops;
+use crate::protocol::{Protocol, is_over};
+use crate::scenario::{Broken, Scenario};
+
+/// Something that can be explored.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// The protocol, under a scenario.
+    Protocol(Scenario),
+    /// The partition of one day.
+    Drops(Drops),
+    /// One document without a record.
+    Single(Single),
+}
+
+impl Subject {
+    /// Every state, until something fails.
+    #[must_use]
+    pub fn explore(&self) -> Explored {
+        match self {
+            Self::Protocol(scenario) => explore(Protocol(scenario.clone())),
+            Self::Drops(drops) => explore(*drops),
+            Self::Single(single) => explore(*single),
+        }
+    }
+
+    /// Every state, and from which the end can be reached.
+    #[must_use]
+    pub fn reach_the_end(&self) -> Reached {
+        match self {
+            Self::Protocol(scenario) => {
+                reach_the_end(&Protocol(scenario.clone()), |world| is_over(scenario, world))
+            }
+            Self::Drops(drops) => reach_the_end(drops, |day| drops.is_over(day)),
+            Self::Single(single) => reach_the_end(single, |state| single.is_over(state)),
+        }
+    }
+}
+
+/// A model within bounds, which has to be clean.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Who does what.
+    pub name: &'static str,
+    /// What may go wrong.
+    pub bounds: &'static str,
+    /// The model.
+    pub subject: Subject,
+    /// How many states it has: a model that lost some of them proves less than it says.
+    pub states: usize,
+    /// Whether the end has to be reachable from every state.
+    pub ends: bool,
+    /// Whether it is too large for every run of the tests.
+    pub large: bool,
+}
+
+/// How a missing rule shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// A state that must not be.
+    Wrong,
+    /// A state from which the end can not be reached.
+    Stuck,
+}
+
+/// A rule that is left out, which has to be found.
+#[derive(Clone, Debug)]
+pub struct Flaw {
+    /// The rule, in words.
+    pub rule: &'static str,
+    /// The model without it.
+    pub subject: Subject,
+    /// How that shows.
+    pub shows: Shows,
+}
+
+impl Case {
+    /// A case of the protocol.
+    #[must_use]
+    pub fn new(
+        name: &'static str,
+        bounds: &'static str,
+        scenario: Scenario,
+        states: usize,
+    ) -> Self {
+        Self {
+            name,
+            bounds,
+            subject: Subject::Protocol(scenario),
+            states,
+            ends: false,
+            large: false,
+        }
+    }
+
+    /// Also from every state the end can be reached.
+    #[must_use]
+    pub fn ends(self) -> Self {
+        Self { ends: true, ..self }
+    }
+
+    /// Too large for every run of the tests.
+    #[must_use]
+    pub fn large(self) -> Self {
+        Self { large: true, ..self }
+    }
+}
+
+impl Flaw {
+    /// A scenario that breaks a rule as it stands.
+    #[must_use]
+    pub fn new(rule: &'static str, scenario: Scenario, shows: Shows) -> Self {
+        Self { rule, subject: Subject::Protocol(scenario), shows }
+    }
+
+    /// A scenario without one of its rules.
+    #[must_use]
+    pub fn of(rule: &'static str, scenario: &Scenario, broken: Broken, shows: Shows) -> Self {
+        Self { rule, subject: Subject::Protocol(scenario.clone().without(broken)), shows }
+    }
+
+    /// The shortest way to what goes wrong.
+    #[must_use]
+    pub fn find(&self) -> Option<CounterExample> {
+        match self.shows {
+            Shows::Wrong => self.subject.explore().counter_example,
+            Shows::Stuck => self.subject.reach_the_end().stuck.map(|(_, example)| example),
+        }
+    }
+}
+
+/// One model with its cases and flaws.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// Its name.
+    pub name: &'static str,
+    /// Its cases.
+    pub cases: Vec<Case>,
+    /// Its flaws.
+    pub flaws: Vec<Flaw>,
+}
+
+/// All models.
+#[must_use]
+pub fn all() -> Vec<Suite> {
+    vec![
+        crate::explicit_insert::suite(),
+        crate::wound_wait::suite(),
+        crate::validated_reads::suite(),
+        crate::vanishing_writes::suite(),
+        crate::two_recoverers::suite(),
+        crate::one_document::suite(),
+        crate::partition_drop::suite(),
+        crate::parallel_commit::suite(),
+        crate::everything::suite(),
+    ]
+}

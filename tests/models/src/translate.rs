@@ -1,0 +1,162 @@
+//! From the plain data of the models to the data that the engine's decisions take.
+
+use std::sync::{Arc, LazyLock};
+
+use txn_core::internals::{HolderState, Member, Observed, Stored, View};
+use txn_core::store::{Source, Version};
+use txn_core::{Image, Op, State, Tid};
+
+use crate::world::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
+
+/// The most commits that one causal chain of a model can have.
+const COMMITS: usize = 8;
+
+static TIDS: LazyLock<Vec<Tid>> =
+    LazyLock::new(|| (0..RECORDS).map(|r| timeuuid(0x10 + r / ATTEMPTS, r % ATTEMPTS)).collect());
+static STAMPS: LazyLock<Vec<Tid>> =
+    LazyLock::new(|| (0..COMMITS * TXNS).map(|stamp| timeuuid(0x40 + stamp, 0)).collect());
+static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
+    (0..=TXNS).map(|n| Image::parse(&format!("{{\"n\":{n}}}")).unwrap_or_default()).collect()
+});
+static SOURCE: LazyLock<Source> = LazyLock::new(|| "{}".into());
+static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "d".into());
+
+fn timeuuid(ticks: usize, attempt: usize) -> Tid {
+    let text = format!("5e1f00{ticks:02x}-c6a1-11f0-80{attempt:02x}-0123456789ab");
+    text.parse().expect("a version 1 UUID")
+}
+
+/// The tid of an attempt: transactions are the older, the lower their number.
+pub(crate) fn tid(who: Who) -> Tid {
+    TIDS[usize::from(who) - 1]
+}
+
+/// The attempt of a tid.
+pub(crate) fn who(tid: Tid) -> Who {
+    let at = TIDS.iter().position(|t| *t == tid).expect("a tid of the model");
+    u8::try_from(at + 1).unwrap_or_default()
+}
+
+/// The commit tid of a stamp.
+pub(crate) fn commit_tid(stamp: u8) -> Tid {
+    STAMPS[usize::from(stamp)]
+}
+
+/// The stamp of a commit: the least that is later than all that was read. Every clock is slow.
+pub(crate) fn stamp(after: u8, txn: usize) -> u8 {
+    let txns = u8::try_from(TXNS).unwrap_or_default();
+    (after / txns + 1) * txns + u8::try_from(txn).unwrap_or_default()
+}
+
+/// A version of the store.
+pub(crate) fn version(number: u8) -> Version {
+    Version { term: 1, seq_no: u64::from(number) }
+}
+
+fn lock(who: Who) -> Option<Tid> {
+    (who > 0).then(|| tid(who))
+}
+
+fn image(doc: bool, writer: u8) -> Image {
+    if doc { IMAGES[usize::from(writer)].clone() } else { Image::default() }
+}
+
+/// A document as the engine reads it.
+pub(crate) fn view(doc: &Doc) -> View {
+    if doc.version == 0 {
+        return View::Absent;
+    }
+    let stored = Stored {
+        lock: lock(doc.lock),
+        tid: (!doc.absent).then(|| commit_tid(doc.stamp)),
+        recent: (0..u8::try_from(STAMPS.len()).unwrap_or_default())
+            .filter(|stamp| doc.recent & (1 << *stamp) != 0)
+            .map(commit_tid)
+            .collect(),
+        absent: doc.absent,
+        image: image(!doc.absent, doc.writer),
+    };
+    View::Present { version: version(doc.version), source: SOURCE.clone(), stored }
+}
+
+/// What a transaction saw.
+pub(crate) fn observed(seen: &Seen) -> Observed {
+    Observed {
+        version: (seen.version > 0).then(|| version(seen.version)),
+        tid: (!seen.absent).then(|| commit_tid(seen.stamp)),
+        image: (!seen.absent).then(|| image(true, seen.writer)),
+        holder: lock(seen.holder),
+    }
+}
+
+/// The same as it was read, for who asks whose lock stood there.
+pub(crate) fn stored(seen: &Seen) -> Stored {
+    let tid = (!seen.absent).then(|| commit_tid(seen.stamp));
+    Stored { lock: lock(seen.holder), tid, absent: seen.absent, ..Stored::default() }
+}
+
+/// A member of a record.
+pub(crate) fn member(rec: &Rec, d: usize) -> Option<Member> {
+    let placed = version(rec.versions[d]);
+    let (op, expected, placeholder) = match rec.deeds[d] {
+        Deed::None => return None,
+        Deed::Write => (Op::Write, Some(placed), None),
+        Deed::Delete => (Op::Delete, Some(placed), None),
+        Deed::Insert => (Op::Insert, None, Some(placed)),
+        Deed::Read => (Op::Read, None, (rec.versions[d] > 0).then_some(placed)),
+    };
+    // What was locked is a document, or a placeholder was put there.
+    let before = placeholder.is_none().then(|| commit_tid(rec.before[d]));
+    Some(Member {
+        collection: NAME.clone(),
+        id: NAME.clone(),
+        routing: None,
+        op,
+        expected,
+        placeholder,
+        before,
+    })
+}
+
+/// What a record shows to who meets its locks.
+pub(crate) fn holder_state(mark: Mark) -> HolderState {
+    match mark {
+        Mark::Missing => HolderState::Missing,
+        Mark::Pending => HolderState::Record(State::Pending),
+        Mark::Staged => HolderState::Record(State::Staged),
+        Mark::Committed => HolderState::Record(State::Committed),
+        Mark::Finished => HolderState::Record(State::Finished),
+        Mark::Aborted => HolderState::Record(State::Aborted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn_core::internals::{Applying, applying};
+
+    use super::*;
+    use crate::world::{Body, World};
+
+    /// No case has plain clients, so none reaches this; but the lists that documents carry would tell.
+    #[test]
+    fn a_write_that_does_not_follow_a_commit_would_show() {
+        let mut world = World::default();
+        let mut write = |writer: u8, stamp: u8| {
+            let doc = Doc { version: 1, writer, stamp, ..Doc::default() };
+            world.carry_out(Body::Doc(0, doc), false);
+            world.docs[0].now
+        };
+        let mut rec = Rec { stamp: stamp(0, 0), ..Rec::default() };
+        rec.deeds[0] = Deed::Write;
+        let member = member(&rec, 0).unwrap();
+        let commit = commit_tid(rec.stamp);
+        write(0, 0);
+        let passed_over = view(&write(2, stamp(0, 1)));
+        let step = applying(tid(1), commit, &member, &passed_over);
+        assert!(matches!(step, Applying::Overtaken(_)), "{step:?}");
+        write(1, rec.stamp);
+        let followed = view(&write(2, stamp(rec.stamp, 1)));
+        let step = applying(tid(1), commit, &member, &followed);
+        assert!(matches!(step, Applying::Touch(_)), "{step:?}");
+    }
+}

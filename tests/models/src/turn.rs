@@ -1,0 +1,219 @@
+//! One actor's turn: the steps that it can take in a state.
+
+use std::fmt;
+
+use crate::advance::advance;
+use crate::scenario::{Broken, Scenario};
+use crate::world::{Body, Doc, Help, Message, Rec, Who, World, attempt_of, txn_of};
+
+/// Who takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// The owner of a transaction.
+    Owner(usize),
+    /// Somebody who recovers.
+    Janitor(usize),
+    /// The store and the network.
+    Store,
+}
+
+/// What a step is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// Nothing.
+    Nothing,
+    /// A document.
+    Doc(usize),
+    /// The record of an attempt.
+    Rec(Who),
+}
+
+/// What a step does, for people who read a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Who.
+    pub actor: Actor,
+    /// What.
+    pub verb: &'static str,
+    /// To what.
+    pub object: Object,
+    /// How it went, if it did not go well.
+    pub how: &'static str,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.actor {
+            Actor::Owner(t) => write!(f, "T{} ", t + 1)?,
+            Actor::Janitor(j) => write!(f, "janitor {} ", j + 1)?,
+            Actor::Store => {}
+        }
+        write!(f, "{}", self.verb)?;
+        match self.object {
+            Object::Nothing => {}
+            Object::Doc(d) => write!(f, " d{d}")?,
+            Object::Rec(who) => write!(f, " T{}.{}", txn_of(who) + 1, attempt_of(who))?,
+        }
+        write!(f, "{}", self.how)
+    }
+}
+
+/// A step and where it leads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What it is.
+    pub label: Label,
+    /// The next state.
+    pub to: World,
+}
+
+/// The turn of one actor.
+pub(crate) struct Turn<'a> {
+    /// The rules of the model.
+    pub(crate) scenario: &'a Scenario,
+    /// The state.
+    pub(crate) world: &'a World,
+    /// Whose turn it is.
+    pub(crate) actor: Actor,
+    /// The steps found.
+    pub(crate) steps: &'a mut Vec<Step>,
+}
+
+impl Turn<'_> {
+    /// Whether a rule is left out.
+    #[must_use]
+    pub(crate) fn lacks(&self, broken: Broken) -> bool {
+        self.scenario.lacks(broken)
+    }
+
+    /// What the actor does about others.
+    #[must_use]
+    pub(crate) fn help(&self) -> Help {
+        match self.actor {
+            Actor::Owner(t) => self.world.txns[t].help,
+            Actor::Janitor(j) => self.world.janitors[j].help,
+            Actor::Store => Help::default(),
+        }
+    }
+
+    /// Whether the abort of an attempt was acknowledged to this actor.
+    #[must_use]
+    pub(crate) fn knows(&self, who: Who) -> bool {
+        let knows = match self.actor {
+            Actor::Owner(t) => self.world.txns[t].knows,
+            Actor::Janitor(j) => self.world.janitors[j].knows,
+            Actor::Store => 0,
+        };
+        knows & (1 << (who - 1)) != 0
+    }
+
+    /// A step that asks nothing of the store, or reads.
+    pub(crate) fn go(
+        &mut self,
+        verb: &'static str,
+        object: Object,
+        change: impl FnOnce(&mut World),
+    ) {
+        let mut to = *self.world;
+        change(&mut to);
+        self.push(verb, object, "", to);
+    }
+
+    fn push(&mut self, verb: &'static str, object: Object, how: &'static str, mut to: World) {
+        if let Actor::Owner(t) = self.actor {
+            advance(self.scenario, &mut to, t);
+        }
+        let label = Label { actor: self.actor, verb, object, how };
+        self.steps.push(Step { label, to: to.canonical() });
+    }
+
+    /// A conditional write, with everything that may become of it. `answered` takes the acknowledged version,
+    /// or none after a conflict or no answer.
+    pub(crate) fn send(
+        &mut self,
+        verb: &'static str,
+        message: Message,
+        answered: impl Fn(&mut World, Option<u8>),
+    ) {
+        let object = match message.body {
+            Body::Doc(d, _) => Object::Doc(d),
+            Body::Rec(who, _) => Object::Rec(who),
+        };
+        let budget = self.world.budget;
+        if self.world.holds(&message) {
+            let mut to = *self.world;
+            let version = to.carry_out(message.body, false);
+            answered(&mut to, Some(version));
+            if budget.forks > 0 && message.expected == 0 {
+                let mut forked = to;
+                forked.budget.forks -= 1;
+                if forked.post(message) {
+                    self.push(verb, object, ", forked", forked);
+                }
+            }
+            self.push(verb, object, "", to);
+            if budget.dirty > 0 {
+                let mut to = *self.world;
+                to.budget.dirty -= 1;
+                to.carry_out(message.body, true);
+                answered(&mut to, None);
+                self.push(verb, object, " on the primary only, no answer", to);
+            }
+        } else {
+            let mut to = *self.world;
+            answered(&mut to, None);
+            self.push(verb, object, ": conflict", to);
+        }
+        if budget.late > 0 {
+            let mut to = *self.world;
+            to.budget.late -= 1;
+            if to.post(message) {
+                answered(&mut to, None);
+                self.push(verb, object, ", late, no answer", to);
+            }
+        }
+    }
+
+    /// Replaces (or creates) a document where it stands now.
+    pub(crate) fn put_doc(
+        &mut self,
+        verb: &'static str,
+        d: usize,
+        doc: Doc,
+        answered: impl Fn(&mut World, Option<u8>),
+    ) {
+        let expected = self.world.docs[d].now.version;
+        self.send(verb, Message { expected, body: Body::Doc(d, doc) }, answered);
+    }
+
+    /// Replaces (or creates) a record where it stands now.
+    pub(crate) fn put_rec(
+        &mut self,
+        verb: &'static str,
+        who: Who,
+        rec: Rec,
+        answered: impl Fn(&mut World, Option<u8>),
+    ) {
+        let expected = self.world.rec(who).version;
+        self.send(verb, Message { expected, body: Body::Rec(who, rec) }, answered);
+    }
+}
+
+/// What an actor does about others, in the next state.
+pub(crate) fn help_of(world: &mut World, actor: Actor) -> Option<&mut Help> {
+    match actor {
+        Actor::Owner(t) => Some(&mut world.txns[t].help),
+        Actor::Janitor(j) => Some(&mut world.janitors[j].help),
+        Actor::Store => None,
+    }
+}
+
+/// The actor learns that an attempt is aborted, by an acknowledged write.
+pub(crate) fn learn(world: &mut World, actor: Actor, who: Who) {
+    let bit = 1 << (who - 1);
+    match actor {
+        Actor::Owner(t) => world.txns[t].knows |= bit,
+        Actor::Janitor(j) => world.janitors[j].knows |= bit,
+        Actor::Store => {}
+    }
+}

@@ -1,0 +1,102 @@
+//! Writes that were read, were never acknowledged, and vanish when the primary crashes.
+
+use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::suite::{Case, Flaw, Shows, Suite};
+use crate::world::Budget;
+
+/// Two writers over two documents; what is read is locked.
+fn writers() -> Scenario {
+    let both = Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
+    Scenario {
+        exists: [true, true, false],
+        scripts: vec![
+            both,
+            Script { uses: [Use::Put, Use::Read, Use::No], lock_reads: true, ..both },
+        ],
+        attempts: 1,
+        janitors: 1,
+        budget: Budget { dirty: 1, ..Budget::default() },
+        death: Death::Anytime,
+        ..Scenario::default()
+    }
+}
+
+/// Two writes may vanish.
+fn twice() -> Scenario {
+    Scenario {
+        budget: Budget { dirty: 2, ..Budget::default() },
+        scripts: vec![
+            Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() },
+            Script { uses: [Use::Put, Use::No, Use::No], ..Script::default() },
+        ],
+        ..writers()
+    }
+}
+
+/// A placeholder, a deletion, and their proofs may vanish.
+fn absences() -> Scenario {
+    Scenario {
+        exists: [false, true, false],
+        scripts: vec![
+            Script { uses: [Use::Insert, Use::Delete, Use::No], ..Script::default() },
+            Script { uses: [Use::Delete, Use::No, Use::No], ..Script::default() },
+        ],
+        ..writers()
+    }
+}
+
+/// What was only read is validated, not locked: the case that the promise excludes.
+fn validated() -> Scenario {
+    Scenario {
+        scripts: vec![
+            Script { uses: [Use::Put, Use::No, Use::No], kind: Kind::Single, ..Script::default() },
+            Script { uses: [Use::Read, Use::Put, Use::No], ..Script::default() },
+        ],
+        ..writers()
+    }
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    let one = "1 vanishing write, 1 janitor, any owner taken for dead at any time";
+    Suite {
+        name: "vanishing_writes",
+        cases: vec![
+            Case::new("two writers, locked reads", one, writers(), 265_388).ends(),
+            Case::new("two writers, twice", "2 vanishing writes, 1 janitor", twice(), 129_557),
+            Case::new("inserts and deletes", one, absences(), 23_237).ends(),
+        ],
+        flaws: vec![
+            Flaw::of(
+                "an aborted record is touched before its locks are void",
+                &writers(),
+                Broken::TrustSeenAborted,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "an own lock that was not acknowledged is touched",
+                &writers(),
+                Broken::TrustSeenLock,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "an own commit that was not acknowledged is touched",
+                &writers(),
+                Broken::TrustSeenCommitted,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "finished only when every write of the apply was acknowledged",
+                &writers(),
+                Broken::FinishUnacknowledged,
+                Shows::Wrong,
+            ),
+            Flaw::new(
+                "a validated read is safe only if what was read does not vanish",
+                validated(),
+                Shows::Wrong,
+            ),
+        ],
+    }
+}

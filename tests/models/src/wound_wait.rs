@@ -1,0 +1,96 @@
+//! Wound-wait: whatever two or three transactions lock in whatever order, the end can be reached from every
+//! state, and the oldest always gets through.
+
+use crate::scenario::{Broken, Scenario, Script, Use};
+use crate::suite::{Case, Flaw, Shows, Suite};
+use crate::world::Budget;
+
+fn puts(uses: [Use; 3]) -> Script {
+    Script { uses, ..Script::default() }
+}
+
+/// Two that lock the same two documents in opposite orders.
+fn two() -> Scenario {
+    let both = puts([Use::Put, Use::Put, Use::No]);
+    Scenario {
+        exists: [true, true, false],
+        scripts: vec![both, Script { reversed: true, ..both }],
+        attempts: 2,
+        budget: Budget { late: 1, ..Budget::default() },
+        oldest_commits: true,
+        ..Scenario::default()
+    }
+}
+
+/// The same, locking at each read: each holds one and wants the next.
+fn ring_at_reads() -> Scenario {
+    let mut scenario = ring();
+    for script in &mut scenario.scripts {
+        script.pessimistic = true;
+    }
+    scenario.scripts[2].reversed = true;
+    scenario
+}
+
+/// Three in a ring, each with two of three documents.
+fn ring() -> Scenario {
+    Scenario {
+        exists: [true; 3],
+        scripts: vec![
+            puts([Use::Put, Use::Put, Use::No]),
+            puts([Use::No, Use::Put, Use::Put]),
+            puts([Use::Put, Use::No, Use::Put]),
+        ],
+        attempts: 2,
+        oldest_commits: true,
+        ..Scenario::default()
+    }
+}
+
+/// The oldest reads what the others write, and writes what they read.
+fn readers() -> Scenario {
+    Scenario {
+        scripts: vec![
+            puts([Use::Read, Use::Put, Use::No]),
+            Script { lock_reads: true, ..puts([Use::Put, Use::Read, Use::No]) },
+            puts([Use::Put, Use::Put, Use::No]),
+        ],
+        exists: [true, true, false],
+        ..ring()
+    }
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    Suite {
+        name: "wound_wait",
+        cases: vec![
+            Case::new("two cross", "2 attempts, 1 late", two(), 44_558).ends(),
+            Case::new("three in a ring, locks at reads", "2 attempts", ring_at_reads(), 74_778)
+                .ends(),
+            Case::new("three in a ring", "2 attempts", ring(), 1_094_780).ends().large(),
+            Case::new("readers and writers", "2 attempts", readers(), 1_768_557).ends().large(),
+        ],
+        flaws: vec![
+            Flaw::of(
+                "an older one wounds a younger one",
+                &two(),
+                Broken::NobodyWounds,
+                Shows::Stuck,
+            ),
+            Flaw::of(
+                "a lock is replaced only after its holder's abort is acknowledged",
+                &two(),
+                Broken::TakeOverUndecided,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "whoever applies touches what others locked since, and waits for nobody",
+                &ring_at_reads(),
+                Broken::HelperWaits,
+                Shows::Stuck,
+            ),
+        ],
+    }
+}
