@@ -5,6 +5,7 @@ mod checks;
 mod prerequisites;
 mod servers;
 mod steps;
+mod torture;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -35,6 +36,18 @@ enum Task {
         /// Leave out what needs a server.
         #[arg(long)]
         quick: bool,
+    },
+    /// Run loads with exact books through faults for as long as it is told, and end in a table.
+    Torture {
+        /// How long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Where.
+        #[arg(long, value_enum)]
+        target: torture::Target,
+        /// Which faults, in turn; all that the target knows if none is named.
+        #[arg(long, value_delimiter = ',')]
+        faults: Vec<String>,
     },
     /// Run the benchmarks, on an Elasticsearch.
     Bench {
@@ -73,6 +86,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Down { kinds }) => servers::down(&kinds),
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick } => checks::test(quick),
+        Task::Torture { seconds, target, faults } => torture::run(target, seconds, &faults),
         Task::Bench { arguments } => checks::bench(&arguments),
     };
     match result {

@@ -385,7 +385,6 @@ impl Simulation {
     }
 
     /// A process that knows nothing of the others cleans up and looks.
-    #[expect(clippy::type_complexity, reason = "two maps, taken apart at once")]
     async fn last_look(&mut self) -> Result<(BTreeMap<u64, bool>, BTreeMap<Doc, Content>), Error> {
         let off = (self.days + 1) * DAY_MILLIS / if self.days == 0 { DAY_MILLIS } else { 1 };
         let process = self.process("witness", 1.0, off);

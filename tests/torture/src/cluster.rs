@@ -1,0 +1,86 @@
+//! Three nodes that are killed, paused, restarted and blocked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use txn_core::Config;
+use txn_core::store::Store;
+use txn_es::{EsConfig, EsStore};
+use txn_tests::bank;
+use txn_tests::faults::{Cluster, ClusterFault};
+
+use crate::Fault;
+use crate::load::Load;
+use crate::report::{Report, progress};
+
+/// How long a load runs before a fault, while it lasts, and after it.
+const CALM: Duration = Duration::from_secs(3);
+const FAULT: Duration = Duration::from_secs(8);
+
+pub(crate) async fn run(
+    faults: &[Fault],
+    span: Duration,
+    workers: usize,
+) -> Result<Report, String> {
+    let faults = wanted(faults)?;
+    let cluster = Cluster::start().await;
+    let name = txn_tests::unique("torture");
+    let mappings = serde_json::from_str(bank::MAPPINGS).map_err(|error| error.to_string())?;
+    cluster.make(&format!("{name}-ledger"), mappings).await;
+    let config = Config::default()
+        .with_lease(Duration::from_secs(2))
+        .with_janitor_interval(Some(Duration::from_secs(5)))
+        .with_deadline(Duration::from_secs(10));
+    let coordinators = vec![store(&cluster).await?, store(&cluster).await?];
+    let mut load = Load::open(&name, config, coordinators, store(&cluster).await?).await?;
+    let (began, bar) = (Instant::now(), progress(span));
+    let mut counts = BTreeMap::new();
+    let mut rounds = 0;
+    for fault in faults.into_iter().cycle() {
+        if began.elapsed() >= span {
+            break;
+        }
+        let index = load.ledger_collection();
+        let course = async {
+            tokio::time::sleep(CALM).await;
+            let applied = fault.apply(&cluster, &index).await;
+            tokio::time::sleep(FAULT).await;
+            applied.heal(&cluster).await;
+            tokio::time::sleep(CALM).await;
+        };
+        load.round(workers, course).await;
+        rounds += 1;
+        *counts.entry(format!("{fault:?}")).or_default() += 1;
+        bar.set_position(began.elapsed().as_secs());
+        bar.set_message(load.line());
+    }
+    bar.finish_and_clear();
+    let report = Report::new(&load, began, rounds, &counts);
+    load.close().await;
+    cluster.end().await;
+    Ok(report)
+}
+
+fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
+    if faults.is_empty() {
+        return Ok(ClusterFault::ALL.to_vec());
+    }
+    let of = |fault: &Fault| match fault {
+        Fault::Network => Err("the network fails in front of one server only".to_owned()),
+        Fault::KillPrimary => Ok(ClusterFault::KillPrimary),
+        Fault::RollingRestart => Ok(ClusterFault::RollingRestart),
+        Fault::StopAndContinue => Ok(ClusterFault::StopAndContinue),
+        Fault::WriteBlock => Ok(ClusterFault::WriteBlock),
+        Fault::FloodStage => Ok(ClusterFault::FloodStage),
+    };
+    faults.iter().map(of).collect()
+}
+
+async fn store(cluster: &Cluster) -> Result<Arc<dyn Store>, String> {
+    let config = EsConfig::new(cluster.urls()).map_err(|error| error.to_string())?;
+    // Less than a paused node takes to be noticed.
+    let config = config.with_request_timeout(Duration::from_secs(4));
+    let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
+    Ok(Arc::new(store))
+}

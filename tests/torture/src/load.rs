@@ -1,0 +1,170 @@
+//! The two loads of a round, and what they are compared with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use txn_core::event::{Event, Observer};
+use txn_core::store::Store;
+use txn_core::{Config, Domain};
+use txn_isolation::history::Model;
+use txn_isolation::{Fleet, Stop, Workload, WorkloadConfig, check};
+use txn_tests::ledger::{Ledger, Plan};
+
+/// How long anything may take that is not meant to fail.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Counts what the engine did for the dead.
+#[derive(Debug, Default)]
+struct Recoveries(AtomicU64);
+
+impl Observer for Recoveries {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::Replayed { .. } | Event::Voided { .. }) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A bank with exact books, and lists whose history is checked.
+#[derive(Debug)]
+pub(crate) struct Load {
+    ledger: Ledger,
+    fleet: Arc<Fleet>,
+    witness: Domain,
+    collection: String,
+    recoveries: Arc<Recoveries>,
+    rounds: u64,
+    lists: Lists,
+    /// What did not hold.
+    pub(crate) violations: Vec<String>,
+}
+
+/// List-append transactions by their outcome.
+#[derive(Debug, Default)]
+struct Lists {
+    acknowledged: u64,
+    aborted: u64,
+    unknown: u64,
+}
+
+impl Load {
+    /// Opens both on two coordinators, and on a witness whose store meets no faults. The collections are
+    /// `<name>-ledger` and `<name>-lists`.
+    pub(crate) async fn open(
+        name: &str,
+        config: Config,
+        coordinators: Vec<Arc<dyn Store>>,
+        witness: Arc<dyn Store>,
+    ) -> Result<Self, String> {
+        let recoveries = Arc::new(Recoveries::default());
+        let config = config.with_observer(Some(recoveries.clone()));
+        let plan = Plan::new(name).with_accounts(30).with_config(config.clone());
+        let ledger = Ledger::open(plan, coordinators.clone(), witness.clone()).await;
+        let failed = |error: txn_core::Error| error.to_string();
+        let lists = format!("{name}-lists");
+        let mut domains = Vec::new();
+        for store in coordinators {
+            domains.push(Domain::open(store, &lists, config.clone()).await.map_err(failed)?);
+        }
+        let patient = Config::default().with_lease(config.lease).with_deadline(PATIENCE);
+        let witness = Domain::open(witness, &lists, patient).await.map_err(failed)?;
+        Ok(Self {
+            ledger,
+            fleet: Fleet::new(domains),
+            witness,
+            collection: lists,
+            recoveries,
+            rounds: 0,
+            lists: Lists::default(),
+            violations: Vec::new(),
+        })
+    }
+
+    /// The name of the ledger's collection.
+    pub(crate) fn ledger_collection(&self) -> String {
+        self.ledger.collection().to_owned()
+    }
+
+    /// Runs both until `faults` is over, and compares.
+    pub(crate) async fn round(&mut self, workers: usize, faults: impl Future<Output = ()>) {
+        self.rounds += 1;
+        let config = WorkloadConfig::new(Model::ListAppend)
+            .with_collection(self.collection.clone())
+            .with_prefix(format!("round-{}", self.rounds))
+            .with_seed(self.rounds)
+            .with_workers(workers)
+            .with_keys(20)
+            .with_skew(0.5)
+            .with_deadline(Duration::from_secs(10));
+        let workload = Workload::new(config);
+        // Before the first fault: what is to be made is made.
+        if let Err(error) = workload.open(&self.witness).await {
+            self.violations.push(format!("the lists can not be opened: {error}"));
+            return;
+        }
+        let over = CancellationToken::new();
+        let until = Stop::default().when(over.clone());
+        let (_, history) = tokio::join!(
+            self.ledger.run(workers, async {
+                faults.await;
+                over.cancel();
+            }),
+            workload.run(&self.fleet, &until),
+        );
+        self.violations.extend(self.ledger.verify().await);
+        match history {
+            Err(error) => self.violations.push(format!("the lists can not be run: {error}")),
+            Ok(mut history) => {
+                if let Err(error) = workload.settle(&mut history, &self.witness).await {
+                    self.violations.push(format!("the lists can not be settled: {error}"));
+                }
+                let verdict = check(&history);
+                if !verdict.holds_with(1) {
+                    self.violations.push(format!("lists of round {}: {verdict}", self.rounds));
+                }
+                self.lists.acknowledged += verdict.acknowledged;
+                self.lists.aborted += verdict.aborted;
+                self.lists.unknown += verdict.unknown;
+            }
+        }
+    }
+
+    /// One line of what was done so far.
+    pub(crate) fn line(&self) -> String {
+        let (counts, violations) = (self.ledger.counts(), self.violations.len());
+        let (acknowledged, unknown) = (counts.acknowledged, counts.unknown);
+        format!("{acknowledged} transfers, {unknown} unknown, {violations} violations")
+    }
+
+    /// What was done, line by line.
+    pub(crate) fn counted(&self) -> Vec<(String, u64)> {
+        let counts = self.ledger.counts();
+        let lines = [
+            ("transfers acknowledged", counts.acknowledged),
+            ("transfers aborted", counts.aborted),
+            ("transfers unknown", counts.unknown),
+            ("  of these settled as committed", counts.settled_committed),
+            ("  of these settled as aborted", counts.settled_aborted),
+            ("one-document transactions acknowledged", counts.ticks),
+            ("one-document transactions unknown", counts.ticks_unknown),
+            ("looks at all accounts", counts.looks),
+            ("looks and one-document transactions failed", counts.failed),
+            ("list transactions acknowledged", self.lists.acknowledged),
+            ("list transactions aborted", self.lists.aborted),
+            ("list transactions unknown, then settled", self.lists.unknown),
+            ("recoveries by others", self.recoveries.0.load(Ordering::Relaxed)),
+        ];
+        lines.into_iter().map(|(what, count)| (what.to_owned(), count)).collect()
+    }
+
+    /// Shuts everything down.
+    pub(crate) async fn close(self) {
+        for number in 0..self.fleet.size() {
+            self.fleet.domain(number).shutdown(PATIENCE).await;
+        }
+        self.witness.shutdown(PATIENCE).await;
+        self.ledger.close().await;
+    }
+}

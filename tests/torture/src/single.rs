@@ -1,0 +1,67 @@
+//! One server behind a proxy that does to requests what networks do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use txn_core::Config;
+use txn_core::store::Store;
+use txn_es::{EsConfig, EsStore};
+use txn_testkit::proxy::{Odds, Proxy, Schedule};
+
+use crate::Fault;
+use crate::load::Load;
+use crate::report::{Report, progress};
+
+/// How long faults happen in each round.
+const ROUND: Duration = Duration::from_secs(15);
+
+pub(crate) async fn run(
+    url: &str,
+    faults: &[Fault],
+    span: Duration,
+    workers: usize,
+) -> Result<Report, String> {
+    if faults.iter().any(|fault| *fault != Fault::Network) {
+        return Err(
+            "one server knows the fault `network` only; the others need `cluster`".to_owned()
+        );
+    }
+    let proxy = Proxy::start(url).await.map_err(|error| format!("no proxy: {error}"))?;
+    let config = Config::default()
+        .with_lease(Duration::from_millis(500))
+        .with_janitor_interval(Some(Duration::from_secs(2)))
+        .with_deadline(Duration::from_secs(5));
+    let coordinators = vec![store(&proxy.url()).await?, store(&proxy.url()).await?];
+    let name = txn_tests::unique("torture");
+    let mut load = Load::open(&name, config, coordinators, store(url).await?).await?;
+    let (began, bar) = (Instant::now(), progress(span));
+    let mut rounds = 0;
+    while began.elapsed() < span {
+        proxy.set_schedule(Schedule::new(rounds, Odds::rough()));
+        let faults = async {
+            tokio::time::sleep(ROUND).await;
+            proxy.clear();
+            proxy.settle().await;
+        };
+        load.round(workers, faults).await;
+        rounds += 1;
+        bar.set_position(began.elapsed().as_secs());
+        bar.set_message(load.line());
+    }
+    bar.finish_and_clear();
+    let counts = proxy.counts().faults;
+    let counts: BTreeMap<String, u64> =
+        counts.into_iter().map(|(kind, times)| (format!("{kind:?}"), times)).collect();
+    let report = Report::new(&load, began, rounds, &counts);
+    load.close().await;
+    proxy.shutdown().await;
+    Ok(report)
+}
+
+async fn store(url: &str) -> Result<Arc<dyn Store>, String> {
+    let config = EsConfig::from_url(url).map_err(|error| error.to_string())?;
+    let config = config.with_request_timeout(Duration::from_secs(3));
+    let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
+    Ok(Arc::new(store))
+}

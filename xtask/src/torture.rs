@@ -1,0 +1,63 @@
+//! `cargo xtask torture`.
+
+use clap::ValueEnum;
+use txn_testkit::servers::ServerKind;
+
+use crate::cargo::cargo;
+use crate::servers::Borrowed;
+use crate::{Failure, prerequisites};
+
+/// What is tortured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// Simulated worlds, by seeds that choose their faults.
+    Simulation,
+    /// One Elasticsearch behind a proxy.
+    Elasticsearch,
+    /// One OpenSearch behind a proxy.
+    Opensearch,
+    /// Three nodes of Elasticsearch.
+    Cluster,
+}
+
+impl Target {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The server that has to be up; the cluster is started by the load itself, for it kills its nodes.
+    fn server(self) -> Option<ServerKind> {
+        match self {
+            Self::Elasticsearch => Some(ServerKind::Elasticsearch),
+            Self::Opensearch => Some(ServerKind::OpenSearch),
+            Self::Simulation | Self::Cluster => None,
+        }
+    }
+}
+
+/// Runs it to its end.
+pub(crate) fn run(target: Target, seconds: u64, faults: &[String]) -> Result<(), Failure> {
+    let mut command = match target {
+        Target::Simulation => {
+            if !faults.is_empty() {
+                return Err("the seeds of the simulation choose the faults".into());
+            }
+            let mut command = cargo("run --release -q -p txn-simulation --");
+            command.arg("--seconds").arg(seconds.to_string());
+            command
+        }
+        Target::Elasticsearch | Target::Opensearch | Target::Cluster => {
+            prerequisites::for_servers(&[target.server().unwrap_or(ServerKind::Cluster)])?;
+            let mut command = cargo("run --release -q -p txn-torture --");
+            command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());
+            if !faults.is_empty() {
+                command.arg("--faults").arg(faults.join(","));
+            }
+            command
+        }
+    };
+    let kinds: Vec<ServerKind> = target.server().into_iter().collect();
+    let servers = Borrowed::up(&kinds)?;
+    let status = command.envs(servers.variables().iter().cloned()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", target.name()).into()) }
+}
