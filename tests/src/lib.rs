@@ -4,16 +4,11 @@
 //! feature `cluster` on three nodes; `cargo xtask test` starts the servers and says where they are.
 
 pub mod bank;
-#[cfg(feature = "live")]
 pub mod coordinator;
-#[cfg(feature = "live")]
 pub mod faults;
-#[cfg(feature = "live")]
 pub mod ground;
 pub mod ledger;
-#[cfg(feature = "live")]
 pub mod plain;
-#[cfg(feature = "live")]
 pub mod steps;
 pub mod tapped;
 

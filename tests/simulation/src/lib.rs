@@ -13,6 +13,7 @@ pub mod process;
 mod scenario;
 pub mod schedules;
 pub mod server;
+mod virtual_time;
 mod world;
 
 pub use campaign::{Campaign, Extent, Noticed, campaign, catch};

@@ -8,6 +8,7 @@ use txn_core::{Config, Domain, Error, Options, Raw};
 
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
 use crate::server::{Manners, REPLICATION, Server};
+use crate::virtual_time::in_virtual_time;
 
 /// A schedule with its name.
 pub type Schedule = (&'static str, fn() -> Vec<String>);
@@ -179,13 +180,4 @@ async fn coordinator(
         .with_janitor_interval(None);
     let domain = Domain::open(Arc::new(StoreOf(process.clone())), "shop", config).await?;
     Ok((process, domain))
-}
-
-fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime")
-        .block_on(work)
 }

@@ -20,6 +20,7 @@ use crate::ledger::Ledger;
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
 use crate::scenario::{ACCOUNTS, Clocks, OPENING, Scenario, TOKENS};
 use crate::server::{Manners, REPLICATION, Server};
+use crate::virtual_time::in_virtual_time;
 
 /// Most virtual time with faults.
 const TROUBLE: Duration = Duration::from_secs(60);
@@ -129,13 +130,7 @@ pub fn run(seed: u64) -> Verdict {
 /// If no runtime can be made.
 #[must_use]
 pub fn run_logged(seed: u64, log: bool) -> (Verdict, Vec<String>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    // Made inside, where the clock stands still.
-    runtime.block_on(async { Simulation::new(Scenario::of(seed), log).run().await })
+    in_virtual_time(async { Simulation::new(Scenario::of(seed), log).run().await })
 }
 
 /// A process that runs, and its actors.
