@@ -135,7 +135,7 @@ impl Broken {
             }
             (Fault::CheckThenWrite, WriteOp::Replace(_, version)) if now == Some(*version) => {
                 // Has looked, lets others go on, and then writes over whatever stands.
-                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
                 *version = self.now(&write.key).await.unwrap_or(*version);
             }
             (Fault::DroppedComesBack, WriteOp::Create(_)) => {
