@@ -303,7 +303,11 @@ impl Engine {
     /// Drops the partitions of days that are past their retention, oldest first. Stops at a day with anything open.
     async fn drop_old_partitions(&self, today: Day, patience: &Patience) -> Result<usize, Stop> {
         let last = today.plus(-1 - i64::from(self.config.retention_days));
-        let (document, ..) = self.domain_document(patience).await?;
+        let (mut document, ..) = self.domain_document(patience).await?;
+        if !document.dropping.is_empty() {
+            // What was only read may vanish, and the partition would be the official one again.
+            (document, _) = self.change_domain(patience, |_| false).await?;
+        }
         for (day, name) in &document.dropping {
             // Whoever moved the watermark did not come to this.
             self.remove_partition(*day, name, patience).await?;
