@@ -388,7 +388,8 @@ impl Engine {
         }
         // A conflict may be our own write.
         let (now, _) = self.change_domain(patience, |_| false).await?;
-        Ok(now.is_gone(day))
+        // A day before one that is gone is gone, too, though its partition may still be named.
+        Ok(now.is_gone(day) && !now.partitions.contains_key(&day))
     }
 }
 
