@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::guard::Guard;
 use crate::record::{Member, Record, State};
 use crate::resolve::Met;
-use crate::rules::apply::{Applying, applying, voiding};
+use crate::rules::apply::{Applying, applying, is_members_lock, voiding};
 use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
@@ -85,7 +85,10 @@ impl Engine {
                 pending.keys().filter(|key| !known.contains_key(*key)).cloned().collect();
             let views = self.views(&unread, From::Primary, patience).await?;
             for (key, view) in unread.into_iter().zip(views) {
-                self.tell_if_overwritten(tid, &key, locked.get(&key), &view);
+                let member = pending.get(&key).map(|index| &record.members[*index]);
+                if member.is_some_and(|member| overwritten(tid, member, locked.get(&key), &view)) {
+                    self.tell_of_overwritten(tid, &key);
+                }
                 known.insert(key, view);
             }
             let mut writes = Vec::new();
@@ -240,17 +243,10 @@ impl Engine {
 
     /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
     /// that is said.
-    fn tell_if_overwritten(&self, tid: Tid, key: &Key, locked: Option<&View>, now: &View) {
-        let (Some(View::Present { stored: before, .. }), View::Present { stored: now, .. }) =
-            (locked, now)
-        else {
-            return;
-        };
-        if now.lock == Some(tid) && now.image != before.image {
-            tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
-            let what = "another client wrote the locked document; the commit overwrites that";
-            self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
-        }
+    fn tell_of_overwritten(&self, tid: Tid, key: &Key) {
+        tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
+        let what = "another client wrote the locked document; the commit overwrites that";
+        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// A plain client took a lock off, and others committed on top of the old content. Nobody can mend that but a
@@ -327,4 +323,16 @@ impl Engine {
             self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
         }
     }
+}
+
+/// Whether a plain client changed the content under the member's own lock since it was locked.
+fn overwritten(tid: Tid, member: &Member, locked: Option<&View>, now: &View) -> bool {
+    let (Some(View::Present { stored: before, .. }), View::Present { version, stored, .. }) =
+        (locked, now)
+    else {
+        return false;
+    };
+    stored.lock == Some(tid)
+        && is_members_lock(member, *version, stored)
+        && stored.image != before.image
 }

@@ -53,6 +53,14 @@ impl Ledger {
         self.finals.iter().filter(|(doc, _)| doc.lasts()).map(|(doc, content)| (*doc, content))
     }
 
+    /// Whether what the operation read was there for certain: only a transaction validates it, and a write that
+    /// others see may vanish with its primary.
+    #[must_use]
+    pub fn reads_are_certain(&self, operation: &Operation) -> bool {
+        let validated = operation.is_committed() && !operation.kind.is_look();
+        validated || !self.may_have_seen_a_mirage(operation)
+    }
+
     /// Whether what the operation read may have been a write that vanished.
     #[must_use]
     pub fn may_have_seen_a_mirage(&self, operation: &Operation) -> bool {

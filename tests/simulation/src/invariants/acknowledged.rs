@@ -22,7 +22,8 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
         if let Fate::Aborted(why) = &operation.fate {
             let seen_by = ledger.all_committed().find(|other| {
                 let mut read = other.reads.values().flatten();
-                read.any(|content| content.entries.contains(&number))
+                ledger.reads_are_certain(other)
+                    && read.any(|content| content.entries.contains(&number))
             });
             if let Some(other) = seen_by {
                 let other = other.number;

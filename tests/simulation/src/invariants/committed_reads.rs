@@ -4,12 +4,9 @@ use crate::ledger::Ledger;
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let mut violations = Vec::new();
-    for operation in &ledger.operations {
-        // Only what a transaction validated is certain when primaries crash.
-        let validated = operation.is_committed() && !operation.kind.is_look();
-        if !validated && ledger.may_have_seen_a_mirage(operation) {
-            continue;
-        }
+    for operation in
+        ledger.operations.iter().filter(|operation| ledger.reads_are_certain(operation))
+    {
         for (doc, content) in operation.reads.iter().filter(|(doc, _)| doc.lasts()) {
             let seen = content.as_ref().map_or(&[][..], |content| &content.entries);
             if !ledger.history_of(*doc).starts_with(seen) {
