@@ -21,24 +21,57 @@ pub(crate) fn root() -> PathBuf {
     Path::new(&package).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Whether a package has a test target whose name begins so.
-pub(crate) fn has_test_target(package: &str, prefix: &str) -> Result<bool, Failure> {
-    let output = cargo("metadata --no-deps --format-version 1").output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into());
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    Ok(test_targets(&metadata, package).any(|name| name.starts_with(prefix)))
+/// The test targets of the workspace, by what they need.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TestTargets {
+    /// Nothing.
+    pub(crate) plain: Vec<String>,
+    /// One server of each kind, or servers of their own (feature `live`).
+    pub(crate) live: Vec<String>,
+    /// Three nodes (feature `cluster`).
+    pub(crate) cluster: Vec<String>,
 }
 
-fn test_targets<'a>(metadata: &'a Value, package: &str) -> impl Iterator<Item = &'a str> {
-    let list = |value: &'a Value| value.as_array().map(Vec::as_slice).unwrap_or_default();
-    list(&metadata["packages"])
-        .iter()
-        .filter(move |candidate| candidate["name"] == package)
-        .flat_map(move |found| list(&found["targets"]))
-        .filter(move |target| list(&target["kind"]).iter().any(|kind| kind == "test"))
-        .filter_map(|target| target["name"].as_str())
+impl TestTargets {
+    /// Asks cargo.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let output = cargo("metadata --no-deps --format-version 1").output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into());
+        }
+        Ok(Self::of(&serde_json::from_slice(&output.stdout)?))
+    }
+
+    fn of(metadata: &Value) -> Self {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let mut found = Self::default();
+        for target in
+            list(&metadata["packages"]).iter().flat_map(|package| list(&package["targets"]))
+        {
+            let has = |key: &str, what: &str| list(&target[key]).iter().any(|one| one == what);
+            let Some(name) = target["name"].as_str().filter(|_| has("kind", "test")) else {
+                continue;
+            };
+            let group = if has("required-features", "cluster") {
+                &mut found.cluster
+            } else if has("required-features", "live") {
+                &mut found.live
+            } else {
+                &mut found.plain
+            };
+            group.push(name.to_owned());
+        }
+        found
+    }
+}
+
+/// Runs test targets. Whatever is selected, packages are built with the same features, and so but once.
+pub(crate) fn cargo_test(targets: &[String]) -> Command {
+    let mut command = cargo("test --workspace --all-features");
+    for target in targets {
+        command.args(["--test", target]);
+    }
+    command
 }
 
 #[cfg(test)]
@@ -48,15 +81,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_test_targets_of_the_package_count() {
+    fn test_targets_are_told_apart_by_what_they_need() {
         let metadata = json!({"packages": [
             {"name": "a", "targets": [
-                {"kind": ["lib"], "name": "cluster_lib"},
-                {"kind": ["test"], "name": "cluster_loss"},
+                {"kind": ["lib"], "name": "a"},
+                {"kind": ["test"], "name": "rules"},
+                {"kind": ["test"], "name": "loss", "required-features": ["cluster"]},
             ]},
-            {"name": "b", "targets": [{"kind": ["test"], "name": "other"}]},
+            {"name": "b", "targets": [
+                {"kind": ["test"], "name": "engine", "required-features": ["live"]},
+                {"kind": ["bin"], "name": "b", "required-features": ["live"]},
+            ]},
         ]});
-        assert_eq!(test_targets(&metadata, "a").collect::<Vec<_>>(), ["cluster_loss"]);
-        assert_eq!(test_targets(&metadata, "b").collect::<Vec<_>>(), ["other"]);
+        let expected = TestTargets {
+            plain: vec!["rules".into()],
+            live: vec!["engine".into()],
+            cluster: vec!["loss".into()],
+        };
+        assert_eq!(TestTargets::of(&metadata), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use txn_testkit::servers::ServerKind;
 
-use crate::cargo::{cargo, has_test_target};
+use crate::cargo::{TestTargets, cargo, cargo_test};
 use crate::servers::Borrowed;
 use crate::steps::Steps;
 use crate::{Failure, prerequisites};
@@ -14,6 +14,12 @@ const SINGLE: [ServerKind; 4] = [
     ServerKind::OpenSearch,
     ServerKind::Secured,
 ];
+
+/// The test target that starts and crashes one server of each kind, each by itself.
+const SERVERS_THEMSELVES: &str = "live";
+
+/// How many tests run at once on servers: most of their time they wait for leases to run out.
+const AT_ONCE: &str = "8";
 
 /// Runs every check, stops at the first that fails, and says in the end what was run.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {
@@ -42,35 +48,33 @@ fn all(steps: &mut Steps, quick: bool) -> Result<(), Failure> {
     if quick {
         return steps.command("tests without servers", &mut cargo("test --workspace"));
     }
-    steps.command("tests of every package", &mut cargo("test --workspace --exclude txn-tests"))?;
-    on_single_servers(steps)?;
-    on_a_cluster(steps)
-}
-
-fn on_single_servers(steps: &mut Steps) -> Result<(), Failure> {
-    let servers = steps.run("start one server of each kind", |_| Borrowed::up(&SINGLE))?;
-    steps.command("tests of the test kit", &mut cargo("test -p txn-testkit --features live"))?;
-    for (what, tests) in [
-        ("tests of the store on servers", "test -p txn-es --features live --test live_*"),
-        ("tests of the bank on servers", "test -p txn-bank --features live --test live_servers"),
-        ("tests on servers", "test -p txn-tests --features live"),
-        ("isolation on servers", "test -p txn-isolation --features live --test live_*"),
-    ] {
-        steps.command(what, cargo(tests).envs(servers.variables().iter().cloned()))?;
-    }
-    Ok(())
-}
-
-fn on_a_cluster(steps: &mut Steps) -> Result<(), Failure> {
-    if !has_test_target("txn-tests", "cluster")? {
-        eprintln!("== no test target of txn-tests is named cluster*: no cluster is started");
-        return Ok(());
-    }
-    let cluster = steps.run("start a cluster", |_| Borrowed::up(&[ServerKind::Cluster]))?;
+    let TestTargets { plain, live, cluster } = TestTargets::find()?;
+    let (of_servers, live) =
+        live.into_iter().partition::<Vec<_>, _>(|name| name == SERVERS_THEMSELVES);
+    steps.command("build the tests", cargo_test(&[]).arg("--no-run"))?;
     steps.command(
-        "tests on a cluster",
-        cargo("test -p txn-tests --features live,cluster --test cluster*")
-            .envs(cluster.variables().iter().cloned()),
+        "tests of every package",
+        cargo_test(&plain).args(["--lib", "--bins", "--examples"]),
+    )?;
+    steps.command("tests in the documentation", cargo_test(&[]).arg("--doc"))?;
+    steps.command("tests of the servers themselves", &mut cargo_test(&of_servers))?;
+    on(steps, "a server of each kind", &SINGLE, &live)?;
+    on(steps, "a cluster", &[ServerKind::Cluster], &cluster)
+}
+
+/// Runs test targets on servers that are up for as long.
+fn on(
+    steps: &mut Steps,
+    what: &str,
+    kinds: &[ServerKind],
+    targets: &[String],
+) -> Result<(), Failure> {
+    let servers = steps.run(&format!("start {what}"), |_| Borrowed::up(kinds))?;
+    steps.command(
+        &format!("tests on {what}"),
+        cargo_test(targets)
+            .args(["--", "--test-threads", AT_ONCE])
+            .envs(servers.variables().iter().cloned()),
     )
 }
 
