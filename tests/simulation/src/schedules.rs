@@ -14,33 +14,38 @@ use crate::virtual_time::in_virtual_time;
 pub type Schedule = (&'static str, fn() -> Vec<String>);
 
 /// All of them.
-pub const ALL: [Schedule; 2] = [
-    ("a deletion that vanishes", a_deletion_that_vanishes),
+pub const ALL: [Schedule; 3] = [
+    ("a deletion that vanishes", || in_virtual_time(vanishes(Change::Deletion))),
+    ("a write that vanishes", || in_virtual_time(vanishes(Change::Write))),
     ("a commit while its day is dropped", a_commit_while_its_day_is_dropped),
 ];
 
-/// An owner deletes its member and dies; a recoverer sees the member gone and finishes the record; then the
-/// primary crashes, for the deletion was never acknowledged; then the day of the record is dropped.
-#[must_use]
-pub fn a_deletion_that_vanishes() -> Vec<String> {
-    in_virtual_time(async {
-        let mut violations = Vec::new();
-        if let Err(error) = deletion_that_vanishes(&mut violations).await {
-            violations.push(format!("the schedule does not run: {error}"));
-        }
-        violations
-    })
+/// What a transaction does to its document.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    Deletion,
+    Write,
 }
 
-async fn deletion_that_vanishes(violations: &mut Vec<String>) -> Result<(), Error> {
+/// An owner applies its member and dies; a recoverer sees it applied and finishes the record; then the primary crashes,
+/// for the apply was never acknowledged; then the day of the record is dropped.
+async fn vanishes(change: Change) -> Vec<String> {
+    let mut violations = Vec::new();
+    if let Err(error) = run_vanishing(change, &mut violations).await {
+        violations.push(format!("the schedule does not run: {error}"));
+    }
+    violations
+}
+
+async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(), Error> {
     let server = Server::new(1, Manners::default());
     let (_, founder) = coordinator(&server, "founder", 0).await?;
     founder.create_collection::<Raw>("things", None).await?;
     let things = founder.raw_collection("things").await?;
-    let thing = Raw::new("{\"n\":1}");
-    founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &thing)).await?;
+    let (before, after) = (Raw::new("{\"n\":1}"), Raw::new("{\"n\":2}"));
+    founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &before)).await?;
     founder.shutdown(Duration::from_secs(10)).await;
-    // An owner that dies with its deletion committed, seen, and not acknowledged.
+    // An owner that dies with its change committed, seen, and not acknowledged.
     let is_locked = || {
         let documents = server.documents();
         let thing = documents.get("things").and_then(|things| things.get("a"));
@@ -50,23 +55,32 @@ async fn deletion_that_vanishes(violations: &mut Vec<String>) -> Result<(), Erro
         let documents = server.documents();
         documents.values().flat_map(|c| c.values()).any(|s| s.contains("\"state\":\"committed\""))
     };
+    let is_seen = async || match &server.read_primary(&[Key::new("things", "a")]).await[..] {
+        [Read::Absent] => change == Change::Deletion,
+        [Read::Found { source, .. }] => change == Change::Write && source.contains("\"n\":2"),
+        _ => false,
+    };
     let (owner, domain) = coordinator(&server, "owner", 0).await?;
     let things = domain.raw_collection("things").await?;
     server.set_manners(Manners { slow_replication: 1.0, ..Manners::default() });
+    let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let task = tokio::spawn(async move {
-        domain.transact::<_, Error, _>(async |tx| tx.delete(&things, "a")).await
+        let changed = domain.run::<_, Error, _>(&options, async |tx| match change {
+            Change::Deletion => tx.delete(&things, "a"),
+            Change::Write => tx.put(&things, "a", &after),
+        });
+        changed.await.map(drop)
     });
-    let key = [Key::new("things", "a")];
     for _ in 0..5_000 {
-        if is_committed() && server.read_primary(&key).await == [Read::Absent] {
+        if is_committed() && is_seen().await {
             break;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     owner.kill_after(1);
     server.set_manners(Manners::default());
-    if !is_locked() || server.read_primary(&key).await != [Read::Absent] {
-        violations.push("no deletion is under way: the schedule shows nothing".to_owned());
+    if !is_locked() || !is_seen().await {
+        violations.push("no change is under way: the schedule shows nothing".to_owned());
     }
     // A recoverer, for which all is done.
     let (_, recoverer) = coordinator(&server, "recoverer", 0).await?;
@@ -81,8 +95,13 @@ async fn deletion_that_vanishes(violations: &mut Vec<String>) -> Result<(), Erro
         violations.push(format!("no partition was dropped: {report:?}"));
     }
     let things = late.raw_collection("things").await?;
-    if late.reader().verified().get(&things, "a").await?.is_some() {
-        violations.push("an acknowledged deletion was undone".to_owned());
+    let stands = late.reader().verified().get(&things, "a").await?;
+    let undone = match change {
+        Change::Deletion => stands.is_some(),
+        Change::Write => !stands.is_some_and(|stands| stands.as_str().contains('2')),
+    };
+    if undone {
+        violations.push(format!("an acknowledged change was undone: {change:?}"));
     }
     task.abort();
     Ok(())

@@ -5,7 +5,7 @@ use txn_simulation::catch;
 
 /// Seeds that notice, for each guard that no schedule is about. Where the engine or the worlds changed, others
 /// are tried.
-const NOTICED_BY: [(Guard, u64); 21] = [
+const NOTICED_BY: [(Guard, u64); 18] = [
     (Guard::LockOverWhatWasRead, 0),
     (Guard::LockAcknowledged, 1),
     (Guard::AbortBeforeTakeOver, 0),
@@ -20,11 +20,8 @@ const NOTICED_BY: [(Guard, u64); 21] = [
     (Guard::TouchCommitted, 895),
     (Guard::PlaceholderVersion, 2),
     (Guard::ApplyAcknowledged, 1_918),
-    (Guard::TouchApplied, 1_577),
-    (Guard::ReadTheRecord, 8),
     (Guard::SettleSingle, 1),
     (Guard::SingleSeesLocks, 0),
-    (Guard::DroppedThrough, 84),
     (Guard::MissingIsNotGone, 1),
     (Guard::WoundYounger, 1_399),
 ];
