@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::document::View;
 use crate::domain::Domain;
@@ -44,6 +45,13 @@ impl Report {
 
 /// Documents that a scan asks for at once.
 const PAGE: usize = 500;
+
+/// How long a request to lift a block may be under way after it was noted. It carries no condition: no day is dropped
+/// into which one may still come.
+const LIFT_SETTLES: Duration = Duration::from_secs(600);
+
+/// What was noted for so long is not lifted any more.
+const LIFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Starts the janitor task of a domain, if one is wanted.
 pub(crate) fn start(engine: &Arc<Engine>) {
@@ -204,12 +212,28 @@ impl Engine {
         Ok(busy)
     }
 
-    /// Takes the write blocks off that a janitor may have left which died while it dropped these days. One that
-    /// is at it finds the domain document touched, and begins again.
+    /// Takes the write blocks of these days off, as far as they are not gone. A janitor that is dropping one of them
+    /// finds the domain document changed, and begins again.
     async fn lift_blocks(&self, days: &BTreeSet<Day>, patience: &Patience) -> Result<(), Stop> {
-        let (document, _) = self.change_domain(patience, |_| false).await?;
-        for name in days.iter().filter_map(|day| document.partitions.get(day)) {
-            self.patiently(patience, || self.store.block_writes(name, false)).await?;
+        let patience = patience.at_most(self.now() + LIFT_WITHIN);
+        let mark = format!("{:016x}", self.config.entropy.next_u64());
+        let note = |document: &mut DomainDocument| {
+            let mut noted = false;
+            for day in days {
+                if document.partitions.contains_key(day) && !document.is_gone(*day) {
+                    let before = document.lifted.insert(*day, mark.clone());
+                    noted |= before.as_ref() != Some(&mark);
+                }
+            }
+            noted
+        };
+        let (document, _) = self.change_domain(&patience, note).await?;
+        for (day, name) in document.partitions {
+            if document.lifted.get(&day) == Some(&mark) {
+                patience
+                    .left(&*self.config.clock, &Hindrance::Store("a lift is late".to_owned()))?;
+                self.patiently(&patience, || self.store.block_writes(&name, false)).await?;
+            }
         }
         Ok(())
     }
@@ -335,10 +359,20 @@ impl Engine {
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
+        if let Some(mark) = document.lifted.get(&day)
+            && self.now() < self.table.lift_known_since(day, mark, self.now()) + LIFT_SETTLES
+        {
+            return Ok(false);
+        }
+        let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
+        if Guard::DropOnlyResolved.stands()
+            && !self.scan_all(name, &open, patience).await?.is_empty()
+        {
+            return Ok(false);
+        }
         if Guard::BlockBeforeDrop.stands() {
             self.patiently(patience, || self.store.block_writes(name, true)).await?;
         }
-        let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
         let resolved = self.scan_all(name, &open, patience).await?.is_empty();
         if (resolved || !Guard::DropOnlyResolved.stands())
             && self.move_watermark(document, version, day, patience).await?
@@ -347,11 +381,8 @@ impl Engine {
             self.tell(&Event::PartitionDropped { day });
             return Ok(true);
         }
-        // Still open: whoever moved the watermark with the version that we read can not have finished.
-        let (now, _) = self.change_domain(patience, |_| false).await?;
-        if !now.is_gone(day) {
-            self.patiently(patience, || self.store.block_writes(name, false)).await?;
-        }
+        // Still open, or others are at it.
+        self.lift_blocks(&BTreeSet::from([day]), patience).await?;
         Ok(false)
     }
 
@@ -380,6 +411,7 @@ impl Engine {
         if let Some(name) = document.partitions.remove(&day) {
             document.dropping.insert(day, name);
         }
+        document.lifted.remove(&day);
         let replace = WriteOp::Replace(crate::table::encode(&document)?, version);
         let write = Write::new(self.table.domain_key(), replace);
         if matches!(self.write_one(write).await, Outcome::Applied(_)) {

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub(crate) struct DomainDocument {
     /// Partitions of days that are gone, as long as they may still stand.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) dropping: BTreeMap<Day, String>,
+    /// Days whose write block somebody lifts or lifted, with a mark of the last time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) lifted: BTreeMap<Day, String>,
     /// The collections of the domain, by physical name, with their identity.
     #[serde(default)]
     pub(crate) collections: BTreeMap<String, String>,
@@ -85,6 +89,8 @@ pub(crate) struct Table {
     domain: Arc<str>,
     ready: Mutex<BTreeSet<Day>>,
     dropped_through: Mutex<Option<Day>>,
+    /// The marks of lifted days, and since when this process knows them.
+    lifts: Mutex<BTreeMap<Day, (String, Duration)>>,
     /// One task of this process makes partitions at a time.
     making: tokio::sync::Mutex<()>,
 }
@@ -95,6 +101,7 @@ impl Table {
             domain: domain.into(),
             ready: Mutex::default(),
             dropped_through: Mutex::default(),
+            lifts: Mutex::default(),
             making: tokio::sync::Mutex::default(),
         }
     }
@@ -129,6 +136,17 @@ impl Table {
         let mut dropped = self.dropped_through.lock();
         *dropped = (*dropped).max(Some(through));
         self.ready.lock().retain(|day| *day > through);
+        self.lifts.lock().retain(|day, _| *day > through);
+    }
+
+    /// Since when, on this process's own monotonic clock, the mark of a lifted day is known to be this one.
+    pub(crate) fn lift_known_since(&self, day: Day, mark: &str, now: Duration) -> Duration {
+        let mut lifts = self.lifts.lock();
+        let known = lifts.entry(day).or_default();
+        if known.0 != mark {
+            *known = (mark.to_owned(), now);
+        }
+        known.1
     }
 
     fn forget_ready(&self, day: Day) {

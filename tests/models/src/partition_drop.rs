@@ -6,7 +6,7 @@ mod day;
 use stateright::{Model, Property};
 use txn_core::internals::{HolderState, Recovery, recovery};
 
-use day::{Doing, Dropping, Held, Making, Partition, Wrote};
+use day::{Doing, Dropping, Held, Making, Partition, Rules, Wrote};
 
 pub use day::Day;
 
@@ -39,6 +39,8 @@ pub enum Left {
     WatermarkOnLateVersion,
     /// "Gone" is said by the domain document as read, without a touch.
     GoneBySight,
+    /// A day is dropped though somebody may be lifting its block.
+    LiftUnderWay,
 }
 
 /// The model.
@@ -52,6 +54,8 @@ pub struct Drops {
     pub lates: u8,
     /// How many moves of the watermark may vanish.
     pub vanishing: u8,
+    /// How many janitors die on the way.
+    pub deaths: u8,
 }
 
 /// A step: what it is, and where it leads.
@@ -258,17 +262,33 @@ impl Drops {
     /// A janitor drops the day.
     fn drop_day(&self, day: &Day, janitor: usize, steps: &mut Vec<Step>) {
         let mut to = *day;
-        let now = &mut to.dropping[janitor];
         match day.dropping[janitor] {
             Dropping::Idle => {
+                let left = day.rules.dropping;
+                if day.rules.dropped && to.partition(left).is_some() {
+                    to.rule(|_| {});
+                    to.dropping[janitor] = Dropping::Delete(left);
+                    steps.push(Step("a janitor finds a partition of a day that is gone", to));
+                    return;
+                }
                 if day.rules.dropped || day.rules.official == 0 {
                     return;
                 }
-                *now = Dropping::Read(day.rules.version, day.rules.official);
+                let name = day.rules.official;
+                if day.partitions[usize::from(name) - 1].blocked {
+                    let mut to = *day;
+                    to.dropping[janitor] = Dropping::Undo(name);
+                    steps.push(Step("a janitor is hindered by a block", to));
+                }
+                let lifted = day.dropping.iter().any(|d| matches!(d, Dropping::Lift(_)));
+                if lifted && !self.lacks(Left::LiftUnderWay) {
+                    return;
+                }
+                to.dropping[janitor] = Dropping::Read(day.rules.version, name);
                 steps.push(Step("a janitor reads the domain document", to));
             }
             Dropping::Read(version, name) => {
-                *now = Dropping::Blocked(version, name);
+                to.dropping[janitor] = Dropping::Blocked(version, name);
                 if let Some(partition) = to.partition(name)
                     && !self.lacks(Left::NoBlock)
                 {
@@ -279,18 +299,21 @@ impl Drops {
             Dropping::Blocked(version, name) => {
                 let open = day.partitions[usize::from(name) - 1].record;
                 let open = matches!(open, Mark::Pending | Mark::Staged | Mark::Committed);
-                *now = if open { Dropping::Undo(name) } else { Dropping::Scanned(version, name) };
+                to.dropping[janitor] =
+                    if open { Dropping::Undo(name) } else { Dropping::Scanned(version, name) };
                 steps.push(Step("a janitor scans the partition", to));
             }
             Dropping::Scanned(version, name) => {
                 if version != day.rules.version && !self.lacks(Left::WatermarkOnLateVersion) {
-                    *now = Dropping::Undo(name);
+                    to.dropping[janitor] = Dropping::Undo(name);
                     steps.push(Step("a janitor can not move the watermark", to));
                     return;
                 }
-                *now = Dropping::Delete(name);
+                to.dropping[janitor] = Dropping::Delete(name);
                 let before = to.rules;
-                to.rule(|rules| (rules.dropped, rules.official) = (true, 0));
+                to.rule(|rules| {
+                    *rules = Rules { dropped: true, official: 0, dropping: name, ..*rules }
+                });
                 steps.push(Step("a janitor moves the watermark", to));
                 if day.vanishing > 0 {
                     to.durable = Some(before);
@@ -300,18 +323,20 @@ impl Drops {
                 }
             }
             Dropping::Undo(name) => {
-                let gone = day.rules.dropped;
                 to.rule(|_| {});
-                if let Some(partition) = to.partition(name)
-                    && !gone
-                {
-                    partition.blocked = false;
-                }
-                to.dropping[janitor] = if gone { Dropping::Delete(name) } else { Dropping::Idle };
+                to.dropping[janitor] =
+                    if day.rules.dropped { Dropping::Delete(name) } else { Dropping::Lift(name) };
                 steps.push(Step(
-                    "a janitor asks again, and lifts the block if the day is not gone",
+                    "a janitor asks again, and notes a lift if the day is not gone",
                     to,
                 ));
+            }
+            Dropping::Lift(name) => {
+                if let Some(partition) = to.partition(name) {
+                    partition.blocked = false;
+                }
+                to.dropping[janitor] = Dropping::Idle;
+                steps.push(Step("a lift arrives", to));
             }
             Dropping::Delete(name) => {
                 to.partitions[usize::from(name) - 1] = Partition::default();
@@ -319,6 +344,11 @@ impl Drops {
                 to.dropping[janitor] = Dropping::Idle;
                 steps.push(Step("a janitor deletes the partition", to));
             }
+        }
+        if day.deaths > 0 {
+            let mut to = *day;
+            (to.dropping[janitor], to.deaths) = (Dropping::Idle, day.deaths - 1);
+            steps.push(Step("a janitor dies, and another one takes its place", to));
         }
     }
 
@@ -340,8 +370,8 @@ impl Model for Drops {
         // The slow process has looked at its clock: it is about to make the partition.
         let mut making = [Making::No; PROCESSES];
         making[SLOW] = Making::Ask;
-        let (lags, lates, vanishing) = (self.lags, self.lates, self.vanishing);
-        vec![Day { making, lags, lates, vanishing, ..Day::default() }]
+        let Self { lags, lates, vanishing, deaths, .. } = *self;
+        vec![Day { making, lags, lates, vanishing, deaths, ..Day::default() }]
     }
 
     fn actions(&self, day: &Day, steps: &mut Vec<Step>) {
@@ -399,15 +429,21 @@ impl Model for Drops {
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
-    let drops = Drops { left: None, lags: 1, lates: 1, vanishing: 1 };
-    let case = Case {
+    let drops = Drops { left: None, lags: 1, lates: 1, vanishing: 1, deaths: 1 };
+    let case = |bounds, drops, states, large| Case {
         name: "one day, three makers, two janitors",
-        bounds: "1 late commit, 1 lagging answer, 1 vanishing watermark",
+        bounds,
         subject: Subject::Drops(drops),
-        states: 973_695,
+        states,
         ends: true,
-        large: false,
+        large,
     };
+    let (no_death, no_lag) = (Drops { deaths: 0, ..drops }, Drops { lags: 0, ..drops });
+    let cases = vec![
+        case("1 late commit, 1 lagging answer, 1 vanishing watermark", no_death, 1_152_803, false),
+        case("1 late commit, 1 vanishing watermark, 1 dead janitor", no_lag, 1_087_985, false),
+        case("all of these together", drops, 2_526_424, true),
+    ];
     let without = |rule, left| Flaw {
         rule,
         subject: Subject::Drops(Drops { left: Some(left), ..drops }),
@@ -415,7 +451,7 @@ pub fn suite() -> Suite {
     };
     Suite {
         name: "partition_drop",
-        cases: vec![case],
+        cases,
         flaws: vec![
             without("a missing partition is no knowledge", Left::NotFoundIsKnowledge),
             without("official first, then the alias", Left::AliasFirst),
@@ -430,6 +466,7 @@ pub fn suite() -> Suite {
                 Left::WatermarkOnLateVersion,
             ),
             without("gone is said by a touch of the domain document", Left::GoneBySight),
+            without("a day is not dropped while a lift may be under way", Left::LiftUnderWay),
         ],
     }
 }

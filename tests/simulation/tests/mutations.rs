@@ -19,7 +19,7 @@ const NOTICED_BY: [(Guard, u64); 18] = [
     (Guard::TouchAborted, 1_029),
     (Guard::TouchCommitted, 895),
     (Guard::PlaceholderVersion, 2),
-    (Guard::ApplyAcknowledged, 1_918),
+    (Guard::ApplyAcknowledged, 3_893),
     (Guard::SettleSingle, 1),
     (Guard::SingleSeesLocks, 0),
     (Guard::MissingIsNotGone, 1),

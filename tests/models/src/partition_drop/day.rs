@@ -17,6 +17,8 @@ pub(super) struct Rules {
     pub(super) version: u8,
     pub(super) dropped: bool,
     pub(super) official: u8,
+    /// The partition of the day that is gone, which may still stand.
+    pub(super) dropping: u8,
 }
 
 /// The one document, which the transaction holds at the beginning.
@@ -77,8 +79,10 @@ pub(super) enum Dropping {
     Blocked(u8, u8),
     /// It was scanned, and nothing is open.
     Scanned(u8, u8),
-    /// Something is in the way: the block has to be lifted.
+    /// Something is in the way: the block has to be lifted, and that is noted first.
     Undo(u8),
+    /// It is noted; the lift is under way.
+    Lift(u8),
     /// The watermark is moved: the partition is to be deleted.
     Delete(u8),
 }
@@ -106,6 +110,7 @@ pub struct Day {
     pub(super) lates: u8,
     pub(super) lags: u8,
     pub(super) vanishing: u8,
+    pub(super) deaths: u8,
 }
 
 /// What became of a write to the record.
