@@ -5,6 +5,7 @@
 
 pub mod bank;
 pub mod coordinator;
+mod everywhere;
 pub mod faults;
 pub mod ground;
 pub mod ledger;

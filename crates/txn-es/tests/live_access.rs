@@ -1,5 +1,4 @@
 //! Reaching servers: closed ports, limits of requests, logins, certificates.
-#![cfg(feature = "live")]
 
 mod live;
 

@@ -1,5 +1,4 @@
 //! What opening a collection checks, changes and refuses, on running servers.
-#![cfg(feature = "live")]
 
 mod live;
 

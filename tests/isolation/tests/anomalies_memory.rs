@@ -4,34 +4,9 @@ use std::sync::Arc;
 
 use txn_core::store::MemoryStore;
 use txn_isolation::ground::{Ground, Processes};
-use txn_isolation::{anomalies, schedules};
+use txn_isolation::{in_one_process_and_in_two, schedules};
 
-macro_rules! on_memory {
-    ($($family:ident::$name:ident;)*) => {
-        mod one_process {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::ground(super::Processes::One).await;
-                    Box::pin(super::anomalies::$family::$name(&ground)).await;
-                    ground.close().await;
-                }
-            )*
-        }
-        mod two_processes {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::ground(super::Processes::Two).await;
-                    Box::pin(super::anomalies::$family::$name(&ground)).await;
-                    ground.close().await;
-                }
-            )*
-        }
-    };
-}
-
-schedules!(on_memory);
+schedules!(in_one_process_and_in_two);
 
 async fn ground(processes: Processes) -> Ground {
     Ground::open(Arc::new(MemoryStore::new()), "anomalies", "items", processes).await

@@ -3,35 +3,10 @@
 use std::sync::Arc;
 
 use txn_isolation::ground::{Ground, Processes};
-use txn_isolation::{anomalies, schedules};
+use txn_isolation::{in_one_process_and_in_two, schedules};
 use txn_redb::RedbStore;
 
-macro_rules! on_a_file {
-    ($($family:ident::$name:ident;)*) => {
-        mod one_process {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::ground(super::Processes::One).await;
-                    Box::pin(super::anomalies::$family::$name(&ground)).await;
-                    ground.close().await;
-                }
-            )*
-        }
-        mod two_processes {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::ground(super::Processes::Two).await;
-                    Box::pin(super::anomalies::$family::$name(&ground)).await;
-                    ground.close().await;
-                }
-            )*
-        }
-    };
-}
-
-schedules!(on_a_file);
+schedules!(in_one_process_and_in_two);
 
 /// The directory is gone when the test ends; the file stays usable as long as it is open.
 async fn ground(processes: Processes) -> Ground {

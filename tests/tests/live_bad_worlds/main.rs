@@ -14,7 +14,6 @@ use tokio::task::JoinHandle;
 use txn_core::event::{Event, Observer};
 use txn_core::{Domain, Error, Options, Receipt, Tid};
 use txn_es::{EsConfig, EsStore};
-use txn_testkit::env;
 use txn_testkit::proxy::{Hold, Matching, Point, Proxy};
 use txn_tests::bank::{self, Accounts};
 use txn_tests::ground::{Ground, PATIENCE};
@@ -148,29 +147,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-macro_rules! scenarios {
-    ($server:ident, $url:path: $($module:ident::$name:ident;)*) => {
-        mod $server {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::Ground::at(&$url()).await;
-                    Box::pin(super::$module::$name(&ground)).await;
-                    ground.clear().await;
-                }
-            )*
-        }
-    };
-}
-
-macro_rules! everywhere {
-    ($($scenarios:tt)*) => {
-        scenarios! { elasticsearch, super::env::elasticsearch_url: $($scenarios)* }
-        scenarios! { opensearch, super::env::opensearch_url: $($scenarios)* }
-    };
-}
-
-everywhere! {
+txn_tests::everywhere! {
     indices::made_again_before_the_locks;
     indices::made_again_with_the_locks_taken;
     indices::made_again_after_the_commit;

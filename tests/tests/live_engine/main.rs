@@ -7,35 +7,9 @@ mod crash;
 mod refused;
 mod stuck;
 
-use txn_testkit::env;
 use txn_tests::ground::Ground;
 
-/// Declares tests that run a scenario, `async fn(&Ground)`, on servers.
-macro_rules! scenarios {
-    ($server:ident, $url:path: $($module:ident::$name:ident;)*) => {
-        mod $server {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::Ground::at(&$url()).await;
-                    Box::pin(super::$module::$name(&ground)).await;
-                    ground.clear().await;
-                }
-            )*
-        }
-    };
-}
-
-/// All scenarios, on two servers, and all but the long ones, on a third.
-macro_rules! everywhere {
-    (short: { $($short:tt)* } long: { $($long:tt)* }) => {
-        scenarios! { elasticsearch, super::env::elasticsearch_url: $($short)* $($long)* }
-        scenarios! { opensearch, super::env::opensearch_url: $($short)* $($long)* }
-        scenarios! { elasticsearch7, super::env::elasticsearch7_url: $($short)* }
-    };
-}
-
-everywhere! {
+txn_tests::everywhere! {
     short: {
         atomic::transfers_over_2_and_20_documents;
         atomic::insert_delete_and_insert_again;

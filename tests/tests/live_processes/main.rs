@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use txn_core::{Domain, Options, TransactionOutcome};
-use txn_testkit::env;
 use txn_testkit::proxy::{Matching, Proxy};
 use txn_tests::bank::{self, Account, Accounts};
 use txn_tests::coordinator::{ACCOUNTS, Coordinator, Job, Task, transfer};
@@ -102,29 +101,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
 }
 
-macro_rules! scenarios {
-    ($server:ident, $url:path: $($module:ident::$name:ident;)*) => {
-        mod $server {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::Ground::at(&$url()).await;
-                    Box::pin(super::$module::$name(&ground)).await;
-                    ground.clear().await;
-                }
-            )*
-        }
-    };
-}
-
-macro_rules! everywhere {
-    ($($scenarios:tt)*) => {
-        scenarios! { elasticsearch, super::env::elasticsearch_url: $($scenarios)* }
-        scenarios! { opensearch, super::env::opensearch_url: $($scenarios)* }
-    };
-}
-
-everywhere! {
+txn_tests::everywhere! {
     killed::before_the_commit;
     killed::at_the_commit;
     killed::after_the_commit;

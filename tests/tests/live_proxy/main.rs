@@ -11,7 +11,6 @@ use std::time::Duration;
 use txn_core::store::Store;
 use txn_core::{Config, Domain};
 use txn_es::{EsConfig, EsStore};
-use txn_testkit::env;
 use txn_testkit::proxy::Proxy;
 use txn_tests::ground::{Ground, PATIENCE};
 
@@ -40,29 +39,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
 }
 
-macro_rules! scenarios {
-    ($server:ident, $url:path: $($module:ident::$name:ident;)*) => {
-        mod $server {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::Ground::at(&$url()).await;
-                    Box::pin(super::$module::$name(&ground)).await;
-                    ground.clear().await;
-                }
-            )*
-        }
-    };
-}
-
-macro_rules! everywhere {
-    ($($scenarios:tt)*) => {
-        scenarios! { elasticsearch, super::env::elasticsearch_url: $($scenarios)* }
-        scenarios! { opensearch, super::env::opensearch_url: $($scenarios)* }
-    };
-}
-
-everywhere! {
+txn_tests::everywhere! {
     rough::transfers_under_rough_faults;
     each_step::every_fault_at_every_step;
     unknown::a_commit_that_was_carried_out_and_never_answered;

@@ -44,3 +44,31 @@ macro_rules! schedules {
         }
     };
 }
+
+/// Declares a test of each schedule in one process, and one in two. The caller's `async fn ground(Processes) -> Ground`
+/// makes the ground.
+#[macro_export]
+macro_rules! in_one_process_and_in_two {
+    ($($family:ident::$name:ident;)*) => {
+        mod one_process {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let ground = super::ground($crate::ground::Processes::One).await;
+                    Box::pin($crate::anomalies::$family::$name(&ground)).await;
+                    ground.close().await;
+                }
+            )*
+        }
+        mod two_processes {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let ground = super::ground($crate::ground::Processes::Two).await;
+                    Box::pin($crate::anomalies::$family::$name(&ground)).await;
+                    ground.close().await;
+                }
+            )*
+        }
+    };
+}
