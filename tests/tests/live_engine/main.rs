@@ -7,8 +7,6 @@ mod crash;
 mod refused;
 mod stuck;
 
-use txn_tests::ground::Ground;
-
 txn_tests::everywhere! {
     short: {
         atomic::transfers_over_2_and_20_documents;
