@@ -47,11 +47,6 @@ fn unread() -> Scenario {
     scenario
 }
 
-/// The least that holds all of it: the explicit one writes one document, nobody dies.
-fn least() -> Scenario {
-    Scenario { budget: Budget { dirty: 1, ..Budget::default() }, ..narrow() }
-}
-
 /// Owners are taken for dead while they live.
 fn suspected() -> Scenario {
     let mut scenario = mixed();
@@ -107,8 +102,7 @@ pub fn suite() -> Suite {
                 living(),
                 2_215_298,
             )
-            .ends()
-            .large(),
+            .ends(),
             Case::new(
                 "staged, explicit on one, a read",
                 "1 vanishing, 1 dead owner, 1 janitor, dry runs may fail",
@@ -117,13 +111,6 @@ pub fn suite() -> Suite {
             )
             .ends()
             .large(),
-            Case::new(
-                "staged, explicit on one, a read, all live",
-                "1 vanishing, 1 janitor, dry runs may fail",
-                least(),
-                471_427,
-            )
-            .ends(),
             Case::new(
                 "staged, explicit, one dies",
                 "1 vanishing, 1 dead owner, 1 janitor, dry runs may fail",
