@@ -103,8 +103,11 @@ impl Ledger {
             .chain(present.map(|(name, _)| name.as_str()))
             .chain(ticks.keys().map(String::as_str))
             .collect();
+        // A search also shows the placeholder of a coordinator that just proves an absence: that is no document.
         for stranger in self.ids().await?.iter().filter(|id| !known.contains(id.as_str())) {
-            wrong.push(format!("there is a document {stranger} that nobody wrote"));
+            if let Some(found) = reader.get(&inner.accounts, stranger.as_str()).await? {
+                wrong.push(format!("there is a document {stranger} that nobody wrote: {found:?}"));
+            }
         }
         Ok(())
     }
