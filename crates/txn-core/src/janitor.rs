@@ -15,7 +15,9 @@ use crate::record::{Record, State};
 use crate::resolve::Met;
 use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
-use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Version};
+use crate::store::{
+    CollectionSpec, Cursor, Filter, Key, Outcome, Page, Role, Version, Write, WriteOp,
+};
 use crate::table::DomainDocument;
 use crate::tid::{Day, Tid};
 
@@ -362,6 +364,11 @@ impl Engine {
         if let Some(mark) = document.lifted.get(&day)
             && self.now() < self.table.lift_known_since(day, mark, self.now()) + LIFT_SETTLES
         {
+            // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
+            let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
+            if matches!(self.write_one(probe).await, Outcome::Rejected(_)) {
+                self.lift_blocks(&BTreeSet::from([day]), patience).await?;
+            }
             return Ok(false);
         }
         let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
@@ -406,7 +413,6 @@ impl Engine {
         day: Day,
         patience: &Patience,
     ) -> Result<bool, Stop> {
-        use crate::store::{Outcome, Write, WriteOp};
         document.dropped_through = document.dropped_through.max(Some(day));
         if let Some(name) = document.partitions.remove(&day) {
             document.dropping.insert(day, name);
