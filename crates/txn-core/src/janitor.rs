@@ -280,9 +280,8 @@ impl Engine {
                 }
             }
         }
-        let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
         for (day, name) in &document.partitions {
-            let records = match self.scan_all(name, &open, patience).await {
+            let records = match self.scan_all(name, &open_records(), patience).await {
                 Ok(records) => records,
                 Err(Stop::Fail(error)) if error.kind() == ErrorKind::Misconfigured => {
                     // Another janitor may have dropped it meanwhile.
@@ -361,8 +360,9 @@ impl Engine {
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
+        let now = self.now();
         if let Some(mark) = document.lifted.get(&day)
-            && self.now() < self.table.lift_known_since(day, mark, self.now()) + LIFT_SETTLES
+            && now < self.table.lift_known_since(day, mark, now) + LIFT_SETTLES
         {
             // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
@@ -371,17 +371,14 @@ impl Engine {
             }
             return Ok(false);
         }
-        let open = Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec());
-        if Guard::DropOnlyResolved.stands()
-            && !self.scan_all(name, &open, patience).await?.is_empty()
-        {
+        // What is open is better found before the block than after it.
+        if self.has_open_records(name, patience).await? {
             return Ok(false);
         }
         if Guard::BlockBeforeDrop.stands() {
             self.patiently(patience, || self.store.block_writes(name, true)).await?;
         }
-        let resolved = self.scan_all(name, &open, patience).await?.is_empty();
-        if (resolved || !Guard::DropOnlyResolved.stands())
+        if !self.has_open_records(name, patience).await?
             && self.move_watermark(document, version, day, patience).await?
         {
             self.remove_partition(day, name, patience).await?;
@@ -391,6 +388,12 @@ impl Engine {
         // Still open, or others are at it.
         self.lift_blocks(&BTreeSet::from([day]), patience).await?;
         Ok(false)
+    }
+
+    /// Looks through a whole partition for records that keep its day from being dropped.
+    async fn has_open_records(&self, name: &str, patience: &Patience) -> Result<bool, Stop> {
+        let found = self.scan_all(name, &open_records(), patience).await?;
+        Ok(!found.is_empty() && Guard::DropOnlyResolved.stands())
     }
 
     /// Deletes a partition of a day that is gone, and forgets its name.
@@ -429,6 +432,11 @@ impl Engine {
         // A day before one that is gone is gone, too, though its partition may still be named.
         Ok(now.is_gone(day) && !now.partitions.contains_key(&day))
     }
+}
+
+/// Records that are neither finished nor aborted.
+fn open_records() -> Filter {
+    Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec())
 }
 
 /// What was met, and for each the document that is to be looked at and what is wrong with it.

@@ -45,30 +45,28 @@ macro_rules! schedules {
     };
 }
 
-/// Declares a test of each schedule in one process, and one in two. The caller's `async fn ground(Processes) -> Ground`
-/// makes the ground.
+/// Declares the tests of schedules in a module. The caller's `async fn ground(Processes) -> Ground` makes the ground.
+#[macro_export]
+macro_rules! in_processes {
+    ($module:ident, $processes:ident: $($family:ident::$name:ident;)*) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let ground = super::ground($crate::ground::Processes::$processes).await;
+                    Box::pin($crate::anomalies::$family::$name(&ground)).await;
+                    ground.close().await;
+                }
+            )*
+        }
+    };
+}
+
+/// Declares a test of each schedule in one process, and one in two, as [`in_processes`] does.
 #[macro_export]
 macro_rules! in_one_process_and_in_two {
-    ($($family:ident::$name:ident;)*) => {
-        mod one_process {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::ground($crate::ground::Processes::One).await;
-                    Box::pin($crate::anomalies::$family::$name(&ground)).await;
-                    ground.close().await;
-                }
-            )*
-        }
-        mod two_processes {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let ground = super::ground($crate::ground::Processes::Two).await;
-                    Box::pin($crate::anomalies::$family::$name(&ground)).await;
-                    ground.close().await;
-                }
-            )*
-        }
+    ($($schedules:tt)*) => {
+        $crate::in_processes! { one_process, One: $($schedules)* }
+        $crate::in_processes! { two_processes, Two: $($schedules)* }
     };
 }
