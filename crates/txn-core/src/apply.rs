@@ -136,7 +136,9 @@ impl Engine {
                         left.remove(&write.key);
                     }
                     Outcome::Conflict => conflicts = true,
-                    Outcome::Rejected(why) | Outcome::Unknown(why) => {
+                    Outcome::Rejected(why)
+                    | Outcome::RejectedInDoubt(why)
+                    | Outcome::Unknown(why) => {
                         hindrance = Some(Hindrance::Store(why));
                     }
                     refused => {
@@ -302,7 +304,9 @@ impl Engine {
             {
                 Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
                 Outcome::Conflict => "its record is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
                 refused => {
                     let key = self.table.record_key(tid);
                     return Err(Error::from_refused(&refused, &key, "finish a transaction").into());

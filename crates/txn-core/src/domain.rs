@@ -323,7 +323,7 @@ impl Engine {
         loop {
             let why = match self.write_one(create.clone()).await {
                 Outcome::Applied(_) => break,
-                Outcome::Rejected(why) => why,
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) => why,
                 Outcome::Conflict | Outcome::Unknown(_) => match self.claimed_by(&key).await? {
                     Some(owner) if owner == **domain => break,
                     Some(owner) => {

@@ -86,7 +86,9 @@ impl Error {
                 (ErrorKind::Misconfigured, reason)
             }
             Outcome::Invalid(refusal) => (refusal.into(), refusal.reason.clone()),
-            Outcome::Rejected(reason) => (ErrorKind::Unavailable, reason.clone()),
+            Outcome::Rejected(reason) | Outcome::RejectedInDoubt(reason) => {
+                (ErrorKind::Unavailable, reason.clone())
+            }
             Outcome::Unknown(reason) => (ErrorKind::Unknown, reason.clone()),
             Outcome::Conflict => (ErrorKind::Conflict, "the document was changed".to_owned()),
             Outcome::Applied(_) | Outcome::Holds => {

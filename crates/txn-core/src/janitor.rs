@@ -366,7 +366,10 @@ impl Engine {
         {
             // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
-            if matches!(self.write_one(probe).await, Outcome::Rejected(_)) {
+            if matches!(
+                self.write_one(probe).await,
+                Outcome::Rejected(_) | Outcome::RejectedInDoubt(_)
+            ) {
                 self.lift_blocks(&BTreeSet::from([day]), patience).await?;
             }
             return Ok(false);

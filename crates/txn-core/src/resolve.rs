@@ -168,7 +168,9 @@ impl Engine {
                 // Gone: the lock of a dropped day is void.
                 Outcome::MissingCollection => return Ok(Decided::Aborted),
                 Outcome::Conflict => "its record is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
                 refused @ (Outcome::Invalid(_) | Outcome::Holds) => {
                     let key = self.table.record_key(tid);
                     return Err(

@@ -176,7 +176,9 @@ impl Engine {
                     let write = Write::new(key.clone(), WriteOp::Create(source));
                     match self.write_one(write).await {
                         Outcome::Applied(_) | Outcome::Conflict => continue,
-                        Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                        Outcome::Rejected(why)
+                        | Outcome::RejectedInDoubt(why)
+                        | Outcome::Unknown(why) => why,
                         refused => {
                             let doing = "make the domain document";
                             return Err(Error::from_refused(&refused, &key, doing).into());
@@ -218,7 +220,9 @@ impl Engine {
                     return Ok((document, version));
                 }
                 Outcome::Conflict => "the domain document is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::Unknown(why) => why,
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
                 refused => {
                     let doing = "change the domain document";
                     return Err(Error::from_refused(&refused, &key, doing).into());

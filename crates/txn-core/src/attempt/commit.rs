@@ -313,7 +313,7 @@ impl Attempt {
                     sent = true;
                     "its record is there already".to_owned()
                 }
-                Outcome::Unknown(why) => {
+                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     sent = true;
                     why
                 }

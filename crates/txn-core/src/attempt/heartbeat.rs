@@ -57,7 +57,7 @@ impl Attempt {
                 *slot = Slot::Pending(version);
                 true
             }
-            Ok(Outcome::Conflict | Outcome::Unknown(_)) => {
+            Ok(Outcome::Conflict | Outcome::RejectedInDoubt(_) | Outcome::Unknown(_)) => {
                 let found = self.engine.record_of(self.tid, From::Primary, &self.patience).await;
                 let Ok(found) = found else { return false };
                 match (found.state, found.version()) {

@@ -186,7 +186,9 @@ impl Attempt {
             if matches!(write.op, WriteOp::Check(_)) {
                 match outcome {
                     Outcome::Holds => {}
-                    Outcome::Rejected(why) | Outcome::Unknown(why) => {
+                    Outcome::Rejected(why)
+                    | Outcome::RejectedInDoubt(why)
+                    | Outcome::Unknown(why) => {
                         hindrance = Some(Hindrance::Store(why));
                         checks.push(write);
                     }
@@ -211,7 +213,7 @@ impl Attempt {
                     let want = wants.remove(&key).unwrap_or_default();
                     self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
                 }
-                Outcome::Unknown(why) => {
+                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     wants.entry(key).or_default().view = None;
                     hindrance = Some(Hindrance::Store(why));
                 }

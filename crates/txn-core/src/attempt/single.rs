@@ -109,7 +109,7 @@ impl Engine {
                     return Ok(SingleOutcome::Overtaken);
                 }
                 Outcome::Conflict => "the document is being changed".to_owned(),
-                Outcome::Unknown(why) => why,
+                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => why,
                 refused => {
                     let error = Error::from_refused(&refused, key, "write it").into();
                     return Err(doubt(error, sent));

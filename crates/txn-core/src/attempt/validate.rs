@@ -80,7 +80,9 @@ impl Attempt {
                             reads.remove(&write.key);
                         }
                         Outcome::Conflict => doubtful.push(write.key),
-                        Outcome::Rejected(why) | Outcome::Unknown(why) => {
+                        Outcome::Rejected(why)
+                        | Outcome::RejectedInDoubt(why)
+                        | Outcome::Unknown(why) => {
                             hindrance = Some(Hindrance::Store(why));
                         }
                         refused => {
@@ -132,7 +134,9 @@ impl Attempt {
                 match outcome {
                     Outcome::Holds => {}
                     Outcome::Conflict => return Err(Stop::Retry(Cause::Wounded)),
-                    Outcome::Rejected(reason) | Outcome::Unknown(reason) => {
+                    Outcome::Rejected(reason)
+                    | Outcome::RejectedInDoubt(reason)
+                    | Outcome::Unknown(reason) => {
                         why = reason;
                         left.push(write);
                     }

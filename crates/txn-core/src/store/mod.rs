@@ -21,12 +21,15 @@
 //! # What a store must never do
 //! - **Retry a write by itself**, at any layer. A retried conditional write turns its own success
 //!   into a conflict, and a retried `create` can bring a deleted document back.
-//! - Answer [`Outcome::Conflict`], [`Outcome::Rejected`] or [`Outcome::Invalid`] for a write whose
-//!   fate it does not know: that is [`Outcome::Unknown`].
+//! - Answer [`Outcome::Rejected`] or [`Outcome::Invalid`] for a write whose fate it does not know: that is
+//!   [`Outcome::RejectedInDoubt`] or [`Outcome::Unknown`]. Only what was never sent, a request that was refused
+//!   whole before any item ran, and a document that does not fit are definite.
 //!
 //! # What is *not* guaranteed
 //! A [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a
-//! reconnect and race with itself. The engine settles it by a further acknowledged write.
+//! reconnect and race with itself. Nor is [`Outcome::RejectedInDoubt`] or [`Outcome::MissingCollection`]: inside
+//! Elasticsearch an item is sent on again after the connection to its primary broke, and reports its last try
+//! only. The engine settles all of them by a further acknowledged write.
 
 #[cfg(feature = "testing")]
 mod counting;
@@ -191,15 +194,37 @@ pub enum Outcome {
     /// The condition did not hold. For a write this is *not* proof that it did not happen (see the
     /// module).
     Conflict,
-    /// There is no such collection, or, with [`Write::require_alias`], no such alias. Not applied.
+    /// There is no such collection, or, with [`Write::require_alias`], no such alias, as far as the last try saw.
+    /// An earlier try inside the store may have been applied.
     MissingCollection,
-    /// Not applied and never will be; the same write may succeed later (overload, a write block,
-    /// nobody listening). The text says why.
+    /// Not applied and never will be; the same write may succeed later (nobody listening, a request refused
+    /// whole before any item ran, a store that never sends a write on again). The text says why.
     Rejected(String),
-    /// Not applied and never will be; the same write will fail again.
+    /// The last try was refused for the moment (a full queue, a write block, a closed index); an earlier try inside
+    /// the store may have been applied. The text says why.
+    RejectedInDoubt(String),
+    /// Refused; the same write will fail again. Not applied and never will be, but for
+    /// [`RefusalKind::Denied`], before which an earlier try inside the store may have been applied.
     Invalid(Refusal),
     /// Applied, not applied, or to be applied later. The text says why nothing more is known.
     Unknown(String),
+}
+
+impl Outcome {
+    /// Whether this is proof that the write did not happen and never will.
+    #[must_use]
+    pub fn is_certainly_not_applied(&self) -> bool {
+        match self {
+            Self::Rejected(_) => true,
+            Self::Invalid(refusal) => refusal.kind != RefusalKind::Denied,
+            Self::Applied(_)
+            | Self::Holds
+            | Self::Conflict
+            | Self::MissingCollection
+            | Self::RejectedInDoubt(_)
+            | Self::Unknown(_) => false,
+        }
+    }
 }
 
 /// Why a store refuses a write for good.
@@ -396,7 +421,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError>;
 
     /// Sets or lifts a write block. Once it is acknowledged as set, no write to the collection is
-    /// applied ([`Outcome::Rejected`]) until it is lifted. [`Store::get_many`] and scans go on;
+    /// applied ([`Outcome::Rejected`], [`Outcome::RejectedInDoubt`]) until it is lifted. [`Store::get_many`] and scans go on;
     /// primary reads may be unavailable, checks and verifies rejected. Idempotent.
     ///
     /// # Errors

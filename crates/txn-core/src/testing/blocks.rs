@@ -21,12 +21,12 @@ pub(super) async fn run(ground: &mut Ground<'_>) {
         ] {
             let outcome = ground.write(key, op.clone()).await;
             let what = "a write into a blocked collection is Rejected";
-            rule(what, matches!(outcome, Outcome::Rejected(_)), &(op, outcome));
+            rule(what, matches!(outcome, Outcome::Rejected(_) | Outcome::RejectedInDoubt(_)), &(op, outcome));
         }
         for op in [WriteOp::Check(B.into()), WriteOp::Verify(Some(version))] {
             let outcome = ground.write(&key, op.clone()).await;
             let what = "check and verify in a blocked collection hold or are Rejected";
-            let fine = matches!(outcome, Outcome::Holds | Outcome::Rejected(_));
+            let fine = matches!(outcome, Outcome::Holds | Outcome::Rejected(_) | Outcome::RejectedInDoubt(_));
             rule(what, fine, &(op, outcome));
         }
         let what = "get_many goes on in a blocked collection";

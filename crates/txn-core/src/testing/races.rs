@@ -98,7 +98,10 @@ async fn increment(store: Arc<dyn Store>, keys: Vec<Key>, writer: u32, increment
             for (write, outcome) in writes.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Applied(_) => {}
-                    Outcome::Conflict | Outcome::Unknown(_) | Outcome::Rejected(_) => {
+                    Outcome::Conflict
+                    | Outcome::Unknown(_)
+                    | Outcome::Rejected(_)
+                    | Outcome::RejectedInDoubt(_) => {
                         waiting.push(write.key);
                     }
                     other => rule("a fitting write is not refused", false, &(write, other)),
