@@ -56,8 +56,9 @@ async fn main() -> Result<(), Error> {
     if let Some(b) = b {
         tx.put(&documents, "c", &b)?;
     }
-    let receipt = tx.commit().await?;
-    println!("b is called c, by the transaction {}", receipt.tid);
+    let tid = tx.tid();
+    tx.commit().await?;
+    println!("b is called c, by the transaction {tid}");
 
     // Waits until what was committed is also applied.
     let drained = domain.shutdown(Duration::from_secs(5)).await;

@@ -50,8 +50,8 @@ pub struct Transferred {
     pub status: Status,
     /// The transfer as it is stored.
     pub transfer: Transfer,
-    /// The transaction that did it, or that found it done.
-    pub tid: Tid,
+    /// The transaction that did it; `None` if it was found done.
+    pub tid: Option<Tid>,
     /// How many attempts the transaction took, from 1.
     pub attempts: u32,
 }

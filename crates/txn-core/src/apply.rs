@@ -164,7 +164,7 @@ impl Engine {
                             left.remove(&key);
                         }
                         Aside::LookAgain => {}
-                        Aside::Busy => hindrance = Some(Hindrance::Others(key)),
+                        Aside::Busy => hindrance = Some(Hindrance::Others { key, holder }),
                     }
                 }
             }
@@ -176,10 +176,12 @@ impl Engine {
                 }
                 return Ok(stuck);
             }
+            let changing = left.keys().next().cloned().map(Hindrance::Changing);
             pending = left;
             known.clear();
-            let conflict = || Hindrance::Store("its documents are being changed".to_owned());
-            self.pause(patience, &mut backoff, hindrance.unwrap_or_else(conflict)).await?;
+            if let Some(hindrance) = hindrance.or(changing) {
+                self.pause(patience, &mut backoff, hindrance).await?;
+            }
         }
     }
 

@@ -197,10 +197,13 @@ impl Domain {
         E: From<Error>,
     {
         let engine = &self.engine;
+        // A shutdown waits for it, with all its attempts.
+        let _running = engine.tasks.token();
+        self.check_open()?;
         let deadline = engine.now() + options.deadline.unwrap_or(engine.config.deadline);
         let logical = engine.tids.start();
         let mut attempt = 0;
-        let mut pessimistic = options.pessimistic;
+        let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
         loop {
             let tid = logical.with_attempt(attempt);
@@ -224,12 +227,10 @@ impl Domain {
                         return Err(error);
                     }
                     Err(Stop::Retry(cause)) => cause,
-                    // The closure's error stands if it can not be examined.
-                    Err(Stop::Fail(_)) => {
-                        tx.attempt()
-                            .roll_back("the application's own error".to_owned(), false)
-                            .await;
-                        return Err(error);
+                    // It may rest on a state that never was.
+                    Err(Stop::Fail(error)) => {
+                        tx.attempt().roll_back(error.to_string(), false).await;
+                        return Err(error.in_transaction(tid).into());
                     }
                 },
             };
@@ -238,7 +239,8 @@ impl Domain {
             if tx.attempt().has_writes() {
                 pessimistic = true;
             } else if attempt >= READ_ONLY_ATTEMPTS {
-                options.lock_reads = true;
+                // By then others change what it reads faster than it can look; it locks as it reads.
+                (pessimistic, options.lock_reads) = (true, true);
             }
             drop(tx);
             self.check_retry(tid, attempt, deadline, &cause)?;
@@ -264,8 +266,17 @@ impl Domain {
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the domain is shut down.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
+        self.check_open()?;
         let deadline = self.engine.now() + options.deadline.unwrap_or(self.engine.config.deadline);
         self.start(self.engine.tids.start(), options, options.pessimistic, deadline)
+    }
+
+    /// New transactions are refused once the domain shuts down; those that run go on.
+    fn check_open(&self) -> Result<()> {
+        match self.engine.closing.is_cancelled() {
+            true => Err(Error::unavailable("the domain is shutting down")),
+            false => Ok(()),
+        }
     }
 
     fn start(
@@ -275,21 +286,17 @@ impl Domain {
         pessimistic: bool,
         deadline: Duration,
     ) -> Result<Transaction> {
-        if self.engine.closing.is_cancelled() {
-            return Err(Error::unavailable("the domain is shutting down"));
-        }
         if let Some(metadata) = &options.metadata {
             let valid = serde_json::from_str::<serde::de::IgnoredAny>(metadata);
             valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
         }
         let engine = self.engine.clone();
-        let pessimistic = pessimistic && !options.read_only;
         let attempt = Attempt::begin(engine, tid, options.clone(), pessimistic, deadline);
         Ok(Transaction::new(attempt))
     }
 
-    /// Refuses new transactions, and waits until those that run have committed or rolled back and are
-    /// applied, at most for `deadline`. Returns whether everything that this domain ever committed here is
+    /// Refuses new transactions, lets those that run go on, also in further attempts, and waits until they have
+    /// committed or rolled back and are applied, at most for `deadline`. Returns whether everything that this domain ever committed here is
     /// applied; what is not is finished by whoever meets it.
     ///
     /// # Cancel safety

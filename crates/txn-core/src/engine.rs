@@ -1,6 +1,7 @@
 //! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +62,11 @@ impl Engine {
     pub(crate) fn tell(&self, event: &Event) {
         tracing::debug!(?event);
         if let Some(observer) = &self.config.observer {
-            observer.on_event(event);
+            // An observer only observes: what it does to itself stops no transaction half way.
+            let told = std::panic::catch_unwind(AssertUnwindSafe(|| observer.on_event(event)));
+            if told.is_err() {
+                tracing::error!(?event, "the observer panicked");
+            }
         }
     }
 

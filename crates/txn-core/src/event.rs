@@ -5,7 +5,8 @@ use std::fmt;
 use crate::store::Key;
 use crate::tid::{Day, Tid};
 
-/// Is told of events. Called on the engine's own tasks: it must return at once.
+/// Is told of events. Called on the engine's own tasks: it must return at once. A panic in it is logged and
+/// changes nothing.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// Something happened.
     fn on_event(&self, event: &Event);

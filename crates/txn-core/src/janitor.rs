@@ -517,7 +517,13 @@ impl Engine {
                     },
                 };
             }
-            patience.pause(&*self.config.clock, lease / 4, Hindrance::Others(key.clone())).await?;
+            patience
+                .pause(
+                    &*self.config.clock,
+                    lease / 4,
+                    Hindrance::Others { key: key.clone(), holder: tid },
+                )
+                .await?;
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
+use crate::tid::Tid;
 use crate::wait::Local;
 
 /// An attempt stops short.
@@ -68,7 +69,14 @@ pub(crate) enum Hindrance {
     /// The store does not answer, or refuses for the moment.
     Store(String),
     /// Another transaction is entitled to go first.
-    Others(Key),
+    Others {
+        /// The document.
+        key: Key,
+        /// Who holds it.
+        holder: Tid,
+    },
+    /// Others write the document again and again.
+    Changing(Key),
 }
 
 impl Hindrance {
@@ -77,9 +85,15 @@ impl Hindrance {
             Self::Store(why) => Error::unavailable(format!(
                 "the store did not carry it out before the deadline: {why}"
             )),
-            Self::Others(key) => {
-                Error::new(ErrorKind::Conflict, "other transactions held it until the deadline")
-                    .at(&key)
+            Self::Others { key, holder } => {
+                let message = format!(
+                    "other transactions held it until the deadline, last the transaction {holder}"
+                );
+                Error::new(ErrorKind::Conflict, message).at(&key)
+            }
+            Self::Changing(key) => {
+                let message = "others wrote it again and again until the deadline";
+                Error::new(ErrorKind::Conflict, message).at(&key)
             }
         }
     }
@@ -113,6 +127,9 @@ impl Patience {
     /// Fails if there is no patience left; otherwise the longest wait that is still allowed.
     pub(crate) fn left(&self, clock: &dyn Clock, hindrance: &Hindrance) -> Result<Duration, Stop> {
         if let Some(local) = &self.local {
+            if local.expired.load(Ordering::Acquire) {
+                return Err(Stop::Retry(Cause::Expired));
+            }
             if local.cancelled.load(Ordering::Acquire) {
                 return Err(Stop::Fail(Error::unavailable("the transaction was cancelled")));
             }

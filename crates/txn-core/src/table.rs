@@ -243,6 +243,9 @@ impl Engine {
         if self.table.is_known_gone(day) && Guard::DroppedThrough.stands() {
             return Ok(Partition::Gone);
         }
+        if self.table.ready.lock().contains(&day) {
+            return Ok(Partition::Ready);
+        }
         let _making = self.table.making.lock().await;
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);

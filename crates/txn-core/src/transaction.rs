@@ -8,7 +8,6 @@ use crate::attempt::{Attempt, Intent, Receipt};
 use crate::collection::{Codec, Collection, DocumentId};
 use crate::document::Image;
 use crate::error::{Error, Result};
-use crate::rules::conflict::Requester;
 use crate::stop::{Cause, Stop};
 use crate::store::Key;
 use crate::tid::Tid;
@@ -36,10 +35,12 @@ impl Transaction {
         Self { attempt, doomed: Mutex::new(None) }
     }
 
-    /// The id of this attempt.
+    /// The id of this attempt, for [`Domain::outcome`](crate::Domain::outcome). Asking for it costs a transaction that
+    /// writes a single document its short way: it commits by a record like all others, for only a record can be asked
+    /// later.
     #[must_use]
     pub fn tid(&self) -> Tid {
-        self.attempt.tid
+        self.attempt.tid_to_ask_for()
     }
 
     /// The document, or `None` if it does not exist.
@@ -166,7 +167,7 @@ impl Transaction {
         if let Some(cause) = self.doomed.lock().clone() {
             return Err(Stop::Retry(cause));
         }
-        self.attempt.validate_reads(Requester::Patient).await
+        self.attempt.examine().await
     }
 
     pub(crate) fn attempt(&self) -> &Arc<Attempt> {

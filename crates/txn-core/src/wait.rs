@@ -17,7 +17,9 @@ pub(crate) struct Local {
     pub(crate) wounded: AtomicBool,
     /// Nobody waits for it any more: stop as soon as possible.
     pub(crate) cancelled: AtomicBool,
-    /// Woken when one of the two changes.
+    /// It came to the limit of an attempt, and its locks were given back.
+    pub(crate) expired: AtomicBool,
+    /// Woken when one of them changes.
     pub(crate) stirred: Notify,
 }
 
@@ -25,6 +27,12 @@ impl Local {
     /// Stops the attempt as soon as possible.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
+        self.stirred.notify_one();
+    }
+
+    /// It came to the limit of an attempt.
+    pub(crate) fn expire(&self) {
+        self.expired.store(true, Ordering::Release);
         self.stirred.notify_one();
     }
 
@@ -50,6 +58,7 @@ impl Locals {
         let local = Arc::new(Local {
             wounded: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
+            expired: AtomicBool::new(false),
             stirred: Notify::new(),
         });
         self.live.lock().insert(tid, local.clone());

@@ -145,7 +145,7 @@ async fn begin_commit_and_rollback() {
     tx.put(&accounts, "alice", &Account { balance: 1 }).expect("takes it");
     tx.put(&accounts, "bob", &Account { balance: 2 }).expect("takes it");
     let receipt = tx.commit().await.expect("commits");
-    assert_eq!(receipt.tid, tid);
+    assert_eq!(receipt.tid, Some(tid));
     let outcome = domain.outcome(tid).await.expect("known");
     assert_eq!(
         Some(outcome),

@@ -17,7 +17,8 @@ pub(crate) async fn transfers_over_2_and_20_documents(ground: &Ground) {
             let receipt = bank::spread(&domain, &accounts, &names[..count], &options).await;
             let receipt = receipt.expect("transfers");
             let commit_tid = receipt.commit_tid.expect("it wrote");
-            let outcome = domain.outcome(receipt.tid).await.expect("known");
+            let outcome =
+                domain.outcome(receipt.tid.expect("it has a record")).await.expect("known");
             assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
         }
     }

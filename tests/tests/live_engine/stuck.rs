@@ -37,7 +37,8 @@ pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(ground: &Gro
     let witness = ground.domain().await;
     let things = witness.raw_collection(&name).await.expect("opens");
     let commit_tid = committed.receipt.commit_tid.expect("it wrote");
-    let outcome = witness.outcome(committed.receipt.tid).await.expect("known");
+    let outcome =
+        witness.outcome(committed.receipt.tid.expect("it has a record")).await.expect("known");
     assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
     for reader in [witness.reader(), witness.reader().verified()] {
         for (id, text) in [("a", fine), ("b", odd)] {
@@ -73,7 +74,7 @@ pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(ground: &Gro
         .transact::<_, Error, _>(async |tx| tx.put(&things, "a", &Raw::new(r#"{"balance":4}"#)))
         .await
         .expect("writes");
-    let holder = committed.receipt.tid;
+    let holder = committed.receipt.tid.expect("it has a record");
     let report = witness.inspect().await.expect("looks");
     assert_eq!(report.locked, [(things.key("b"), holder.to_string())], "{report:?}");
     assert_eq!(report.open, [(holder, txn_core::State::Committed)], "{report:?}");

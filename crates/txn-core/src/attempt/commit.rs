@@ -1,12 +1,14 @@
 //! The commit: locks, validation, the one write that decides, and the apply behind it.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures::FutureExt;
 use tokio::sync::oneshot;
 
-use super::{Attempt, Intent, Locks, ReadEntry, Slot};
+use super::{Attempt, Departure, Intent, Locks, ReadEntry, Slot};
 use crate::config::Acknowledge;
 use crate::document::{Image, Stored, View};
 use crate::engine::From;
@@ -17,14 +19,16 @@ use crate::record::{Member, Op, Record, State};
 use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::table::Partition;
 use crate::tid::Tid;
 
 /// How a transaction ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// The attempt that succeeded. A one-document or read-only transaction leaves no record under it.
-    pub tid: Tid,
+    /// The attempt that succeeded, to be asked for by [`Domain::outcome`](crate::Domain::outcome). `None` where nobody
+    /// can: a transaction that only read, or that wrote one document without a record, leaves none.
+    pub tid: Option<Tid>,
     /// The version of everything that it wrote; `None` if it wrote nothing.
     pub commit_tid: Option<Tid>,
     /// How many attempts it took, from 1.
@@ -46,21 +50,62 @@ impl Attempt {
     /// Commits, by a tracked task that goes on when the caller is dropped.
     pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, Stop> {
         if self.concluding.swap(true, Ordering::AcqRel) {
-            return Err(Error::invalid("the transaction is over").into());
+            return Err(self.over());
         }
-        let (acknowledge, acknowledged) = oneshot::channel();
+        let (acknowledge, mut acknowledged) = oneshot::channel();
         let this = self.clone();
-        // The task reports through the channel; a panic drops it.
-        drop(self.engine.tasks.spawn(async move { this.run_commit(acknowledge).await }));
-        acknowledged.await.unwrap_or_else(|_| {
-            let unknown = Error::new(ErrorKind::Unknown, "the engine's task failed");
-            Err(unknown.in_transaction(self.tid).into())
-        })
+        self.engine.tasks.spawn(async move {
+            let run = AssertUnwindSafe(this.run_commit(acknowledge));
+            if run.catch_unwind().await.is_err() {
+                this.give_up().await;
+            }
+        });
+        let panicked = |_| Err(self.cut_short("a task of the engine panicked"));
+        let answer = async { Ok((&mut acknowledged).await.unwrap_or_else(panicked)) };
+        match self.by_deadline(answer).await {
+            Ok(result) => result,
+            Err(_) if *self.departure.lock() == Departure::Committed => {
+                acknowledged.await.unwrap_or_else(panicked)
+            }
+            Err(_) => Err(self.cut_short("the store did not answer before the deadline")),
+        }
+    }
+
+    /// The answer for a caller who can not wait for that of the commit. What has not left this process yet never will.
+    fn cut_short(&self, why: &str) -> Stop {
+        if self.depart(Departure::Closed) {
+            self.local.cancel();
+            return Error::unavailable(why).into();
+        }
+        let departure = *self.departure.lock();
+        match (departure, self.working.lock().writes.keys().next()) {
+            (Departure::Single, Some(key)) => super::single::unknown(key, &Error::unavailable(why)),
+            _ => self.in_doubt(Error::unavailable(why).into()),
+        }
+    }
+
+    /// The commit panicked: what may be committed is left to whoever meets it.
+    async fn give_up(self: &Arc<Self>) {
+        tracing::error!(tid = %self.tid, "a task of the engine panicked");
+        if self.depart(Departure::Closed) {
+            return self.release("a task of the engine panicked", false).await;
+        }
+        self.leave_to_others();
+        self.engine.left_over.store(true, Ordering::Release);
+    }
+
+    /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
+    fn leave_to_others(&self) {
+        self.released.store(true, Ordering::Release);
+        self.heart.cancel();
+        self.engine.locals.forget(self.tid);
+        let locks = self.locks.lock();
+        self.engine.locals.release(locks.held.keys().chain(&locks.uncertain));
     }
 
     async fn run_commit(self: &Arc<Self>, acknowledge: oneshot::Sender<Result<Receipt, Stop>>) {
-        let receipt = |commit_tid, applied| Receipt {
-            tid: self.tid,
+        let receipt = |tid, commit_tid, applied| Receipt {
+            tid,
             commit_tid,
             attempts: u32::from(self.tid.attempt()) + 1,
             applied,
@@ -69,8 +114,8 @@ impl Attempt {
         let say = |result| drop(acknowledge.send(result));
         match self.prepare().await {
             Ok(Prepared::Nothing) => {
-                self.release("it only read", false).await;
-                say(Ok(receipt(None, true)));
+                self.release_by_deadline("it only read".to_owned(), false).await;
+                say(Ok(receipt(None, None, true)));
             }
             Ok(Prepared::Single(single)) => {
                 let result = self.commit_single(&single).await;
@@ -79,7 +124,7 @@ impl Attempt {
                 say(match result {
                     Ok(commit) => {
                         self.refresh_if_asked([&single.key]).await;
-                        Ok(receipt(Some(commit), true))
+                        Ok(receipt(None, Some(commit), true))
                     }
                     Err(stop) => Err(stop),
                 });
@@ -88,18 +133,15 @@ impl Attempt {
                 self.released.store(true, Ordering::Release);
                 let commit = decisive.record.commit_tid;
                 if self.options.acknowledge == Acknowledge::Committed {
-                    say(Ok(receipt(commit, false)));
+                    say(Ok(receipt(Some(self.tid), commit, false)));
                     self.finish(*decisive).await;
                 } else {
                     let applied = self.finish(*decisive).await;
-                    say(Ok(receipt(commit, applied)));
+                    say(Ok(receipt(Some(self.tid), commit, applied)));
                 }
             }
             Err(Stop::Fail(error)) if error.kind() == ErrorKind::Unknown => {
-                // The commit may land: nothing may be taken back. Whoever meets the locks decides.
-                self.released.store(true, Ordering::Release);
-                self.heart.cancel();
-                self.engine.locals.forget(self.tid);
+                self.leave_to_others();
                 say(Err(Stop::Fail(error.in_transaction(self.tid))));
             }
             Err(stop) => {
@@ -107,7 +149,7 @@ impl Attempt {
                     Stop::Retry(cause) => (cause.to_string(), true),
                     Stop::Fail(error) => (error.to_string(), false),
                 };
-                self.release(&why, retried).await;
+                self.release_by_deadline(why, retried).await;
                 say(Err(stop));
             }
         }
@@ -135,18 +177,14 @@ impl Attempt {
             .into_iter()
             .filter(|(key, _)| !held.contains_key(key) && !writes.contains_key(key))
             .collect();
-        for key in self.reads_to_lock(&only_read, !writes.is_empty()) {
-            wanted.insert(key.clone(), only_read.remove(&key));
-        }
+        wanted.append(&mut self.take_reads_to_lock(&mut only_read, !writes.is_empty()));
         let checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;
+        self.check_day().await?;
         if !wanted.is_empty() || !checks.is_empty() {
             self.acquire(wanted, checks).await?;
         }
-        let locks_nothing = self.locks.lock().held.is_empty();
-        let requester =
-            if locks_nothing { Requester::Patient } else { Requester::Locking(self.tid) };
-        self.validate(only_read, requester).await?;
+        self.validate(only_read).await?;
         let (members, images, known) = self.members(&writes)?;
         if members.iter().all(|member| member.op == Op::Read) {
             // Nothing to commit: that everything was held at once is all that was asked for.
@@ -163,22 +201,9 @@ impl Attempt {
         };
         let written = known.len();
         let version = self.commit_record(&record).await?;
+        *self.departure.lock() = Departure::Committed;
         self.engine.tell(&Event::Committed { tid: self.tid, commit_tid: commit, written });
         Ok(Prepared::Decisive(Box::new(Decisive { record, version, known })))
-    }
-
-    /// Of the documents that were only read, those that are locked rather than validated.
-    fn reads_to_lock(&self, only_read: &BTreeMap<Key, ReadEntry>, has_writes: bool) -> Vec<Key> {
-        if !Guard::LockAbsentReads.stands() {
-            return Vec::new();
-        }
-        let absent = || only_read.iter().filter(|(_, read)| read.observed.image.is_none());
-        if self.options.lock_reads {
-            return only_read.keys().cloned().collect();
-        }
-        // An absence has no version that could be validated together with others.
-        let verifiable = if has_writes { only_read.len() <= 1 } else { absent().count() <= 1 };
-        if verifiable { Vec::new() } else { absent().map(|(key, _)| key.clone()).collect() }
     }
 
     /// Would the new contents be accepted? Asked before the commit, for after it there is no way back.
@@ -228,6 +253,20 @@ impl Attempt {
                 refusal.reason
             ))
         })
+    }
+
+    /// The record needs the partition of its day: better found missing before the first lock than at the commit.
+    async fn check_day(&self) -> Result<(), Stop> {
+        let day = self.tid.day();
+        match self.engine.ensure_partition(day, &self.patience).await? {
+            Partition::Ready => Ok(()),
+            Partition::Gone => {
+                let message = format!(
+                    "the records of {day} are dropped already, and that is today by this process's clock: set it right"
+                );
+                Err(Error::new(ErrorKind::Misconfigured, message).into())
+            }
+        }
     }
 
     /// The members of the record, with their new contents and what is known of them by the locks.
@@ -293,6 +332,9 @@ impl Attempt {
             Slot::Unwritten | Slot::Doubtful => None,
             Slot::Sealed => return Err(Error::unavailable("the transaction is over").into()),
         };
+        if !self.depart(Departure::Record) {
+            return Err(self.over());
+        }
         let mut sent = false;
         loop {
             let op = match pending {
@@ -301,22 +343,18 @@ impl Attempt {
             };
             let outcome = match engine.write_record(self.tid, &op, &patience).await {
                 Ok(outcome) => outcome,
-                Err(stop) => return Err(self.late(sent, stop)),
+                // It was sent, and its partition was missing: no proof that nothing happened.
+                Err(stop) => return Err(self.in_doubt(stop)),
             };
+            sent |= !outcome.is_certainly_not_applied();
             let why = match outcome {
                 Outcome::Applied(version) => return Ok(version),
                 Outcome::Rejected(why) => why,
                 Outcome::Conflict | Outcome::Unknown(_) if !Guard::CommitSettled.stands() => {
                     return Err(Stop::Retry(Cause::Wounded));
                 }
-                Outcome::Conflict => {
-                    sent = true;
-                    "its record is there already".to_owned()
-                }
-                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    sent = true;
-                    why
-                }
+                Outcome::Conflict => "its record is there already".to_owned(),
+                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => why,
                 refused => {
                     let key = engine.table.record_key(self.tid);
                     let error = Error::from_refused(&refused, &key, "commit").into();
@@ -377,9 +415,10 @@ impl Attempt {
 
     /// No patience is left. If a commit was sent whose fate is not known, that is what is to be said.
     fn late(&self, sent: bool, stop: Stop) -> Stop {
-        if !sent {
-            return stop;
-        }
+        if sent { self.in_doubt(stop) } else { stop }
+    }
+
+    fn in_doubt(&self, stop: Stop) -> Stop {
         let why = stop.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"

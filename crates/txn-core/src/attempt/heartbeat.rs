@@ -10,7 +10,7 @@ use crate::rules::conflict::HolderState;
 use crate::store::{Outcome, WriteOp};
 
 impl Attempt {
-    /// Starts the heartbeat, once, with the first lock.
+    /// Starts the heartbeat, once, with the first lock. At the limit of an attempt it ends, and the attempt with it.
     pub(super) fn start_heart(self: &Arc<Self>) {
         if self.beating.swap(true, Ordering::AcqRel) {
             return;
@@ -18,10 +18,12 @@ impl Attempt {
         let this = self.clone();
         self.engine.tasks.spawn(async move {
             let heart = this.heart.clone();
+            let left = this.limit.saturating_sub(this.engine.now());
             tokio::select! {
                 biased;
                 () = heart.cancelled() => {}
-                () = this.beat() => {}
+                () = this.engine.config.clock.sleep(left) => this.expire(),
+                () = async { this.beat().await; std::future::pending().await } => {}
             }
         });
     }

@@ -1,8 +1,8 @@
 //! Taking locks: one bulk of conditional writes, and whatever has to be settled until each is
 //! acknowledged.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -45,7 +45,7 @@ impl Attempt {
         let _one_at_a_time = self.locking.lock().await;
         if self.concluding.load(Ordering::Acquire) {
             // A read that the closure did not wait for: nobody would take its lock off.
-            return Err(Error::unavailable("the transaction is over").into());
+            return Err(self.over());
         }
         self.acquire(keys.into_iter().map(|key| (key, None)).collect(), Vec::new()).await
     }
@@ -77,6 +77,7 @@ impl Attempt {
         self.start_heart();
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
+        let mut rounds = 0_u32;
         while !wants.is_empty() || !checks.is_empty() {
             let blank: Vec<Key> = wants
                 .iter()
@@ -88,7 +89,6 @@ impl Attempt {
                 wants.entry(key).or_default().view = Some(view);
             }
             let mut writes = std::mem::take(&mut checks);
-            let dry_runs = writes.len();
             let mut busy = BTreeMap::new();
             for (key, want) in &mut wants {
                 match self.step(key, want).await? {
@@ -99,8 +99,6 @@ impl Attempt {
                     }
                 }
             }
-            let locking = writes[dry_runs..].iter().map(|write| write.key.clone());
-            self.locks.lock().uncertain.extend(locking);
             let hindrance = self.take_outcomes(writes, &mut wants, &mut checks).await?;
             match hindrance {
                 _ if !busy.is_empty() => {
@@ -110,10 +108,17 @@ impl Attempt {
                     self.engine.pause(&self.patience, &mut backoff, hindrance).await?;
                 }
                 None => {
-                    let changing = "the documents that it locks are being changed".to_owned();
-                    self.patience.left(&*self.engine.config.clock, &Hindrance::Store(changing))?;
+                    let Some(key) = wants.keys().next() else { continue };
+                    let changing = Hindrance::Changing(key.clone());
+                    // The first conflict is looked at again at once: it is rarely followed by another.
+                    if rounds == 0 {
+                        self.patience.left(&*self.engine.config.clock, &changing)?;
+                    } else {
+                        self.engine.pause(&self.patience, &mut backoff, changing).await?;
+                    }
                 }
             }
+            rounds += 1;
         }
         Ok(())
     }
@@ -167,7 +172,8 @@ impl Attempt {
     }
 
     /// Sends a bulk of dry runs and locks. What is done leaves `wants`; unanswered dry runs go back to
-    /// `checks`. Returns what hinders, if something does.
+    /// `checks`. A lock that may have landed is uncertain, and stays so whatever a later try is answered. Returns what
+    /// hinders, if something does.
     async fn take_outcomes(
         self: &Arc<Self>,
         writes: Vec<Write>,
@@ -177,6 +183,15 @@ impl Attempt {
         if writes.is_empty() {
             return Ok(None);
         }
+        // Which locks are sent for the first time: only they may turn out not to have been sent at all.
+        let first: BTreeSet<Key> = {
+            let mut locks = self.locks.lock();
+            let changing = writes.iter().filter(|write| write.op.changes());
+            changing
+                .map(|w| w.key.clone())
+                .filter(|key| locks.uncertain.insert(key.clone()))
+                .collect()
+        };
         let outcomes = self.engine.write_all(&writes).await;
         let mut hindrance = None;
         let mut fault = None;
@@ -196,6 +211,9 @@ impl Attempt {
                 }
                 continue;
             }
+            if outcome.is_certainly_not_applied() && first.contains(&key) {
+                self.locks.lock().uncertain.remove(&key);
+            }
             match outcome {
                 Outcome::Applied(version) => {
                     let Entry::Occupied(want) = wants.entry(key.clone()) else { continue };
@@ -205,10 +223,7 @@ impl Attempt {
                 Outcome::Conflict => {
                     wants.entry(key).or_default().view = None;
                 }
-                Outcome::Rejected(why) => {
-                    self.locks.lock().uncertain.remove(&key);
-                    hindrance = Some(Hindrance::Store(why));
-                }
+                Outcome::Rejected(why) => hindrance = Some(Hindrance::Store(why)),
                 Outcome::Unknown(_) if !Guard::LockAcknowledged.stands() => {
                     let want = wants.remove(&key).unwrap_or_default();
                     self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
@@ -217,10 +232,7 @@ impl Attempt {
                     wants.entry(key).or_default().view = None;
                     hindrance = Some(Hindrance::Store(why));
                 }
-                refused => {
-                    self.locks.lock().uncertain.remove(&key);
-                    fault = Some(Error::from_refused(&refused, &key, "lock it"));
-                }
+                refused => fault = Some(Error::from_refused(&refused, &key, "lock it")),
             }
         }
         if !locked.is_empty() {
@@ -273,8 +285,9 @@ impl Attempt {
         if queues.polls.is_multiple_of(4) {
             self.check_own_record().await?;
         }
-        let Some(key) = busy.keys().next() else { return Ok(()) };
-        let left = self.patience.left(&*engine.config.clock, &Hindrance::Others(key.clone()))?;
+        let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
+        let others = Hindrance::Others { key: key.clone(), holder: *holder };
+        let left = self.patience.left(&*engine.config.clock, &others)?;
         // Whoever is not first, or waits for one of this process, is woken and need not poll often.
         let polls = |(key, ticket): (&Key, &Ticket)| {
             ticket.is_first() && busy.get(key).is_some_and(|holder| !engine.locals.is_live(*holder))

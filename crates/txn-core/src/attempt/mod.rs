@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::event::Event;
 use crate::rules::validate::Observed;
-use crate::stop::{Patience, Stop};
+use crate::stop::{Cause, Patience, Stop};
 use crate::store::{Key, Version};
 use crate::tid::Tid;
 use crate::wait::Local;
@@ -97,6 +97,22 @@ enum Slot {
     Sealed,
 }
 
+/// Whether the commit may have left this process. Settled once, by whoever comes first: the commit, or a caller who
+/// does not wait any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Departure {
+    /// Not yet.
+    Open,
+    /// Nothing was sent and nothing will be.
+    Closed,
+    /// The record that decides was sent, or is about to be.
+    Record,
+    /// The one write of a transaction without a record was sent, or is about to be.
+    Single,
+    /// It is acknowledged.
+    Committed,
+}
+
 pub(crate) struct Attempt {
     engine: Arc<Engine>,
     pub(crate) tid: Tid,
@@ -107,11 +123,16 @@ pub(crate) struct Attempt {
     patience: Patience,
     /// Of the whole transaction, on the monotonic clock.
     deadline: Duration,
+    /// Of this attempt, until its commit is sent, on the monotonic clock.
+    limit: Duration,
     working: Mutex<Working>,
     locks: Mutex<Locks>,
     /// One lock operation of the attempt at a time.
     locking: tokio::sync::Mutex<()>,
     slot: tokio::sync::Mutex<Slot>,
+    departure: Mutex<Departure>,
+    /// Somebody knows the tid and may ask what became of it: only a record can tell.
+    asked: AtomicBool,
     heart: CancellationToken,
     beating: AtomicBool,
     /// The commit has begun: a tracked task sees the attempt through, whoever goes away.
@@ -139,10 +160,13 @@ impl Attempt {
             pessimistic,
             patience,
             deadline,
+            limit,
             working: Mutex::default(),
             locks: Mutex::default(),
             locking: tokio::sync::Mutex::default(),
             slot: tokio::sync::Mutex::new(Slot::Unwritten),
+            departure: Mutex::new(Departure::Open),
+            asked: AtomicBool::new(false),
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
             concluding: AtomicBool::new(false),
@@ -150,35 +174,84 @@ impl Attempt {
         })
     }
 
-    /// Runs `work` as a tracked task that goes on when the caller is dropped.
+    /// Runs `work`, which commits nothing, as a tracked task that goes on when the caller is dropped.
     pub(crate) async fn owned<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, Stop>> + Send + 'static,
     ) -> Result<T, Stop> {
-        if self.engine.tasks.is_closed() {
-            return Err(Error::unavailable("the domain is shut down").into());
-        }
-        match self.engine.tasks.spawn(work).await {
-            Ok(result) => result,
-            // A panic inside the engine: whether the commit was sent is not known here.
-            Err(join) => Err(Error::new(crate::ErrorKind::Unknown, "the engine's task failed")
-                .in_transaction(self.tid)
-                .because(join)
-                .into()),
+        let panicked =
+            |join| Stop::Fail(Error::unavailable("a task of the engine panicked").because(join));
+        self.by_deadline(async { self.engine.tasks.spawn(work).await.map_err(panicked)? }).await
+    }
+
+    /// Waits for `work` until the deadline and not longer, whatever the store does.
+    pub(crate) async fn by_deadline<T>(
+        &self,
+        work: impl Future<Output = Result<T, Stop>>,
+    ) -> Result<T, Stop> {
+        let overdue = self.deadline.saturating_sub(self.engine.now()) + OVERDUE;
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = self.engine.config.clock.sleep(overdue) => {
+                Err(Error::unavailable("the store did not answer before the deadline").into())
+            }
         }
     }
 
-    /// Ends the attempt without a commit, and takes its locks off. Returns once that is done; it goes on when the
-    /// caller is dropped.
+    /// Ends the attempt without a commit, and takes its locks off. Returns once that is done, or the deadline passed;
+    /// it goes on then, and when the caller is dropped.
     pub(crate) async fn roll_back(self: &Arc<Self>, why: String, retried: bool) {
+        if !self.concluding.swap(true, Ordering::AcqRel) {
+            self.release_by_deadline(why, retried).await;
+        }
+    }
+
+    async fn release_by_deadline(self: &Arc<Self>, why: String, retried: bool) {
+        let this = self.clone();
+        let release = async move {
+            this.release(&why, retried).await;
+            Ok(())
+        };
+        if let Err(stop) = self.owned(release).await {
+            tracing::warn!(tid = %self.tid, why = %stop.into_error(), "locks are taken off later");
+        }
+    }
+
+    /// Settles whether the commit leaves this process. Returns whether it is as asked for.
+    fn depart(&self, as_what: Departure) -> bool {
+        let mut departure = self.departure.lock();
+        if *departure == Departure::Open {
+            *departure = as_what;
+        }
+        *departure == as_what
+    }
+
+    /// The attempt came to its limit while its caller was busy with something else: its heart stops, and its locks are
+    /// given back. The caller finds out with its next call.
+    fn expire(self: &Arc<Self>) {
         if self.concluding.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.local.expire();
         let this = self.clone();
-        let task = self.engine.tasks.spawn(async move { this.release(&why, retried).await });
-        if let Err(join) = task.await {
-            tracing::error!(tid = %self.tid, %join, "the engine's task failed");
+        self.engine
+            .tasks
+            .spawn(async move { this.release(&Cause::Expired.to_string(), true).await });
+    }
+
+    /// The answer to a call that comes after the end.
+    fn over(&self) -> Stop {
+        match self.local.expired.load(Ordering::Acquire) {
+            true => Stop::Retry(Cause::Expired),
+            false => Error::unavailable("the transaction is over").into(),
         }
+    }
+
+    /// The id of the attempt, for somebody who may ask what became of it.
+    pub(crate) fn tid_to_ask_for(&self) -> Tid {
+        self.asked.store(true, Ordering::Release);
+        self.tid
     }
 
     /// The caller is gone: stop as soon as possible, and take the locks off.
@@ -241,6 +314,17 @@ impl Attempt {
 
     pub(crate) fn has_writes(&self) -> bool {
         !self.working.lock().writes.is_empty()
+    }
+}
+
+/// How much later than the deadline a caller is answered at the latest: the work itself, which knows more, is given the
+/// time to say why.
+const OVERDUE: Duration = Duration::from_millis(100);
+
+/// An attempt that nobody works on any more holds nothing up, however it ended: also by a panic.
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.engine.locals.forget(self.tid);
     }
 }
 

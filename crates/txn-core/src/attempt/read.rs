@@ -44,8 +44,11 @@ impl Attempt {
             let this = self.clone();
             return self.owned(async move { this.acquire_for_reading(keys).await }).await;
         }
-        let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
-        let entries = self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
+        let read = async {
+            let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
+            self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await
+        };
+        let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();
         working.reads.extend(keys.into_iter().zip(entries));
         Ok(())

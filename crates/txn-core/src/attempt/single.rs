@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::commit::{Prepared, Single};
-use super::{Attempt, Intent, ReadEntry};
+use super::{Attempt, Departure, Intent, ReadEntry};
 use crate::document::{Image, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
@@ -28,7 +29,7 @@ pub(crate) enum SingleOutcome {
 impl Attempt {
     /// Whether the transaction is one document that was committed before: then it needs no record. A document
     /// without a `tid` has no list to tell what happened; a deletion leaves none; and an attempt that
-    /// locks at each read holds a lock already.
+    /// locks at each read holds a lock already. Whoever asked for the tid may ask for the outcome, which only a record tells.
     pub(super) async fn single_document(
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,
@@ -36,7 +37,8 @@ impl Attempt {
     ) -> Result<Option<Prepared>, Stop> {
         let Some((key, Intent::Put(image))) = writes.first_key_value() else { return Ok(None) };
         let alone = writes.len() == 1 && reads.keys().all(|read| read == key);
-        if !alone || self.pessimistic || self.options.metadata.is_some() {
+        let wants_record = self.options.metadata.is_some() || self.asked.load(Ordering::Acquire);
+        if !alone || self.pessimistic || wants_record {
             return Ok(None);
         }
         let entry = match reads.get(key) {
@@ -66,9 +68,13 @@ impl Attempt {
         Single { key, entry, image }: &Single,
     ) -> Result<Tid, Stop> {
         let commit = self.commit_tid()?;
+        if !self.depart(Departure::Single) {
+            return Err(self.over());
+        }
         let outcome = self.engine.write_single(key, entry, image, commit, &self.patience).await?;
         match outcome {
             SingleOutcome::Committed => {
+                *self.departure.lock() = Departure::Committed;
                 let tid = self.tid;
                 self.engine.tell(&Event::Committed { tid, commit_tid: commit, written: 1 });
                 Ok(commit)
@@ -110,6 +116,10 @@ impl Engine {
                 }
                 Outcome::Conflict => "the document is being changed".to_owned(),
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => why,
+                Outcome::MissingCollection => "its collection seems to be missing".to_owned(),
+                refused if !refused.is_certainly_not_applied() => {
+                    return Err(unknown(key, &Error::from_refused(&refused, key, "write it")));
+                }
                 refused => {
                     let error = Error::from_refused(&refused, key, "write it").into();
                     return Err(doubt(error, sent));
@@ -145,7 +155,7 @@ impl Engine {
 }
 
 /// A one-document write leaves no record that could be asked later.
-fn unknown(key: &Key, why: &Error) -> Stop {
+pub(super) fn unknown(key: &Key, why: &Error) -> Stop {
     let message = format!("it is unknown whether the write happened; look at the document: {why}");
     Stop::Fail(Error::new(ErrorKind::Unknown, message).at(key))
 }

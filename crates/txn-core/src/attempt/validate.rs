@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Attempt, ReadEntry};
 use crate::document::View;
@@ -13,20 +14,50 @@ use crate::rules::conflict::Requester;
 use crate::rules::validate::{Validity, validity};
 use crate::stop::{Cause, Hindrance, Stop};
 use crate::store::{Key, Outcome, Write, WriteOp};
+use crate::tid::Tid;
 
 /// A transaction that wounds nobody looks this often at a lock before it starts again.
 const MOST_WAITS: u32 = 16;
 
 impl Attempt {
-    /// Validates all that was read: what is locked by its lock, the rest by its version.
-    pub(crate) async fn validate_reads(self: &Arc<Self>, requester: Requester) -> Result<(), Stop> {
-        let reads = {
-            let (working, locks) = (self.working.lock(), self.locks.lock());
-            let free = working.reads.iter().filter(|(key, _)| !locks.held.contains_key(*key));
-            free.map(|(key, read)| (key.clone(), read.clone())).collect()
+    /// Whether everything that was read belongs together, for a closure that fails: its error may rest on it.
+    pub(crate) async fn examine(self: &Arc<Self>) -> Result<(), Stop> {
+        let this = self.clone();
+        let examined = async move {
+            let _one_at_a_time = this.locking.lock().await;
+            if this.concluding.load(Ordering::Acquire) {
+                return Err(this.over());
+            }
+            let reads = this.working.lock().reads.clone();
+            let mut only_read: BTreeMap<Key, ReadEntry> = {
+                let locks = this.locks.lock();
+                reads.into_iter().filter(|(key, _)| !locks.held.contains_key(key)).collect()
+            };
+            let wanted = this.take_reads_to_lock(&mut only_read, false);
+            if !wanted.is_empty() {
+                this.acquire(wanted, Vec::new()).await?;
+            }
+            this.validate(only_read).await?;
+            this.verify_locks().await
         };
-        self.validate(reads, requester).await?;
-        self.verify_locks().await
+        self.owned(examined).await
+    }
+
+    /// Of the documents that were only read, takes those out that are locked rather than validated.
+    pub(super) fn take_reads_to_lock(
+        &self,
+        only_read: &mut BTreeMap<Key, ReadEntry>,
+        has_writes: bool,
+    ) -> BTreeMap<Key, Option<ReadEntry>> {
+        let absent = || only_read.values().filter(|read| read.observed.image.is_none()).count();
+        // An absence has no version that could be validated together with others.
+        let verifiable = if has_writes { only_read.len() <= 1 } else { absent() <= 1 };
+        let lock_absent = !verifiable && Guard::LockAbsentReads.stands();
+        let lock = |read: &ReadEntry| {
+            self.options.lock_reads || (lock_absent && read.observed.image.is_none())
+        };
+        let taken = only_read.extract_if(.., |_, read| lock(read));
+        taken.map(|(key, read)| (key, Some(read))).collect()
     }
 
     /// Validates reads. A transaction that holds locks meets conflicts by age, and takes over the locks of those
@@ -35,9 +66,11 @@ impl Attempt {
     pub(super) async fn validate(
         self: &Arc<Self>,
         mut reads: BTreeMap<Key, ReadEntry>,
-        requester: Requester,
     ) -> Result<(), Stop> {
         let engine = &self.engine;
+        let locks_nothing = self.locks.lock().held.is_empty();
+        let requester =
+            if locks_nothing { Requester::Patient } else { Requester::Locking(self.tid) };
         if !Guard::ValidateReads.stands() {
             return Ok(());
         }
@@ -95,20 +128,19 @@ impl Attempt {
             }
             let views = engine.views(&doubtful, From::Primary, &self.patience).await?;
             for (key, view) in doubtful.into_iter().zip(views) {
-                if self.revalidate(&key, &view, &mut reads, requester).await? {
+                let Some(holder) = self.revalidate(&key, &view, &mut reads, requester).await?
+                else {
                     continue;
-                }
+                };
                 waits += 1;
                 if requester == Requester::Patient && waits > MOST_WAITS {
                     return Err(Stop::Retry(Cause::Waited(key)));
                 }
-                hindrance = Some(Hindrance::Others(key));
+                hindrance = Some(Hindrance::Others { key, holder });
             }
-            if !reads.is_empty() {
-                let hindrance = hindrance.unwrap_or_else(|| {
-                    Hindrance::Store("its documents are being changed".to_owned())
-                });
-                engine.pause(&self.patience, backoff, hindrance).await?;
+            let changing = reads.keys().next().cloned().map(Hindrance::Changing);
+            if let Some(changing) = changing {
+                engine.pause(&self.patience, backoff, hindrance.unwrap_or(changing)).await?;
             }
         }
         Ok(())
@@ -154,32 +186,32 @@ impl Attempt {
         Ok(())
     }
 
-    /// A second look at one read. Returns whether nobody has to be waited for.
+    /// A second look at one read. Returns the holder who has to be waited for, if there is one.
     async fn revalidate(
         self: &Arc<Self>,
         key: &Key,
         view: &View,
         reads: &mut BTreeMap<Key, ReadEntry>,
         requester: Requester,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Option<Tid>, Stop> {
         let engine = &self.engine;
-        let Some(read) = reads.get_mut(key) else { return Ok(true) };
+        let Some(read) = reads.get_mut(key) else { return Ok(None) };
         match (validity(&read.observed, view, Some(self.tid)), view) {
             (Validity::Valid, _) => {
                 reads.remove(key);
-                Ok(true)
+                Ok(None)
             }
             (Validity::Held(_), _)
                 if requester == Requester::Patient && !Guard::ReadOnlyWaits.stands() =>
             {
                 reads.remove(key);
-                Ok(true)
+                Ok(None)
             }
             (Validity::Held(holder), View::Present { version, .. }) => {
                 // The lock has to be looked at again, whoever held it at first.
                 read.observed.holder = Some(holder);
                 match engine.meet(requester, key, *version, holder, &self.patience).await? {
-                    Met::Busy => return Ok(false),
+                    Met::Busy => return Ok(Some(holder)),
                     Met::Applied => {}
                     Met::Void if requester == Requester::Patient => {
                         engine.unlock(key, view, holder).await?;
@@ -191,7 +223,7 @@ impl Attempt {
                         Box::pin(self.acquire(wanted, Vec::new())).await?;
                     }
                 }
-                Ok(true)
+                Ok(None)
             }
             (Validity::Changed | Validity::Held(_), _) => {
                 Err(Stop::Retry(Cause::Changed(key.clone())))
