@@ -4,11 +4,12 @@ use crate::attempt::{ReadEntry, SingleOutcome};
 use crate::collection::{Codec, Collection, DocumentId};
 use crate::document::View;
 use crate::domain::Domain;
-use crate::engine::From;
+use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::Guard;
 use crate::resolve::Met;
 use crate::rules::conflict::Requester;
-use crate::stop::Stop;
+use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::Key;
 use crate::tid::Tid;
 
@@ -16,6 +17,10 @@ use crate::tid::Tid;
 ///
 /// Several of them are no snapshot. By default any copy answers, so with replicas two reads of one
 /// document may go back in time; [`Reader::verified`] asks the primary.
+///
+/// "Committed" has one condition: a reader writes nothing, so it takes a commit for one whose acknowledgement is still
+/// under way. If the primary crashes at that moment and the commit vanishes with it, the reader has shown what never
+/// was. A transaction that writes is not exposed to that with [`Options::lock_reads`](crate::Options::lock_reads).
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     domain: &'a Domain,
@@ -108,7 +113,9 @@ fn absent(key: &Key) -> Error {
 }
 
 impl Reader<'_> {
-    /// The same reader, asking the primary: linearizable for each document as long as no primary crashes.
+    /// The same reader, asking the primary and waiting for a transaction that holds the document and is not decided yet:
+    /// each read is a read-only transaction of one document, strictly serialisable with all others as long as no primary
+    /// crashes. Fails with [`ErrorKind::Conflict`] if the holder is not decided before the deadline.
     #[must_use]
     pub fn verified(mut self) -> Self {
         self.from = From::Primary;
@@ -159,15 +166,66 @@ impl Reader<'_> {
         let engine = &self.domain.engine;
         engine.check_readable(&keys)?;
         let patience = engine.patience(engine.config.deadline);
-        let entries = async {
-            let views = engine.views(&keys, self.from, &patience).await?;
-            engine.observe(&keys, views, self.from, &patience).await
+        let entries = match self.from {
+            From::AnyCopy => engine.read_committed(&keys, &patience).await,
+            From::Primary => engine.read_verified(&keys, &patience).await,
         };
-        let entries = entries.await.map_err(Stop::into_error)?;
+        let entries = entries.map_err(Stop::into_error)?;
         let snapshot = |(key, entry): (Key, ReadEntry)| {
             let value = Collection::<C>::decode(&key, entry.observed.image.as_ref())?;
             Ok(Snapshot { value, key, entry })
         };
         keys.into_iter().zip(entries).map(snapshot).collect()
+    }
+}
+
+impl Engine {
+    async fn read_committed(
+        &self,
+        keys: &[Key],
+        patience: &Patience,
+    ) -> Result<Vec<ReadEntry>, Stop> {
+        let views = self.views(keys, From::AnyCopy, patience).await?;
+        self.observe(keys, views, From::AnyCopy, patience).await
+    }
+
+    /// What a read-only transaction of each document would read. A holder that is undecided is waited for: it may have
+    /// validated already, and its place in the order is before what was acknowledged since.
+    async fn read_verified(
+        &self,
+        keys: &[Key],
+        patience: &Patience,
+    ) -> Result<Vec<ReadEntry>, Stop> {
+        let mut entries: Vec<Option<ReadEntry>> = vec![None; keys.len()];
+        let mut backoff = self.backoff();
+        loop {
+            let open: Vec<usize> = (0..keys.len()).filter(|i| entries[*i].is_none()).collect();
+            if open.is_empty() {
+                return Ok(entries.into_iter().flatten().collect());
+            }
+            let asked: Vec<Key> = open.iter().map(|i| keys[*i].clone()).collect();
+            let views = self.views(&asked, From::Primary, patience).await?;
+            let looks = self.observe(&asked, views, From::Primary, patience).await?;
+            let mut hindrance = None;
+            for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
+                // What came from a committed record is decided.
+                let undecided = entry.observed.version.and(entry.observed.holder);
+                let waits = undecided.filter(|_| Guard::ReadOnlyWaits.stands());
+                let (Some(holder), View::Present { version, .. }) = (waits, &entry.view) else {
+                    entries[index] = Some(entry);
+                    continue;
+                };
+                match self.meet(Requester::Patient, &key, *version, holder, patience).await? {
+                    Met::Void => {
+                        self.unlock(&key, &entry.view, holder).await?;
+                    }
+                    Met::Applied => {}
+                    Met::Busy => hindrance = Some(Hindrance::Others { key, holder }),
+                }
+            }
+            if let Some(hindrance) = hindrance {
+                self.pause(patience, &mut backoff, hindrance).await?;
+            }
+        }
     }
 }

@@ -27,8 +27,8 @@ pub(crate) enum Cause {
     Wounded,
     /// A document that it read was changed.
     Changed(Key),
-    /// It took longer than the transaction limit.
-    Expired,
+    /// It took longer than the transaction limit, and waited for this in the end, if the engine knows.
+    Expired(Option<Hindrance>),
     /// A read-only transaction met a lock and had to wait.
     Waited(Key),
     /// A write without a record was overtaken.
@@ -40,9 +40,37 @@ impl fmt::Display for Cause {
         match self {
             Self::Wounded => f.write_str("an older transaction aborted this attempt"),
             Self::Changed(key) => write!(f, "{key} was changed by another transaction"),
-            Self::Expired => f.write_str("the attempt took longer than the transaction limit"),
+            Self::Expired(None) => {
+                f.write_str("the attempt took longer than the transaction limit")
+            }
+            Self::Expired(Some(why)) => {
+                write!(
+                    f,
+                    "the attempt took longer than the transaction limit: {}",
+                    why.clone().into_error()
+                )
+            }
             Self::Waited(key) => write!(f, "{key} was locked by another transaction"),
             Self::Overtaken(key) => write!(f, "another write to {key} came first"),
+        }
+    }
+}
+
+impl Cause {
+    /// The error for a caller when no further attempt follows.
+    pub(crate) fn into_error(self, prefix: &str) -> Error {
+        let (kind, document) = match &self {
+            Self::Expired(Some(Hindrance::Store(_))) => (ErrorKind::Unavailable, None),
+            Self::Expired(Some(Hindrance::Others { key, .. } | Hindrance::Changing(key)))
+            | Self::Changed(key)
+            | Self::Waited(key)
+            | Self::Overtaken(key) => (ErrorKind::Conflict, Some(key)),
+            Self::Wounded | Self::Expired(None) => (ErrorKind::Conflict, None),
+        };
+        let error = Error::new(kind, format!("{prefix}{self}"));
+        match document {
+            Some(key) => error.at(key),
+            None => error,
         }
     }
 }
@@ -58,7 +86,7 @@ impl Stop {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Fail(error) => error,
-            Self::Retry(cause) => Error::new(ErrorKind::Conflict, cause.to_string()),
+            Self::Retry(cause) => cause.into_error(""),
         }
     }
 }
@@ -128,7 +156,7 @@ impl Patience {
     pub(crate) fn left(&self, clock: &dyn Clock, hindrance: &Hindrance) -> Result<Duration, Stop> {
         if let Some(local) = &self.local {
             if local.expired.load(Ordering::Acquire) {
-                return Err(Stop::Retry(Cause::Expired));
+                return Err(Stop::Retry(Cause::Expired(Some(hindrance.clone()))));
             }
             if local.cancelled.load(Ordering::Acquire) {
                 return Err(Stop::Fail(Error::unavailable("the transaction was cancelled")));
@@ -142,7 +170,9 @@ impl Patience {
             return Err(Stop::Fail(hindrance.clone().into_error()));
         }
         match self.attempt_until {
-            Some(until) if now >= until => Err(Stop::Retry(Cause::Expired)),
+            Some(until) if now >= until => {
+                Err(Stop::Retry(Cause::Expired(Some(hindrance.clone()))))
+            }
             Some(until) => Ok(until.min(self.until) - now),
             None => Ok(self.until - now),
         }

@@ -192,7 +192,8 @@ async fn carry_out(
             } else {
                 match done.status {
                     Status::Done => {
-                        output::print(&format!("Done: {key} (transaction {})", done.tid));
+                        let by = done.tid.map(|tid| format!(" (transaction {tid})"));
+                        output::print(&format!("Done: {key}{}", by.unwrap_or_default()));
                     }
                     Status::AlreadyDone => output::print(&format!(
                         "Already done: {key}, at {}. Nothing was moved now.",

@@ -237,13 +237,13 @@ impl Attempt {
         let this = self.clone();
         self.engine
             .tasks
-            .spawn(async move { this.release(&Cause::Expired.to_string(), true).await });
+            .spawn(async move { this.release(&Cause::Expired(None).to_string(), true).await });
     }
 
     /// The answer to a call that comes after the end.
     fn over(&self) -> Stop {
         match self.local.expired.load(Ordering::Acquire) {
-            true => Stop::Retry(Cause::Expired),
+            true => Stop::Retry(Cause::Expired(None)),
             false => Error::unavailable("the transaction is over").into(),
         }
     }

@@ -1,10 +1,10 @@
 //! Validation: after every lock is acknowledged, is everything that was only read still what it was?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Attempt, ReadEntry};
+use super::{Attempt, Held, ReadEntry};
 use crate::document::View;
 use crate::engine::From;
 use crate::error::Error;
@@ -153,37 +153,62 @@ impl Attempt {
         if !Guard::VerifyReadLocks.stands() {
             return Ok(());
         }
-        let held = self.locks.lock().held.clone();
-        let verify = |version| WriteOp::Verify(Some(version));
-        let mut verifies: Vec<Write> =
-            held.into_iter().map(|(key, lock)| Write::new(key, verify(lock.version))).collect();
+        let mut open: BTreeSet<Key> = self.locks.lock().held.keys().cloned().collect();
         let mut backoff = engine.backoff();
-        while !verifies.is_empty() {
+        while !open.is_empty() {
+            let verifies: Vec<Write> = {
+                let locks = self.locks.lock();
+                let held = locks.held.iter().filter(|(key, _)| open.contains(*key));
+                let verify = |lock: &Held| WriteOp::Verify(Some(lock.version));
+                held.map(|(key, lock)| Write::new(key.clone(), verify(lock))).collect()
+            };
             let outcomes = engine.write_all(&verifies).await;
-            let mut left = Vec::new();
-            let mut why = String::new();
+            let mut moved = Vec::new();
+            let mut hindrance = None;
             for (write, outcome) in verifies.into_iter().zip(outcomes) {
                 match outcome {
-                    Outcome::Holds => {}
-                    Outcome::Conflict => return Err(Stop::Retry(Cause::Wounded)),
-                    Outcome::Rejected(reason)
-                    | Outcome::RejectedInDoubt(reason)
-                    | Outcome::Unknown(reason) => {
-                        why = reason;
-                        left.push(write);
+                    Outcome::Holds => {
+                        open.remove(&write.key);
                     }
+                    Outcome::Conflict => moved.push(write.key),
+                    Outcome::Rejected(why)
+                    | Outcome::RejectedInDoubt(why)
+                    | Outcome::Unknown(why) => hindrance = Some(Hindrance::Store(why)),
                     refused => {
                         let error = Error::from_refused(&refused, &write.key, "verify a lock");
                         return Err(error.in_transaction(self.tid).into());
                     }
                 }
             }
-            if !left.is_empty() {
-                engine.pause(&self.patience, &mut backoff, Hindrance::Store(why)).await?;
+            let views = engine.views(&moved, From::Primary, &self.patience).await?;
+            for (key, view) in moved.iter().zip(views) {
+                self.find_lock_again(key, &view)?;
+                hindrance.get_or_insert_with(|| Hindrance::Changing(key.clone()));
             }
-            verifies = left;
+            if let Some(hindrance) = hindrance {
+                engine.pause(&self.patience, &mut backoff, hindrance).await?;
+            }
         }
         Ok(())
+    }
+
+    /// A touch by somebody else moved a document that this attempt holds. The lock is still the one that was taken: it was
+    /// conditioned on a version, so it landed once. A placeholder carries no condition, and counts at its version only.
+    fn find_lock_again(&self, key: &Key, view: &View) -> Result<(), Stop> {
+        let mut locks = self.locks.lock();
+        let Some(held) = locks.held.get_mut(key) else { return Ok(()) };
+        match view {
+            View::Present { version, stored, .. }
+                if held.expected.is_some()
+                    && stored.lock == Some(self.tid)
+                    && stored.tid == held.before.tid
+                    && stored.image == held.before.image =>
+            {
+                held.version = *version;
+                Ok(())
+            }
+            _ => Err(Stop::Retry(Cause::Wounded)),
+        }
     }
 
     /// A second look at one read. Returns the holder who has to be waited for, if there is one.

@@ -1,0 +1,157 @@
+//! How attempts end: at their limit, at the deadline, at a shutdown.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use txn_core::store::Write;
+use txn_core::{Error, ErrorKind, Options, TransactionOutcome};
+
+use crate::support::{Fate, Item, Shop, is_commit, is_lock, writes};
+
+fn pessimistic() -> Options {
+    Options::default().with_pessimistic(true)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_gives_its_locks_back_at_its_limit() {
+    let shop = Shop::open(&["a"]).await;
+    let tx = shop.domain.begin(&pessimistic()).expect("begins");
+    tx.get(&shop.items, "a").await.expect("reads");
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let report = shop.other.inspect().await.expect("looks");
+    assert!(report.is_clean(), "{report:?}");
+    shop.set(&shop.other, &["a"], 2).await.expect("the document is free");
+    // Its owner finds out, with whatever it does next.
+    let error = tx.get(&shop.items, "b").await.expect_err("it is over");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let error = tx.commit().await.expect_err("it is over");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(shop.value("a").await, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_hangs_once_runs_again() {
+    let shop = Shop::open(&["a"]).await;
+    let items = &shop.items;
+    let runs = AtomicUsize::new(0);
+    let options = pessimistic();
+    let committed = shop.domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(items, "a").await?;
+        if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_secs(12)).await;
+        }
+        tx.put(items, "a", &Item { n: 2 })
+    });
+    assert_eq!(committed.await.expect("commits").receipt.attempts, 2);
+    shop.drained().await;
+}
+
+/// A write that hangs for ever at this step is answered for at the deadline, and the documents are free in the end.
+async fn hang(which: fn(&Write) -> bool, kind: ErrorKind) -> (Shop, Error) {
+    let shop = Shop::open(&["a", "b"]).await;
+    shop.store.play(move |write| if which(write) { Fate::Hang } else { Fate::Pass });
+    let items = &shop.items;
+    let options = Options::default().with_deadline(Some(Duration::from_secs(3)));
+    let begun = Instant::now();
+    let run = shop.domain.run::<(), Error, _>(&options, async |tx| {
+        tx.get_many(items, ["a", "b"]).await?;
+        tx.put(items, "a", &Item { n: 2 })?;
+        tx.put(items, "b", &Item { n: 2 })
+    });
+    let error = run.await.expect_err("it hangs");
+    assert_eq!(error.kind(), kind, "{error}");
+    // On a virtual clock: no machine is too slow for that.
+    assert!(begun.elapsed() < Duration::from_millis(3_200), "{:?}", begun.elapsed());
+    (shop, error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_at_the_lock_does_not_hold_the_caller_beyond_the_deadline() {
+    let (shop, _) = hang(is_lock, ErrorKind::Unavailable).await;
+    shop.other.janitor_pass().await.expect("passes");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_at_the_commit_is_told_as_unknown_at_the_deadline() {
+    let (shop, error) = hang(is_commit, ErrorKind::Unknown).await;
+    let tid = error.tid().expect("it has a record");
+    let outcome = shop.other.outcome(tid).await.expect("known");
+    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
+    shop.other.janitor_pass().await.expect("passes");
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_write_that_hangs_is_told_as_unknown_at_the_deadline() {
+    let shop = Shop::open(&["a"]).await;
+    shop.store.play(|write| if writes(write, "\"n\":2") { Fate::Hang } else { Fate::Pass });
+    let error = shop.set(&shop.domain, &["a"], 2).await.expect_err("it hangs");
+    assert_eq!((error.kind(), error.tid()), (ErrorKind::Unknown, None), "{error}");
+    assert_eq!(shop.value("a").await, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn contention_is_a_conflict_that_names_the_document_and_its_holder() {
+    let shop = Shop::open(&["a"]).await;
+    let options = pessimistic().with_deadline(Some(Duration::from_secs(60)));
+    let holder = shop.other.begin(&options).expect("begins");
+    holder.get(&shop.items, "a").await.expect("reads");
+    let items = &shop.items;
+    let options = Options::default().with_deadline(Some(Duration::from_secs(5)));
+    let begun = Instant::now();
+    let run = shop.domain.run::<(), Error, _>(&options, async |tx| {
+        tx.get(items, "a").await?;
+        tx.put(items, "a", &Item { n: 2 })
+    });
+    let error = run.await.expect_err("an older one holds it");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(error.document(), Some(&items.key("a")));
+    assert!(error.to_string().contains(&holder.tid().to_string()), "{error}");
+    assert!(begun.elapsed() < Duration::from_millis(5_200), "{:?}", begun.elapsed());
+    holder.rollback().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_that_others_change_again_and_again_is_a_conflict() {
+    let shop = Shop::open(&["a", "b"]).await;
+    // Every lock comes too late.
+    shop.store.play(|write| match is_lock(write) && &*write.key.id == "a" {
+        true => Fate::RefuseWith(txn_core::store::Outcome::Conflict),
+        false => Fate::Pass,
+    });
+    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("it never gets the lock");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(error.document(), Some(&shop.items.key("a")), "{error}");
+    shop.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_lets_what_runs_finish_also_in_further_attempts() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let (domain, items) = (shop.domain.clone(), shop.items.clone());
+    let running = tokio::spawn(async move {
+        let options = pessimistic();
+        let started = AtomicBool::new(true);
+        domain
+            .run::<_, Error, _>(&options, async |tx| {
+                tx.get(&items, "a").await?;
+                // The first attempt comes to its limit, and a second one follows.
+                let dawdles = started.swap(false, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(if dawdles { 12 } else { 1 })).await;
+                tx.get(&items, "b").await?;
+                tx.put(&items, "a", &Item { n: 2 })?;
+                tx.put(&items, "b", &Item { n: 2 })
+            })
+            .await
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(shop.domain.shutdown(Duration::from_secs(60)).await, "everything is applied");
+    running.await.expect("no panic").expect("it was let finish");
+    assert!(shop.other.inspect().await.expect("looks").is_clean());
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
+    let refused = shop.set(&shop.domain, &["a"], 3).await.expect_err("it is shut down");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+}

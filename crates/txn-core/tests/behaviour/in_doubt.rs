@@ -1,0 +1,175 @@
+//! Refusals of what was applied: a server answers for its last try, and an earlier one may have been carried out. What may
+//! have happened is never told as something that did not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use txn_core::store::{Key, Outcome, Refusal, RefusalKind, Store, Write, WriteOp};
+use txn_core::{Error, ErrorKind, Options, Tid, TransactionOutcome};
+
+use crate::support::{Fate, Item, Scripted, Shop, is_commit, is_lock, writes};
+
+/// What a server says of a write that it carried out, when it tried again and could not.
+fn refusals() -> [Outcome; 4] {
+    let reason = "security_exception".to_owned();
+    [
+        Outcome::RejectedInDoubt("es_rejected_execution_exception".to_owned()),
+        Outcome::RejectedInDoubt("cluster_block_exception".to_owned()),
+        Outcome::MissingCollection,
+        Outcome::Invalid(Refusal { kind: RefusalKind::Denied, reason }),
+    ]
+}
+
+/// The first write of a kind is carried out and refused, and then the store is down.
+fn refuse_and_go_down(
+    store: &Arc<Scripted>,
+    refusal: Outcome,
+    which: impl Fn(&Write) -> bool + Send + Sync + 'static,
+) {
+    let (weak, met) = (Arc::downgrade(store), AtomicUsize::new(0));
+    store.play(move |write| {
+        if !which(write) || met.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Fate::Pass;
+        }
+        if let Some(store) = weak.upgrade() {
+            store.set_down(true);
+        }
+        Fate::AnswerWith(refusal.clone())
+    });
+}
+
+async fn set_both(shop: &Shop, n: i64) -> Result<(), Error> {
+    shop.set(&shop.domain, &["a", "b"], n).await
+}
+
+/// The store comes back while the transaction would take its locks off, or much later.
+const BACK: [Duration; 3] =
+    [Duration::from_millis(30_050), Duration::from_millis(30_500), Duration::from_secs(90)];
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_applied_and_refused_is_told_as_unknown() {
+    for refusal in refusals() {
+        for back in BACK {
+            let shop = Shop::open(&["a", "b"]).await;
+            refuse_and_go_down(&shop.store, refusal.clone(), is_commit);
+            let (result, ()) = tokio::join!(set_both(&shop, 2), async {
+                tokio::time::sleep(back).await;
+                shop.store.set_down(false);
+            });
+            let error = result.expect_err("its commit is in doubt");
+            assert_eq!(error.kind(), ErrorKind::Unknown, "{refusal:?} {back:?}: {error}");
+            let tid = error.tid().expect("it has a record");
+            let outcome = shop.other.outcome(tid).await.expect("known");
+            assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
+            let report = shop.other.janitor_pass().await.expect("passes");
+            assert!(report.is_clean(), "{report:?}");
+            assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_applied_and_refused_is_found_while_there_is_time() {
+    for refusal in &refusals()[..3] {
+        let shop = Shop::open(&["a", "b"]).await;
+        refuse_and_go_down(&shop.store, refusal.clone(), is_commit);
+        let (result, ()) = tokio::join!(set_both(&shop, 2), async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            shop.store.set_down(false);
+        });
+        result.expect("it is committed");
+        shop.drained().await;
+        assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_write_that_was_applied_and_refused_is_told_as_unknown() {
+    for refusal in refusals() {
+        for back in BACK {
+            let shop = Shop::open(&["a"]).await;
+            refuse_and_go_down(&shop.store, refusal.clone(), |write| writes(write, "\"n\":2"));
+            let (result, ()) = tokio::join!(shop.set(&shop.domain, &["a"], 2), async {
+                tokio::time::sleep(back).await;
+                shop.store.set_down(false);
+            });
+            let error = result.expect_err("its write is in doubt");
+            assert_eq!(error.kind(), ErrorKind::Unknown, "{refusal:?} {back:?}: {error}");
+            assert_eq!(shop.value("a").await, Some(2));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_applied_and_refused_is_taken_off() {
+    for refusal in refusals() {
+        for back in BACK {
+            let shop = Shop::open(&["a", "b"]).await;
+            refuse_and_go_down(&shop.store, refusal.clone(), is_lock);
+            let (result, ()) = tokio::join!(set_both(&shop, 2), async {
+                tokio::time::sleep(back).await;
+                shop.store.set_down(false);
+            });
+            let error = result.expect_err("the store was down until the deadline");
+            assert_ne!(error.kind(), ErrorKind::Unknown, "no commit was sent: {error}");
+            shop.other.janitor_pass().await.expect("passes");
+            shop.drained().await;
+            assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
+        }
+    }
+}
+
+/// The first try of a lock hangs in the network and lands when the attempt is over; the next is refused for certain.
+#[tokio::test(start_paused = true)]
+async fn a_lock_in_doubt_stays_in_doubt_whatever_a_later_try_is_answered() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let late: Arc<Mutex<Option<Write>>> = Arc::default();
+    let (tries, kept) = (AtomicUsize::new(0), late.clone());
+    shop.store.play(move |write| match is_lock(write) && &*write.key.id == "a" {
+        true if tries.fetch_add(1, Ordering::SeqCst) == 0 => {
+            *kept.lock() = Some(write.clone());
+            Fate::RefuseWith(Outcome::RejectedInDoubt("a full queue".to_owned()))
+        }
+        true => Fate::RefuseWith(Outcome::Rejected("not sent".to_owned())),
+        false => Fate::Pass,
+    });
+    let error = set_both(&shop, 2).await.expect_err("it gets no lock");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let write = late.lock().take().expect("a lock was sent");
+    // The record of that attempt says that it is aborted, so whoever meets the lock need not wait.
+    let WriteOp::Replace(source, _) = &write.op else { panic!("no lock: {write:?}") };
+    let tid: Tid = source.split('"').nth(3).expect("a lock").parse().expect("a tid");
+    let record = Key::new(format!("txn-shop-{}", tid.day()), tid.to_string());
+    let read = shop.memory.read_primary(&[record]).await;
+    assert!(format!("{read:?}").contains("aborted"), "{read:?}");
+    shop.memory.write_many(&[write]).await;
+    shop.set(&shop.other, &["a", "b"], 3).await.expect("goes on");
+    shop.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asked_for_the_tid_learns_what_became_of_a_single_document() {
+    let shop = Shop::open(&["a"]).await;
+    let asked = Mutex::new(None);
+    let items = &shop.items;
+    let options = Options::default();
+    let committed = shop.domain.run::<_, Error, _>(&options, async |tx| {
+        *asked.lock() = Some(tx.tid());
+        tx.get(items, "a").await?;
+        tx.put(items, "a", &Item { n: 2 })
+    });
+    let receipt = committed.await.expect("commits").receipt;
+    let tid = asked.lock().expect("asked");
+    assert_eq!(receipt.tid, Some(tid));
+    let commit_tid = receipt.commit_tid.expect("it wrote");
+    let outcome = shop.other.outcome(tid).await.expect("known");
+    assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
+    // Nobody asked: one write, and nobody can ask.
+    let quiet = shop.domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(items, "a").await?;
+        tx.put(items, "a", &Item { n: 3 })
+    });
+    assert_eq!(quiet.await.expect("commits").receipt.tid, None);
+}

@@ -1,0 +1,7 @@
+//! What the engine does when stores, callers and processes misbehave, in virtual time.
+
+mod endings;
+mod in_doubt;
+mod panics;
+mod reading;
+mod support;

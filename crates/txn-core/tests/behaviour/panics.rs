@@ -1,0 +1,120 @@
+//! Panics of others: they end what they happen in, and hold nobody else up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use txn_core::event::{Event, Observer};
+use txn_core::store::Write;
+use txn_core::{Codec, Error, ErrorKind};
+
+use crate::support::{Fate, Item, Shop, config, is_commit, is_lock, writes};
+
+#[derive(Debug)]
+struct Bomb;
+
+impl Observer for Bomb {
+    fn on_event(&self, event: &Event) {
+        panic!("the observer panics at {event:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_panics_changes_nothing() {
+    let config = config().with_observer(Some(Arc::new(Bomb)));
+    let shop = Shop::open_with(&["a", "b"], config).await;
+    shop.set(&shop.domain, &["a", "b"], 2).await.expect("commits");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("commits");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+}
+
+/// The store panics once, at a write of a kind; whether that write was carried out.
+async fn panic_at(which: fn(&Write) -> bool) -> (Shop, Error) {
+    let shop = Shop::open(&["a", "b"]).await;
+    let armed = AtomicBool::new(true);
+    shop.store.play(move |write| match which(write) && armed.swap(false, Ordering::SeqCst) {
+        true => Fate::Panic,
+        false => Fate::Pass,
+    });
+    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("it panicked");
+    (shop, error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_at_a_lock_fails_the_transaction_and_nothing_else() {
+    let (shop, error) = panic_at(is_lock).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_at_the_commit_leaves_it_in_doubt_and_holds_nobody_up() {
+    let (shop, error) = panic_at(is_commit).await;
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_at_the_apply_does_not_keep_the_documents() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let armed = AtomicBool::new(true);
+    shop.store.play(move |write| {
+        let applies = writes(write, "\"n\":2") && !write.require_alias && !is_lock(write);
+        match applies && armed.swap(false, Ordering::SeqCst) {
+            true => Fate::Panic,
+            false => Fate::Pass,
+        }
+    });
+    shop.set(&shop.domain, &["a", "b"], 2).await.expect("it is committed");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_panics_gives_its_locks_back() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let (domain, items) = (shop.domain.clone(), shop.items.clone());
+    let panicked = tokio::spawn(async move {
+        let options = txn_core::Options::default().with_pessimistic(true);
+        let tx = domain.begin(&options).expect("begins");
+        let _: Vec<Option<Item>> = tx.get_many(&items, ["a", "b"]).await.expect("reads");
+        panic!("the closure panics");
+    });
+    assert!(panicked.await.is_err());
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.drained().await;
+}
+
+#[derive(Debug)]
+struct Panicking;
+
+impl Codec for Panicking {
+    type Value = i64;
+
+    fn encode(_: &i64) -> Result<String, serde_json::Error> {
+        panic!("the codec panics")
+    }
+
+    fn decode(_: &str) -> Result<i64, serde_json::Error> {
+        panic!("the codec panics")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_codec_that_panics_gives_the_locks_back() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let domain = shop.domain.clone();
+    let panicked = tokio::spawn(async move {
+        let broken = domain.collection::<Panicking>("items").await.expect("opens");
+        let options = txn_core::Options::default().with_pessimistic(true);
+        domain.run::<_, Error, _>(&options, async |tx| tx.get(&broken, "a").await).await
+    });
+    assert!(panicked.await.is_err());
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.drained().await;
+}

@@ -1,0 +1,167 @@
+//! What closures and readers are shown, and what their errors rest on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use txn_core::store::{Outcome, WriteOp};
+use txn_core::{Domain, Error, ErrorKind, Options};
+
+use crate::support::{Fate, Item, Shop, is_commit};
+
+/// Renames an item, if it is there.
+async fn rename(shop: &Shop, from: &str, to: &str) {
+    let items = &shop.items;
+    let renamed = shop.other.transact::<_, Error, _>(async |tx| {
+        if tx.get(items, from).await?.is_none() {
+            return Ok(());
+        }
+        tx.delete(items, from)?;
+        tx.insert(items, to, &Item { n: 1 })
+    });
+    renamed.await.expect("renames");
+    shop.drained().await;
+}
+
+#[derive(Debug)]
+enum Failure {
+    BothMissing,
+    Engine(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// One item is called a or b, never neither: a closure that missed both saw what never was.
+#[tokio::test(start_paused = true)]
+async fn an_error_made_of_several_absences_rests_on_one_moment() {
+    let shop = Shop::open(&["b"]).await;
+    let runs = AtomicUsize::new(0);
+    let items = &shop.items;
+    let looked = shop.domain.transact::<(), Failure, _>(async |tx| {
+        let a = tx.get(items, "a").await?;
+        if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+            rename(&shop, "b", "a").await;
+        }
+        let b = tx.get(items, "b").await?;
+        // Both were absent, each at its moment.
+        match (a, b) {
+            (None, None) => Err(Failure::BothMissing),
+            _ => Ok(()),
+        }
+    });
+    looked.await.expect("one of them is there");
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    shop.drained().await;
+}
+
+/// As before, but the name changes between the looks of the validation itself.
+#[tokio::test(start_paused = true)]
+async fn absences_behind_an_error_are_locked_and_not_looked_at_one_by_one() {
+    let shop = Shop::open(&["c"]).await;
+    let verified: Arc<AtomicUsize> = Arc::default();
+    let count = verified.clone();
+    shop.store.play(move |write| {
+        if matches!(write.op, WriteOp::Verify(None)) {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Fate::Pass
+    });
+    let items = &shop.items;
+    let looked = shop.domain.transact::<(), Failure, _>(async |tx| {
+        tx.get(items, "a").await?;
+        tx.get(items, "b").await?;
+        Err(Failure::BothMissing)
+    });
+    assert!(matches!(looked.await, Err(Failure::BothMissing)));
+    assert_eq!(verified.load(Ordering::SeqCst), 0);
+    shop.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_can_not_be_examined_is_not_surfaced() {
+    let shop = Shop::open(&["a"]).await;
+    let (items, store) = (&shop.items, &shop.store);
+    let options = Options::default().with_deadline(Some(Duration::from_secs(3)));
+    let failed = shop.domain.run::<(), Failure, _>(&options, async |tx| {
+        tx.get(items, "a").await?;
+        store.set_down(true);
+        Err(Failure::BothMissing)
+    });
+    match failed.await {
+        Err(Failure::Engine(error)) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+        other => panic!("{:?}", other.map(drop)),
+    }
+}
+
+/// A holder that has validated and is about to commit comes before what was acknowledged since.
+#[tokio::test(start_paused = true)]
+async fn a_verified_read_waits_for_an_undecided_holder() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let held: Arc<tokio::sync::Semaphore> = Arc::new(tokio::sync::Semaphore::new(0));
+    // The commit is on its way for a while: refused for certain until the test lets it through.
+    let gate = held.clone();
+    shop.store.play(move |write| match is_commit(write) && gate.available_permits() == 0 {
+        true => Fate::RefuseWith(Outcome::Rejected("not yet".to_owned())),
+        false => Fate::Pass,
+    });
+    let items = &shop.items;
+    let commit = shop.domain.transact::<_, Error, _>(async |tx| {
+        tx.get_many(items, ["a", "b"]).await?;
+        tx.put(items, "a", &Item { n: 2 })?;
+        tx.put(items, "b", &Item { n: 2 })
+    });
+    let verified = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let unverified = shop.other.reader().get(items, "a").await.expect("reads");
+        assert_eq!(unverified, Some(Item { n: 1 }), "it waits for nobody");
+        let read = shop.other.reader().verified();
+        let (read, ()) = tokio::join!(read.get(items, "a"), async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            held.add_permits(1);
+        });
+        assert_eq!(read.expect("reads"), Some(Item { n: 2 }));
+    };
+    let (committed, ()) = tokio::join!(commit, verified);
+    committed.expect("commits");
+    shop.drained().await;
+}
+
+/// Ten writers change ten documents faster than a reader can look at all of them.
+async fn attempts_of_a_reader(options: &Options) -> u32 {
+    const IDS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let shop = Shop::open(&IDS).await;
+    let write = async |domain: &Domain, id: &str| loop {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        shop.set(domain, &[id], 2).await.expect("writes");
+    };
+    let slow = async |tx: &txn_core::Transaction| {
+        let mut read = Vec::new();
+        for id in IDS {
+            read.push(tx.get(&shop.items, id).await?);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(read)
+    };
+    let writers = futures::future::join_all(IDS.map(|id| write(&shop.other, id)));
+    tokio::select! {
+        biased;
+        read = shop.domain.run::<_, Error, _>(options, slow) => {
+            let read = read.expect("it is not starved");
+            assert_eq!(read.value.len(), IDS.len());
+            read.receipt.attempts
+        }
+        _ = writers => unreachable!("they write for ever"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactions_that_only_read_lock_as_they_read_before_they_starve() {
+    for options in [Options::default(), Options::default().with_read_only(true)] {
+        let attempts = attempts_of_a_reader(&options).await;
+        assert!(attempts <= 5, "{attempts} attempts");
+    }
+}

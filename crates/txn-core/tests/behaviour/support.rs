@@ -1,0 +1,240 @@
+//! A shop in memory whose store does what a test says, and which tells what happened.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, MemoryStore, Outcome, Page, Read,
+    Store, StoreError, StoreErrorKind, Write, WriteOp,
+};
+use txn_core::{Collection, Config, Domain, Error, Typed};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Item {
+    pub(crate) n: i64,
+}
+
+pub(crate) type Items = Collection<Typed<Item>>;
+
+/// What becomes of one write.
+#[derive(Clone, Debug)]
+pub(crate) enum Fate {
+    /// It is carried out.
+    Pass,
+    /// It is carried out, and answered like this.
+    AnswerWith(Outcome),
+    /// It is not carried out, and answered like this.
+    RefuseWith(Outcome),
+    /// It is carried out and never answered.
+    Hang,
+    /// The call panics.
+    Panic,
+}
+
+type Script = Box<dyn Fn(&Write) -> Fate + Send + Sync>;
+
+/// Passes calls on to another store, as its script says.
+pub(crate) struct Scripted {
+    inner: Arc<dyn Store>,
+    script: Mutex<Arc<Script>>,
+    down: AtomicBool,
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").finish_non_exhaustive()
+    }
+}
+
+impl Scripted {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        let pass: Script = Box::new(|_| Fate::Pass);
+        Self { inner, script: Mutex::new(Arc::new(pass)), down: AtomicBool::new(false) }
+    }
+
+    /// From now on writes go as `script` says.
+    pub(crate) fn play(&self, script: impl Fn(&Write) -> Fate + Send + Sync + 'static) {
+        *self.script.lock() = Arc::new(Box::new(script));
+    }
+
+    /// From now on nothing is carried out, or everything again.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    async fn read(&self, keys: &[Key], read: impl Future<Output = Vec<Read>> + Send) -> Vec<Read> {
+        match self.up() {
+            Ok(()) => read.await,
+            Err(error) => keys.iter().map(|_| Read::Unavailable(error.clone())).collect(),
+        }
+    }
+
+    fn up(&self) -> Result<(), StoreError> {
+        match self.down.load(Ordering::SeqCst) {
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "down")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Scripted {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.inner.request_timeout()
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.read(keys, self.inner.get_many(keys)).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.read(keys, self.inner.read_primary(keys)).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(writes.len());
+        for write in writes {
+            if self.up().is_err() {
+                outcomes.push(Outcome::Rejected("down".to_owned()));
+                continue;
+            }
+            let script = self.script.lock().clone();
+            let fate = script(write);
+            if let Fate::RefuseWith(outcome) = fate {
+                outcomes.push(outcome);
+                continue;
+            }
+            let mut carried_out = self.inner.write_many(std::slice::from_ref(write)).await;
+            outcomes.push(match fate {
+                Fate::AnswerWith(outcome) => outcome,
+                Fate::Hang => std::future::pending().await,
+                Fate::Panic => panic!("the store panics"),
+                Fate::Pass | Fate::RefuseWith(_) => carried_out.swap_remove(0),
+            });
+        }
+        outcomes
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        self.up()?;
+        self.inner.refresh(collection).await
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        self.up()?;
+        self.inner.scan(collection, filter, size, from).await
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        self.up()?;
+        self.inner.open_collection(spec).await
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.up()?;
+        self.inner.drop_collection(name).await
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        self.up()?;
+        self.inner.add_alias(alias, collection).await
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        self.up()?;
+        self.inner.block_writes(collection, blocked).await
+    }
+}
+
+/// Whether a write makes a transaction committed.
+pub(crate) fn is_commit(write: &Write) -> bool {
+    write.require_alias && writes(write, "\"state\":\"committed\"")
+}
+
+/// Whether a write takes a lock.
+pub(crate) fn is_lock(write: &Write) -> bool {
+    !write.require_alias && writes(write, "\"transaction_tid\"")
+}
+
+/// Whether a write carries this text.
+pub(crate) fn writes(write: &Write, text: &str) -> bool {
+    matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if source.contains(text))
+}
+
+/// A shop with some items, each with 1 in it.
+pub(crate) struct Shop {
+    pub(crate) memory: Arc<MemoryStore>,
+    pub(crate) store: Arc<Scripted>,
+    /// The process that the script is for.
+    pub(crate) domain: Domain,
+    pub(crate) items: Items,
+    /// Another one, whose store is sound.
+    pub(crate) other: Domain,
+}
+
+pub(crate) fn config() -> Config {
+    Config::default().with_janitor_interval(None)
+}
+
+impl Shop {
+    pub(crate) async fn open(ids: &[&str]) -> Self {
+        Self::open_with(ids, config()).await
+    }
+
+    pub(crate) async fn open_with(ids: &[&str], config: Config) -> Self {
+        let memory = Arc::new(MemoryStore::new());
+        let other = Domain::open(memory.clone(), "shop", self::config()).await.expect("opens");
+        let items: Items = other.create_collection("items", None).await.expect("opens");
+        let fill = async |tx: &txn_core::Transaction| {
+            ids.iter().try_for_each(|id| tx.insert(&items, *id, &Item { n: 1 }))
+        };
+        other.transact::<_, Error, _>(fill).await.expect("inserts");
+        let store = Arc::new(Scripted::new(memory.clone()));
+        let domain = Domain::open(store.clone(), "shop", config).await.expect("opens");
+        let shop = Self { memory, store, domain, items, other };
+        shop.drained().await;
+        shop
+    }
+
+    /// Returns once nothing is locked and nothing open. Applies run behind the acknowledgement.
+    pub(crate) async fn drained(&self) {
+        for _ in 0..1_000 {
+            if self.other.inspect().await.expect("looks").is_clean() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("left over: {:?}", self.other.inspect().await);
+    }
+
+    /// What a process that knows nothing of the others reads.
+    pub(crate) async fn value(&self, id: &str) -> Option<i64> {
+        self.other.reader().verified().get(&self.items, id).await.expect("reads").map(|i| i.n)
+    }
+
+    /// Sets items, each read before, in one transaction.
+    pub(crate) async fn set(&self, domain: &Domain, ids: &[&str], n: i64) -> Result<(), Error> {
+        let items = &self.items;
+        domain
+            .transact(async |tx| {
+                tx.get_many(items, ids.iter().copied()).await?;
+                ids.iter().try_for_each(|id| tx.put(items, *id, &Item { n }))
+            })
+            .await
+    }
+}
