@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::attempt::{Attempt, Intent, Receipt};
+use crate::attempt::{Attempt, Mutation, Receipt};
 use crate::collection::{Codec, Collection, DocumentId};
 use crate::document::Image;
 use crate::error::{Error, Result};
 use crate::rules::conflict::Requester;
-use crate::stop::{Cause, Stop};
+use crate::stop::Stop;
 use crate::store::Key;
 use crate::tid::Tid;
 
@@ -21,8 +21,8 @@ use crate::tid::Tid;
 #[derive(Debug)]
 pub struct Transaction {
     attempt: Arc<Attempt>,
-    /// Why this attempt can not commit any more, once it is known.
-    doomed: Mutex<Option<Cause>>,
+    /// Why this attempt can not commit any more, once it is known, whatever the closure makes of it.
+    doomed: Mutex<Option<Stop>>,
 }
 
 impl std::fmt::Debug for Attempt {
@@ -83,7 +83,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id can not exist, or a limit is
-    /// exceeded.
+    /// exceeded. A write that was refused dooms the transaction: also if the closure ignores the error, nothing is
+    /// committed, and the commit returns it.
     pub fn put<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -91,16 +92,11 @@ impl Transaction {
         value: &C::Value,
     ) -> Result<()> {
         let key = collection.key(id);
-        let image = Collection::<C>::encode(&key, value)?;
-        let intent = match self.attempt.intent(&key) {
-            Some(Intent::Insert(_)) => Intent::Insert(image),
-            _ => Intent::Put(image),
-        };
-        self.attempt.intend(key, intent)
+        self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Put))
     }
 
     /// Writes a document that must not exist. Nothing is sent before the commit, which fails with
-    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it does.
+    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it does, also if the transaction deleted it again.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) at once if this transaction wrote it itself.
@@ -111,14 +107,7 @@ impl Transaction {
         value: &C::Value,
     ) -> Result<()> {
         let key = collection.key(id);
-        let image = Collection::<C>::encode(&key, value)?;
-        let intent = match self.attempt.intent(&key) {
-            Some(Intent::Put(_) | Intent::Insert(_)) => return Err(Attempt::exists(&key)),
-            // Deleted by this transaction: it may have existed.
-            Some(Intent::Delete) => Intent::Put(image),
-            None => Intent::Insert(image),
-        };
-        self.attempt.intend(key, intent)
+        self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Insert))
     }
 
     /// Deletes a document, if it exists. Nothing is sent before the commit.
@@ -130,7 +119,7 @@ impl Transaction {
         collection: &Collection<C>,
         id: impl Into<DocumentId>,
     ) -> Result<()> {
-        self.attempt.intend(collection.key(id), Intent::Delete)
+        self.write(&collection.key(id), Ok(Mutation::Delete))
     }
 
     /// Commits. The outcome does not depend on the returned future being awaited to its end: dropped, the
@@ -154,17 +143,24 @@ impl Transaction {
     }
 
     pub(crate) async fn conclude(&self) -> Result<Receipt, Stop> {
-        if let Some(cause) = self.doomed.lock().clone() {
-            return Err(Stop::Retry(cause));
+        let doomed = self.doomed.lock().take();
+        match doomed {
+            None => self.attempt.commit().await,
+            Some(retry @ Stop::Retry(_)) => Err(retry),
+            // What was refused may have been computed from reads that do not belong together.
+            Some(refused @ Stop::Fail(_)) => {
+                self.attempt.validate_reads(Requester::Patient).await?;
+                self.attempt.roll_back("one of its writes was refused".to_owned(), false).await;
+                Err(refused)
+            }
         }
-        self.attempt.commit().await
     }
 
     /// The closure failed. Before its error is surfaced its reads are validated: they may not have belonged
     /// together.
     pub(crate) async fn examine(&self) -> Result<(), Stop> {
-        if let Some(cause) = self.doomed.lock().clone() {
-            return Err(Stop::Retry(cause));
+        if let Some(retry @ Stop::Retry(_)) = self.doomed.lock().take() {
+            return Err(retry);
         }
         self.attempt.validate_reads(Requester::Patient).await
     }
@@ -173,10 +169,22 @@ impl Transaction {
         &self.attempt
     }
 
-    /// Notes why the attempt is over, whatever the closure makes of the error.
+    /// Notes a write. One that is refused dooms the transaction: the rest alone is not what was asked for.
+    fn write(&self, key: &Key, mutation: Result<Mutation>) -> Result<()> {
+        let intended = mutation.and_then(|mutation| self.attempt.intend(key, mutation));
+        if let Err(refused) = &intended {
+            self.doomed.lock().get_or_insert_with(|| refused.again().into());
+        }
+        intended
+    }
+
+    /// Notes why the attempt has to start again, if it has to.
     fn doom(&self, stop: Stop) -> Error {
         if let Stop::Retry(cause) = &stop {
-            self.doomed.lock().get_or_insert_with(|| cause.clone());
+            let mut doomed = self.doomed.lock();
+            if !matches!(&*doomed, Some(Stop::Retry(_))) {
+                *doomed = Some(Stop::Retry(cause.clone()));
+            }
         }
         stop.into_error().in_transaction(self.attempt.tid)
     }

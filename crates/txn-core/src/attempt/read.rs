@@ -22,9 +22,7 @@ impl Attempt {
         self.engine.check_readable(keys)?;
         let missing: Vec<Key> = {
             let working = self.working.lock();
-            let known =
-                |key: &Key| working.reads.contains_key(key) || working.writes.contains_key(key);
-            let missing: BTreeSet<&Key> = keys.iter().filter(|key| !known(key)).collect();
+            let missing: BTreeSet<&Key> = keys.iter().filter(|key| !working.uses(key)).collect();
             missing.into_iter().cloned().collect()
         };
         if !missing.is_empty() {
@@ -47,7 +45,9 @@ impl Attempt {
         let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
         let entries = self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
         let mut working = self.working.lock();
-        working.reads.extend(keys.into_iter().zip(entries));
+        for (key, entry) in keys.into_iter().zip(entries) {
+            working.note_read(key, entry);
+        }
         Ok(())
     }
 }
