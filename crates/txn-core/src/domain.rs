@@ -197,7 +197,7 @@ impl Domain {
         E: From<Error>,
     {
         let engine = &self.engine;
-        let deadline = engine.now() + options.deadline.unwrap_or(engine.config.deadline);
+        let deadline = engine.now() + engine.config.deadline_of(options)?;
         let logical = engine.tids.start();
         let mut attempt = 0;
         let mut pessimistic = options.pessimistic;
@@ -262,9 +262,9 @@ impl Domain {
     /// back in the background.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the domain is shut down.
+    /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options that can not work.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
-        let deadline = self.engine.now() + options.deadline.unwrap_or(self.engine.config.deadline);
+        let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
         self.start(self.engine.tids.start(), options, options.pessimistic, deadline)
     }
 
