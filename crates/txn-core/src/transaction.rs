@@ -58,7 +58,8 @@ impl Transaction {
         Collection::<C>::decode(&key, images.first().and_then(Option::as_ref))
     }
 
-    /// Documents in one round trip: one answer per id, in order.
+    /// Documents of one collection in one round trip: one answer per id, in order. For several collections
+    /// see [`Transaction::prefetch`].
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -75,11 +76,39 @@ impl Transaction {
             .collect()
     }
 
+    /// Reads documents of any collections in one round trip, so that each `get` of one of them that follows is
+    /// answered from the transaction. The keys are those of [`Collection::key`].
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Raw};
+    /// # async fn look(domain: &Domain, stock: &Collection<Raw>, orders: &Collection<Raw>) -> Result<(), Error> {
+    /// domain
+    ///     .transact(async |tx| {
+    ///         tx.prefetch([stock.key("apple"), orders.key("order-1")]).await?;
+    ///         let shelf = tx.get(stock, "apple").await?; // asks nobody
+    ///         let order = tx.get(orders, "order-1").await?; // asks nobody
+    /// #       let _ = (shelf, order);
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn prefetch(&self, keys: impl IntoIterator<Item = Key>) -> Result<()> {
+        let keys: Vec<Key> = keys.into_iter().collect();
+        self.images(&keys).await.map(drop)
+    }
+
     async fn images(&self, keys: &[Key]) -> Result<Vec<Option<Image>>> {
         self.attempt.read(keys).await.map_err(|stop| self.doom(stop))
     }
 
     /// Writes a document, whether or not it exists. Nothing is sent before the commit.
+    ///
+    /// The value is the whole new content: fields that stand in the document and that the type does not know are gone
+    /// afterwards. [`Transaction::update`] keeps them.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id can not exist, or a limit is
@@ -93,6 +122,55 @@ impl Transaction {
     ) -> Result<()> {
         let key = collection.key(id);
         self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Put))
+    }
+
+    /// Reads a document, lets `change` change its value, and writes what changed: fields that the type does not know
+    /// stay. Returns what `change` returned, or `None`, without calling it, if the document does not exist.
+    ///
+    /// What the value is written as before and after the change is compared. Fields that differ are
+    /// replaced, fields that are not written any more are removed, new ones are appended; all others
+    /// keep their bytes and their place. Nested objects are treated in the same way, arrays are replaced whole. A
+    /// default that `change` did not touch is not written.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Typed};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Stock { left: u32 }
+    /// # async fn sell(domain: &Domain, stock: &Collection<Typed<Stock>>) -> Result<Option<u32>, Error> {
+    /// domain
+    ///     .transact(async |tx| {
+    ///         tx.update(stock, "apple", |shelf| {
+    ///             shelf.left -= 1;
+    ///             shelf.left
+    ///         })
+    ///         .await
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// What `change` made of the value is written whatever it returns: to change nothing after all, return an
+    /// error from the closure of the transaction.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`] and [`Transaction::put`]. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if the type reads a field under
+    /// another name than it writes (an alias) and the document has it under that one.
+    pub async fn update<C: Codec, R>(
+        &self,
+        collection: &Collection<C>,
+        id: impl Into<DocumentId>,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>> {
+        let key = collection.key(id);
+        let Some(image) = self.images(std::slice::from_ref(&key)).await?.pop().flatten() else {
+            return Ok(None);
+        };
+        let Some(mut value) = Collection::<C>::decode(&key, Some(&image))? else { return Ok(None) };
+        let before = self.or_doom(Collection::<C>::encode(&key, &value))?;
+        let returned = change(&mut value);
+        let after = self.or_doom(Collection::<C>::encode(&key, &value))?;
+        let merged = Collection::<C>::merge(&key, &image, &before, &after);
+        self.write(&key, merged.map(Mutation::Put))?;
+        Ok(Some(returned))
     }
 
     /// Writes a document that must not exist. Nothing is sent before the commit, which fails with
@@ -169,13 +247,16 @@ impl Transaction {
         &self.attempt
     }
 
-    /// Notes a write. One that is refused dooms the transaction: the rest alone is not what was asked for.
     fn write(&self, key: &Key, mutation: Result<Mutation>) -> Result<()> {
-        let intended = mutation.and_then(|mutation| self.attempt.intend(key, mutation));
-        if let Err(refused) = &intended {
+        self.or_doom(mutation.and_then(|mutation| self.attempt.intend(key, mutation)))
+    }
+
+    /// A write that is refused dooms the transaction: the rest alone is not what was asked for.
+    fn or_doom<T>(&self, written: Result<T>) -> Result<T> {
+        if let Err(refused) = &written {
             self.doomed.lock().get_or_insert_with(|| refused.again().into());
         }
-        intended
+        written
     }
 
     /// Notes why the attempt has to start again, if it has to.
