@@ -70,9 +70,9 @@ async fn transfer(
             if balances.values().any(|balance| *balance < 0) {
                 return Ok(false);
             }
-            balances
-                .into_iter()
-                .try_for_each(|(name, balance)| tx.put(accounts, name, &Account { balance }))?;
+            for (name, balance) in balances {
+                tx.update(accounts, name, |account| account.balance = balance).await?;
+            }
             Ok(true)
         })
         .await

@@ -27,8 +27,11 @@ async fn main() -> Result<(), Error> {
     let taken = domain
         .transact(async |tx| {
             let Some(shelf) = tx.get(&stock, "apple").await? else { return Ok(false) };
-            let Some(left) = shelf.left.checked_sub(3) else { return Ok(false) };
-            tx.put(&stock, "apple", &Stock { left })?;
+            if shelf.left < 3 {
+                return Ok(false);
+            }
+            // Other fields of the document stay as they are; a `put` would replace it whole.
+            tx.update(&stock, "apple", |shelf| shelf.left -= 3).await?;
             tx.insert(&orders, "order-1", &Order { article: "apple".into(), pieces: 3 })?;
             Ok::<_, Error>(true)
         })

@@ -81,9 +81,11 @@ impl Shop {
                 let articles = lines.iter().map(|(article, _)| *article);
                 let shelves = tx.get_many(&self.stock, articles).await?;
                 for ((article, pieces), shelf) in lines.iter().zip(shelves) {
-                    let left = shelf.and_then(|shelf| shelf.left.checked_sub(*pieces));
-                    let left = left.ok_or_else(|| ShopError::NotEnough((*article).to_owned()))?;
-                    tx.put(&self.stock, *article, &Stock { left })?;
+                    if shelf.is_none_or(|shelf| shelf.left < *pieces) {
+                        return Err(ShopError::NotEnough((*article).to_owned()));
+                    }
+                    // Fields of the document that `Stock` does not know stay as they are.
+                    tx.update(&self.stock, *article, |shelf| shelf.left -= pieces).await?;
                 }
                 let lines = lines.iter().map(|(article, n)| ((*article).to_owned(), *n)).collect();
                 // Fails with `ErrorKind::Exists` if there is an order of this name.
@@ -155,9 +157,8 @@ async fn main() -> Result<(), ShopError> {
         .with_metadata(Some(r#"{"clerk":"carol"}"#.to_owned()));
     let paid = domain
         .run::<_, Error, _>(&options, async |tx| {
-            let Some(order) = tx.get(orders, "order-1").await? else { return Ok(false) };
-            tx.put(orders, "order-1", &Order { state: State::Paid, ..order })?;
-            Ok(true)
+            let paid = tx.update(orders, "order-1", |order| order.state = State::Paid).await?;
+            Ok(paid.is_some())
         })
         .await?;
     println!("order-1 is paid: {}, applied: {}", paid.value, paid.receipt.applied);

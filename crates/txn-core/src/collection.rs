@@ -1,5 +1,6 @@
 //! Handles of collections, and the names of documents within them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::document::Image;
 use crate::error::{Error, Result};
 use crate::store::Key;
 
-/// The id of a document, with its routing if it has one. Made from any string.
+/// The id of a document, with its routing if it has one. Made from any string, owned or borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentId {
     id: Arc<str>,
@@ -20,14 +21,35 @@ pub struct DocumentId {
 
 impl DocumentId {
     /// The id of a document that is written with a routing value.
-    pub fn routed(id: impl Into<Arc<str>>, routing: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), routing: Some(routing.into()) }
+    pub fn routed(id: impl AsRef<str>, routing: impl AsRef<str>) -> Self {
+        Self { id: id.as_ref().into(), routing: Some(routing.as_ref().into()) }
     }
 }
 
-impl<S: Into<Arc<str>>> From<S> for DocumentId {
-    fn from(id: S) -> Self {
-        Self { id: id.into(), routing: None }
+macro_rules! ids_from {
+    ($($string:ty: $id:ident => $arc:expr;)*) => {
+        $(impl From<$string> for DocumentId {
+            fn from($id: $string) -> Self {
+                Self { id: $arc, routing: None }
+            }
+        })*
+    };
+}
+
+ids_from! {
+    &str: id => id.into();
+    &&str: id => (*id).into();
+    String: id => id.into();
+    &String: id => id.as_str().into();
+    Box<str>: id => id.into();
+    Cow<'_, str>: id => id.into();
+    Arc<str>: id => id;
+    &Arc<str>: id => id.clone();
+}
+
+impl From<&Self> for DocumentId {
+    fn from(id: &Self) -> Self {
+        id.clone()
     }
 }
 
@@ -76,6 +98,9 @@ pub trait Codec: Send + Sync + 'static {
 }
 
 /// The [`Codec`] of serde types.
+///
+/// Fields of a document that the type does not know are not in the value: [`Transaction::put`](crate::Transaction::put)
+/// drops them, [`Transaction::update`](crate::Transaction::update) keeps them.
 #[derive(Debug)]
 pub struct Typed<T>(PhantomData<fn() -> T>);
 
@@ -142,6 +167,17 @@ impl<C: Codec> Collection<C> {
         let invalid = |why: String| Error::invalid(format!("can not write it: {why}")).at(key);
         let text = C::encode(value).map_err(|e| invalid(e.to_string()))?;
         Image::parse(&text).map_err(|e| invalid(e.to_string()))
+    }
+
+    /// The content of `image` after its value changed from what was encoded as `before` to what was encoded as `after`.
+    pub(crate) fn merge(key: &Key, image: &Image, before: &Image, after: &Image) -> Result<Image> {
+        let invalid = |why: &str| Error::invalid(format!("can not change it: {why}")).at(key);
+        let merged = image.merged(before, after).map_err(|e| invalid(&e.to_string()))?;
+        // A field that is read under two names would now stand there under both.
+        C::decode(merged.as_str()).map_err(|_| {
+            invalid("the type reads fields under other names than it writes; use put")
+        })?;
+        Ok(merged)
     }
 
     pub(crate) fn decode(key: &Key, image: Option<&Image>) -> Result<Option<C::Value>> {

@@ -17,7 +17,7 @@ pub struct Config {
     /// How long a lock and its record may stand unchanged before an observer takes their owner for
     /// dead. Doubles with each attempt up to `transaction_limit`. Default 1 s.
     pub lease: Duration,
-    /// How long one attempt may take until its commit is sent. Default 10 s.
+    /// How long one attempt may take until its commit is sent. Default 10 s; with `deadline` at most 12 hours.
     pub transaction_limit: Duration,
     /// How long a transaction with all its attempts may take until its commit is known. Default 30 s.
     pub deadline: Duration,
@@ -64,6 +64,9 @@ impl Default for Config {
         }
     }
 }
+
+/// Deadline and transaction limit together.
+const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident: $field:ident: $type:ty;)*) => {
@@ -124,12 +127,26 @@ impl Config {
         if self.retention_days == 0 {
             return refuse("retention_days must be at least 1");
         }
-        if self.deadline + self.transaction_limit > Duration::from_secs(12 * 3600) {
-            return refuse(
-                "a transaction must end long before its record may be dropped (12 hours)",
-            );
+        self.check_wait(self.deadline)
+    }
+
+    /// Whether something may take so long: a transaction must end long before its record may be dropped.
+    pub(crate) fn check_wait(&self, deadline: Duration) -> Result<()> {
+        if deadline.saturating_add(self.transaction_limit) <= LONGEST {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::invalid(format!(
+            "a deadline of {deadline:?} with a transaction limit of {:?} is too long: together at most 12 hours, so \
+             that everything ends long before its record may be dropped",
+            self.transaction_limit
+        )))
+    }
+
+    /// How long a transaction with these options may take.
+    pub(crate) fn deadline_of(&self, options: &Options) -> Result<Duration> {
+        let deadline = options.deadline.unwrap_or(self.deadline);
+        self.check_wait(deadline)?;
+        Ok(deadline)
     }
 
     /// The lease of an attempt: doubles, so that an overloaded cluster does not kill everyone.
@@ -163,7 +180,7 @@ pub struct Options {
     pub read_only: bool,
     /// When to return.
     pub acknowledge: Acknowledge,
-    /// Instead of [`Config::deadline`].
+    /// Instead of [`Config::deadline`], within the same bound.
     pub deadline: Option<Duration>,
     /// A JSON value kept in the record, for people and programs that look at it. Never logged.
     pub metadata: Option<String>,

@@ -29,10 +29,32 @@ pub struct Domain {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// A closure that a transaction runs: `async |tx| { … }`, or `async move |tx| { … }` with captured references.
+/// What a transaction runs: a closure `async |tx| { … }`, which borrows what it captures, or an `async fn` of a
+/// `&Transaction`. It may be called more than once.
 ///
-/// It may run more than once. Implemented for every such closure; the trait only spells out what the
-/// compiler needs to know to spawn it.
+/// An `async move |tx|` that captures anything does not compile, not even with captured references. So
+/// the block around it owns, and the closure borrows; what it wants to give away, it clones:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use txn_core::{Collection, Domain, Error, Raw};
+/// # async fn place(domain: Domain, orders: Collection<Raw>, id: String, order: Arc<str>) -> Result<String, Box<dyn std::error::Error>> {
+/// let task = tokio::spawn(async move {
+///     domain
+///         .transact(async |tx| {
+///             if tx.get(&orders, &id).await?.is_none() {
+///                 tx.insert(&orders, &id, &Raw::new(&*order))?;
+///             }
+///             Ok::<_, Error>(id.clone())
+///         })
+///         .await
+/// });
+/// # Ok(task.await??)
+/// # }
+/// ```
+///
+/// Implemented for every such closure and function; the trait only spells out what the compiler needs to know to
+/// spawn it.
 pub trait TransactionFn<'t, T, E>:
     AsyncFn(&'t Transaction) -> Result<T, E> + Fn(&'t Transaction) -> Self::Future
 {
@@ -127,11 +149,29 @@ impl Domain {
         self.open_collection(name, false, None).await
     }
 
-    /// Opens a collection, and makes it if it is missing, with field mappings in the words of the store
-    /// (a JSON object; stores without mappings ignore it).
+    /// Opens a collection, and makes it if it is missing, with `mappings` in the words of the store; stores without
+    /// mappings ignore them. A collection that exists is left as it is.
+    ///
+    /// On Elasticsearch and OpenSearch this is a mapping as the servers' API takes it, or the body of a request that
+    /// makes an index, with settings beside the mapping. The fields alone, without `properties` around them, are refused.
+    ///
+    /// ```
+    /// # use txn_core::{Domain, Error, Raw};
+    /// # async fn open(domain: &Domain) -> Result<(), Error> {
+    /// let stock = r#"{"properties": {"left": {"type": "integer"}}}"#;
+    /// let orders = r#"{
+    ///     "settings": {"number_of_shards": 3, "number_of_replicas": 1},
+    ///     "mappings": {"properties": {"state": {"type": "keyword"}}}
+    /// }"#;
+    /// let stock = domain.create_collection::<Raw>("stock", Some(stock)).await?;
+    /// let orders = domain.create_collection::<Raw>("orders", Some(orders)).await?;
+    /// # let _ = (stock, orders);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`Domain::collection`].
+    /// As [`Domain::collection`]; [`ErrorKind::Misconfigured`] for mappings that the store does not take.
     pub async fn create_collection<C: Codec>(
         &self,
         name: &str,
@@ -200,7 +240,7 @@ impl Domain {
         // A shutdown waits for it, with all its attempts.
         let _running = engine.tasks.token();
         self.check_open()?;
-        let deadline = engine.now() + options.deadline.unwrap_or(engine.config.deadline);
+        let deadline = engine.now() + engine.config.deadline_of(options)?;
         let logical = engine.tids.start();
         let mut attempt = 0;
         let mut pessimistic = options.pessimistic && !options.read_only;
@@ -264,10 +304,10 @@ impl Domain {
     /// back in the background.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the domain is shut down.
+    /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options that can not work.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         self.check_open()?;
-        let deadline = self.engine.now() + options.deadline.unwrap_or(self.engine.config.deadline);
+        let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
         self.start(self.engine.tids.start(), options, options.pessimistic, deadline)
     }
 

@@ -60,6 +60,12 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
+    /// The same error to be told again, without its source.
+    pub(crate) fn again(&self) -> Self {
+        let (message, document) = (self.message.clone(), self.document.clone());
+        Self { kind: self.kind, message, tid: self.tid, document, source: None }
+    }
+
     pub(crate) fn at(mut self, document: &Key) -> Self {
         self.document.get_or_insert_with(|| document.clone());
         self

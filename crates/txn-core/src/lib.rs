@@ -31,6 +31,7 @@
 
 mod apply;
 mod attempt;
+mod barrier;
 pub mod clock;
 mod collection;
 mod config;

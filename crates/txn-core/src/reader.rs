@@ -63,6 +63,9 @@ impl Domain {
     /// Writes one document if it is still as it was read and no transaction holds it: one conditional
     /// write. If the holder is dead it is cleaned up; the answer is [`CompareAndSet::Mismatch`] all the same.
     ///
+    /// The value is the whole new content: fields that its type does not know are gone afterwards.
+    /// [`Transaction::update`](crate::Transaction::update) keeps them.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the value can not be stored or the document did not exist (insert by a
     /// transaction), [`ErrorKind::Unknown`] if it is not known whether it was written.

@@ -251,7 +251,7 @@ impl TidSource {
     /// A commit tid: now, and later than everything that was read or is overwritten.
     pub(crate) fn commit(&self, after: Option<Tid>, drift: Duration) -> Result<Tid, TooFarAhead> {
         let floor = after.map_or(0, |tid| tid.parts().0);
-        let bound = ticks_of(self.clock.wall() + drift);
+        let bound = ticks_of(self.clock.wall().saturating_add(drift));
         if floor > bound {
             return Err(TooFarAhead { by: Duration::from_micros((floor - bound) / 10) + drift });
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::attempt::{Attempt, Intent, Receipt};
+use crate::attempt::{Attempt, Mutation, Receipt};
 use crate::collection::{Codec, Collection, DocumentId};
 use crate::document::Image;
 use crate::error::{Error, Result};
-use crate::stop::{Cause, Stop};
+use crate::stop::Stop;
 use crate::store::Key;
 use crate::tid::Tid;
 
@@ -20,8 +20,8 @@ use crate::tid::Tid;
 #[derive(Debug)]
 pub struct Transaction {
     attempt: Arc<Attempt>,
-    /// Why this attempt can not commit any more, once it is known.
-    doomed: Mutex<Option<Cause>>,
+    /// Why this attempt can not commit any more, once it is known, whatever the closure makes of it.
+    doomed: Mutex<Option<Stop>>,
 }
 
 impl std::fmt::Debug for Attempt {
@@ -59,7 +59,8 @@ impl Transaction {
         Collection::<C>::decode(&key, images.first().and_then(Option::as_ref))
     }
 
-    /// Documents in one round trip: one answer per id, in order.
+    /// Documents of one collection in one round trip: one answer per id, in order. For several collections
+    /// see [`Transaction::prefetch`].
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -76,15 +77,44 @@ impl Transaction {
             .collect()
     }
 
+    /// Reads documents of any collections in one round trip, so that each `get` of one of them that follows is
+    /// answered from the transaction. The keys are those of [`Collection::key`].
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Raw};
+    /// # async fn look(domain: &Domain, stock: &Collection<Raw>, orders: &Collection<Raw>) -> Result<(), Error> {
+    /// domain
+    ///     .transact(async |tx| {
+    ///         tx.prefetch([stock.key("apple"), orders.key("order-1")]).await?;
+    ///         let shelf = tx.get(stock, "apple").await?; // asks nobody
+    ///         let order = tx.get(orders, "order-1").await?; // asks nobody
+    /// #       let _ = (shelf, order);
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn prefetch(&self, keys: impl IntoIterator<Item = Key>) -> Result<()> {
+        let keys: Vec<Key> = keys.into_iter().collect();
+        self.images(&keys).await.map(drop)
+    }
+
     async fn images(&self, keys: &[Key]) -> Result<Vec<Option<Image>>> {
         self.attempt.read(keys).await.map_err(|stop| self.doom(stop))
     }
 
     /// Writes a document, whether or not it exists. Nothing is sent before the commit.
     ///
+    /// The value is the whole new content: fields that stand in the document and that the type does not know are gone
+    /// afterwards. [`Transaction::update`] keeps them.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id can not exist, or a limit is
-    /// exceeded.
+    /// exceeded. A write that was refused dooms the transaction: also if the closure ignores the error, nothing is
+    /// committed, and the commit returns it.
     pub fn put<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -92,16 +122,60 @@ impl Transaction {
         value: &C::Value,
     ) -> Result<()> {
         let key = collection.key(id);
-        let image = Collection::<C>::encode(&key, value)?;
-        let intent = match self.attempt.intent(&key) {
-            Some(Intent::Insert(_)) => Intent::Insert(image),
-            _ => Intent::Put(image),
+        self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Put))
+    }
+
+    /// Reads a document, lets `change` change its value, and writes what changed: fields that the type does not know
+    /// stay. Returns what `change` returned, or `None`, without calling it, if the document does not exist.
+    ///
+    /// What the value is written as before and after the change is compared. Fields that differ are
+    /// replaced, fields that are not written any more are removed, new ones are appended; all others
+    /// keep their bytes and their place. Nested objects are treated in the same way, arrays are replaced whole. A
+    /// default that `change` did not touch is not written.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Typed};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Stock { left: u32 }
+    /// # async fn sell(domain: &Domain, stock: &Collection<Typed<Stock>>) -> Result<Option<u32>, Error> {
+    /// domain
+    ///     .transact(async |tx| {
+    ///         tx.update(stock, "apple", |shelf| {
+    ///             shelf.left -= 1;
+    ///             shelf.left
+    ///         })
+    ///         .await
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// What `change` made of the value is written whatever it returns: to change nothing after all, return an
+    /// error from the closure of the transaction.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`] and [`Transaction::put`]. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if the type reads a field under
+    /// another name than it writes (an alias) and the document has it under that one.
+    pub async fn update<C: Codec, R>(
+        &self,
+        collection: &Collection<C>,
+        id: impl Into<DocumentId>,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>> {
+        let key = collection.key(id);
+        let Some(image) = self.images(std::slice::from_ref(&key)).await?.pop().flatten() else {
+            return Ok(None);
         };
-        self.attempt.intend(key, intent)
+        let Some(mut value) = Collection::<C>::decode(&key, Some(&image))? else { return Ok(None) };
+        let before = self.or_doom(Collection::<C>::encode(&key, &value))?;
+        let returned = change(&mut value);
+        let after = self.or_doom(Collection::<C>::encode(&key, &value))?;
+        let merged = Collection::<C>::merge(&key, &image, &before, &after);
+        self.write(&key, merged.map(Mutation::Put))?;
+        Ok(Some(returned))
     }
 
     /// Writes a document that must not exist. Nothing is sent before the commit, which fails with
-    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it does.
+    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it does, also if the transaction deleted it again.
     ///
     /// # Errors
     /// As [`Transaction::put`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) at once if this transaction wrote it itself.
@@ -112,14 +186,7 @@ impl Transaction {
         value: &C::Value,
     ) -> Result<()> {
         let key = collection.key(id);
-        let image = Collection::<C>::encode(&key, value)?;
-        let intent = match self.attempt.intent(&key) {
-            Some(Intent::Put(_) | Intent::Insert(_)) => return Err(Attempt::exists(&key)),
-            // Deleted by this transaction: it may have existed.
-            Some(Intent::Delete) => Intent::Put(image),
-            None => Intent::Insert(image),
-        };
-        self.attempt.intend(key, intent)
+        self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Insert))
     }
 
     /// Deletes a document, if it exists. Nothing is sent before the commit.
@@ -131,7 +198,7 @@ impl Transaction {
         collection: &Collection<C>,
         id: impl Into<DocumentId>,
     ) -> Result<()> {
-        self.attempt.intend(collection.key(id), Intent::Delete)
+        self.write(&collection.key(id), Ok(Mutation::Delete))
     }
 
     /// Commits. The outcome does not depend on the returned future being awaited to its end: dropped, the
@@ -155,17 +222,24 @@ impl Transaction {
     }
 
     pub(crate) async fn conclude(&self) -> Result<Receipt, Stop> {
-        if let Some(cause) = self.doomed.lock().clone() {
-            return Err(Stop::Retry(cause));
+        let doomed = self.doomed.lock().take();
+        match doomed {
+            None => self.attempt.commit().await,
+            Some(retry @ Stop::Retry(_)) => Err(retry),
+            // What was refused may have been computed from reads that do not belong together.
+            Some(refused @ Stop::Fail(_)) => {
+                self.attempt.examine().await?;
+                self.attempt.roll_back("one of its writes was refused".to_owned(), false).await;
+                Err(refused)
+            }
         }
-        self.attempt.commit().await
     }
 
     /// The closure failed. Before its error is surfaced its reads are validated: they may not have belonged
     /// together.
     pub(crate) async fn examine(&self) -> Result<(), Stop> {
-        if let Some(cause) = self.doomed.lock().clone() {
-            return Err(Stop::Retry(cause));
+        if let Some(retry @ Stop::Retry(_)) = self.doomed.lock().take() {
+            return Err(retry);
         }
         self.attempt.examine().await
     }
@@ -174,10 +248,25 @@ impl Transaction {
         &self.attempt
     }
 
-    /// Notes why the attempt is over, whatever the closure makes of the error.
+    fn write(&self, key: &Key, mutation: Result<Mutation>) -> Result<()> {
+        self.or_doom(mutation.and_then(|mutation| self.attempt.intend(key, mutation)))
+    }
+
+    /// A write that is refused dooms the transaction: the rest alone is not what was asked for.
+    fn or_doom<T>(&self, written: Result<T>) -> Result<T> {
+        if let Err(refused) = &written {
+            self.doomed.lock().get_or_insert_with(|| refused.again().into());
+        }
+        written
+    }
+
+    /// Notes why the attempt has to start again, if it has to.
     fn doom(&self, stop: Stop) -> Error {
         if let Stop::Retry(cause) = &stop {
-            self.doomed.lock().get_or_insert_with(|| cause.clone());
+            let mut doomed = self.doomed.lock();
+            if !matches!(&*doomed, Some(Stop::Retry(_))) {
+                *doomed = Some(Stop::Retry(cause.clone()));
+            }
         }
         stop.into_error().in_transaction(self.attempt.tid)
     }

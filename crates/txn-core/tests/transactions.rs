@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Typed};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 struct Account {
@@ -153,4 +153,98 @@ async fn begin_commit_and_rollback() {
     );
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
     assert!(domain.inspect().await.expect("looks").is_clean());
+}
+
+#[tokio::test]
+async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_makes_of_it() {
+    let store = Arc::new(MemoryStore::new());
+    let config = Config::default().with_janitor_interval(None).with_max_documents(2);
+    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
+    let raw = domain.raw_collection("accounts").await.expect("opens");
+    let (one, no_json) = (Account { balance: 1 }, Raw::new("no JSON"));
+    for refused in 0..6 {
+        for options in [Options::default(), Options::default().with_pessimistic(true)] {
+            let ignored: Result<_, Error> = domain
+                .run(&options, async |tx| {
+                    tx.get(&accounts, "alice").await?;
+                    tx.put(&accounts, "alice", &one)?;
+                    let refusal = match refused {
+                        0 => tx.put(&raw, "bob", &no_json),
+                        1 => tx.insert(&raw, "bob", &no_json),
+                        2 => tx.put(&accounts, "", &one),
+                        3 => tx.delete(&accounts, ""),
+                        4 => tx.insert(&accounts, "alice", &one),
+                        _ => {
+                            tx.put(&accounts, "bob", &one)?;
+                            tx.put(&accounts, "one too many", &one)
+                        }
+                    };
+                    let refusal = refusal.expect_err("refused");
+                    Ok((refusal.kind(), refusal.document().cloned()))
+                })
+                .await;
+            let kind = if refused == 4 { ErrorKind::Exists } else { ErrorKind::Invalid };
+            assert_eq!(ignored.expect_err("told again").kind(), kind, "{refused}");
+        }
+    }
+    let ids = ["alice", "bob", "one too many"];
+    assert_eq!(domain.reader().get_many(&accounts, ids).await.expect("reads"), [None, None, None]);
+    assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
+    assert!(domain.inspect().await.expect("looks").is_clean());
+}
+
+#[tokio::test]
+async fn a_document_counts_once_however_often_it_is_used() {
+    let store = Arc::new(MemoryStore::new());
+    let config = Config::default().with_janitor_interval(None).with_max_documents(2);
+    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
+    for options in [Options::default(), Options::default().with_pessimistic(true)] {
+        let used: Result<_, Error> = domain
+            .run(&options, async |tx| {
+                for n in 0..3 {
+                    tx.put(&accounts, "written first", &Account { balance: n })?;
+                    tx.get(&accounts, "written first").await?;
+                    tx.get(&accounts, "read first").await?;
+                    tx.put(&accounts, "read first", &Account { balance: n })?;
+                }
+                let third = tx.get(&accounts, "third").await;
+                assert_eq!(third.expect_err("one too many").kind(), ErrorKind::Invalid);
+                Ok(())
+            })
+            .await;
+        used.expect("two documents");
+    }
+}
+
+#[tokio::test]
+async fn deadlines_that_outlive_a_record_are_refused() {
+    let open = |config: Config| async {
+        let config = config.with_janitor_interval(None);
+        Domain::open(Arc::new(MemoryStore::new()), "bank", config).await
+    };
+    let days = Duration::from_secs(30 * 24 * 3600);
+    for config in [
+        Config::default().with_deadline(Duration::MAX),
+        Config::default().with_deadline(days),
+        Config::default().with_transaction_limit(Duration::MAX),
+        Config::default().with_lease(Duration::MAX).with_transaction_limit(Duration::MAX),
+    ] {
+        assert_eq!(open(config).await.expect_err("refused").kind(), ErrorKind::Invalid);
+    }
+    let config = Config::default().with_max_drift(Duration::MAX);
+    let domain = open(config).await.expect("opens");
+    let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
+    fund(&domain, &accounts, &["alice"], 10).await;
+    for deadline in [Duration::MAX, days, Duration::from_secs(12 * 3600)] {
+        let options = Options::default().with_deadline(Some(deadline));
+        assert_eq!(domain.begin(&options).expect_err("refused").kind(), ErrorKind::Invalid);
+        let run: Result<_, Error> = domain.run(&options, async |_| Ok(())).await;
+        assert_eq!(run.expect_err("refused").kind(), ErrorKind::Invalid);
+    }
+    let options = Options::default().with_deadline(Some(Duration::from_secs(11 * 3600)));
+    let run: Result<_, Error> =
+        domain.run(&options, async |tx| tx.get(&accounts, "alice").await).await;
+    assert_eq!(run.expect("in time").value, Some(Account { balance: 10 }));
 }

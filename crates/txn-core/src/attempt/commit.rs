@@ -280,11 +280,13 @@ impl Attempt {
         for (key, lock) in held {
             let absent = lock.before.absent;
             let op = match writes.get(key) {
-                Some(Intent::Insert(_)) if !absent => return Err(Self::exists(key)),
+                Some(Intent::Insert(_) | Intent::Withdrawn) if !absent => {
+                    return Err(Self::exists(key));
+                }
                 Some(Intent::Put(_) | Intent::Insert(_)) if absent => Op::Insert,
                 Some(Intent::Put(_) | Intent::Insert(_)) => Op::Write,
                 Some(Intent::Delete) if !absent => Op::Delete,
-                Some(Intent::Delete) | None => Op::Read,
+                Some(Intent::Delete | Intent::Withdrawn) | None => Op::Read,
             };
             let placeholder = absent.then_some(lock.version);
             let member = member_of(key, op, lock.expected, lock.before.tid);

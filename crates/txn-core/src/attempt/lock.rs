@@ -259,7 +259,7 @@ impl Attempt {
             holder: None,
         };
         let view = View::Absent;
-        self.working.lock().reads.entry(key.clone()).or_insert(ReadEntry { observed, view });
+        self.working.lock().note_read(key.clone(), ReadEntry { observed, view });
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
         locks.held.insert(key.clone(), Held { version, expected, before });

@@ -5,6 +5,7 @@
 
 mod commit;
 mod heartbeat;
+mod intent;
 mod lock;
 mod read;
 mod release;
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Options;
-use crate::document::{Image, Stored, View};
+use crate::document::{Stored, View};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event::Event;
@@ -31,27 +32,8 @@ use crate::tid::Tid;
 use crate::wait::Local;
 
 pub use commit::Receipt;
+pub(crate) use intent::{Intent, Mutation};
 pub(crate) use single::SingleOutcome;
-
-/// What the closure wants to do with a document.
-#[derive(Clone, Debug)]
-pub(crate) enum Intent {
-    /// Write it, whether or not it exists.
-    Put(Image),
-    /// Write it; it must not exist.
-    Insert(Image),
-    /// Delete it, if it exists.
-    Delete,
-}
-
-impl Intent {
-    pub(crate) fn image(&self) -> Option<&Image> {
-        match self {
-            Self::Put(image) | Self::Insert(image) => Some(image),
-            Self::Delete => None,
-        }
-    }
-}
 
 /// A document that was read, as it was read.
 #[derive(Clone, Debug)]
@@ -64,6 +46,25 @@ pub(crate) struct ReadEntry {
 struct Working {
     reads: BTreeMap<Key, ReadEntry>,
     writes: BTreeMap<Key, Intent>,
+    /// How many documents `reads` and `writes` have together.
+    documents: usize,
+}
+
+impl Working {
+    fn uses(&self, key: &Key) -> bool {
+        self.reads.contains_key(key) || self.writes.contains_key(key)
+    }
+
+    /// Notes what was read of a document. What was read first stays, for the closure may have seen it.
+    fn note_read(&mut self, key: Key, read: ReadEntry) {
+        self.documents += usize::from(!self.uses(&key));
+        self.reads.entry(key).or_insert(read);
+    }
+
+    fn note_write(&mut self, key: Key, intent: Intent) {
+        self.documents += usize::from(!self.uses(&key));
+        self.writes.insert(key, intent);
+    }
 }
 
 /// A lock that was acknowledged.
@@ -279,37 +280,33 @@ impl Attempt {
         !locks.held.is_empty() || !locks.uncertain.is_empty() || self.locking.try_lock().is_err()
     }
 
-    pub(crate) fn intend(&self, key: Key, intent: Intent) -> Result<(), Error> {
+    /// Notes what the closure wants of a document. Refused, it changes nothing.
+    pub(crate) fn intend(&self, key: &Key, mutation: Mutation) -> Result<(), Error> {
         if self.options.read_only {
-            return Err(Error::invalid("the transaction is read-only").at(&key));
+            return Err(Error::invalid("the transaction is read-only").at(key));
         }
-        let size = intent.image().map_or(0, |image| image.as_str().len());
-        self.engine.store.limits().check(&key, size + RESERVED_BYTES).map_err(|refusal| {
+        let size = mutation.image().map_or(0, |image| image.as_str().len());
+        self.engine.store.limits().check(key, size + RESERVED_BYTES).map_err(|refusal| {
             let kind = crate::ErrorKind::from(&refusal);
-            Error::new(kind, format!("can not write it: {}", refusal.reason)).at(&key)
+            Error::new(kind, format!("can not write it: {}", refusal.reason)).at(key)
         })?;
         let mut working = self.working.lock();
-        working.writes.insert(key, intent);
-        self.check_count(&working, 0)
+        let intent = Intent::after(working.writes.get(key), mutation);
+        let intent = intent.ok_or_else(|| Self::exists(key))?;
+        self.check_count(&working, usize::from(!working.uses(key)))?;
+        working.note_write(key.clone(), intent);
+        Ok(())
     }
 
     /// Whether so many more documents are within the limit.
     fn check_count(&self, working: &Working, more: usize) -> Result<(), Error> {
-        let only_written =
-            working.writes.keys().filter(|key| !working.reads.contains_key(*key)).count();
-        let count = working.reads.len() + only_written + more;
         let most = self.engine.config.max_documents;
-        if count > most {
+        if working.documents + more > most {
             return Err(Error::invalid(format!(
                 "the transaction uses more than {most} documents: raise max_documents or split it"
             )));
         }
         Ok(())
-    }
-
-    /// What the transaction itself wants to do with a document.
-    pub(crate) fn intent(&self, key: &Key) -> Option<Intent> {
-        self.working.lock().writes.get(key).cloned()
     }
 
     pub(crate) fn has_writes(&self) -> bool {

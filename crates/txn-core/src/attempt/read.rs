@@ -22,9 +22,7 @@ impl Attempt {
         self.engine.check_readable(keys)?;
         let missing: Vec<Key> = {
             let working = self.working.lock();
-            let known =
-                |key: &Key| working.reads.contains_key(key) || working.writes.contains_key(key);
-            let missing: BTreeSet<&Key> = keys.iter().filter(|key| !known(key)).collect();
+            let missing: BTreeSet<&Key> = keys.iter().filter(|key| !working.uses(key)).collect();
             missing.into_iter().cloned().collect()
         };
         if !missing.is_empty() {
@@ -50,7 +48,9 @@ impl Attempt {
         };
         let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();
-        working.reads.extend(keys.into_iter().zip(entries));
+        for (key, entry) in keys.into_iter().zip(entries) {
+            working.note_read(key, entry);
+        }
         Ok(())
     }
 }

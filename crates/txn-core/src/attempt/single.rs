@@ -49,7 +49,7 @@ impl Attempt {
                 let entries =
                     self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
                 let Some(entry) = entries.into_iter().next() else { return Ok(None) };
-                self.working.lock().reads.insert(key.clone(), entry.clone());
+                self.working.lock().note_read(key.clone(), entry.clone());
                 entry
             }
         };

@@ -2,6 +2,7 @@
 //! are the engine's.
 
 mod json;
+mod merge;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,0 +1,135 @@
+//! The barrier: waits until everything that was acknowledged before it is applied, and searches see it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::domain::Domain;
+use crate::engine::{Engine, From};
+use crate::error::{Error, ErrorKind, Result};
+use crate::record::State;
+use crate::resolve::Decided;
+use crate::rules::conflict::{HolderState, Requester};
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{Cursor, Filter, Page};
+use crate::tid::{Day, Tid};
+
+/// Records that a scan asks for at once.
+const PAGE: usize = 500;
+
+impl Domain {
+    /// Waits until every transaction of the domain that was acknowledged before the call, by whichever process, is
+    /// applied, and refreshes the domain's collections: plain reads and searches see all of it from then on. For reports,
+    /// batch jobs, and tests that search.
+    ///
+    /// It holds nobody up: transactions that are acknowledged later may be seen or not. What a process that died
+    /// left committed is applied here, after its lease. Costs a refresh and a scan of each day of the transaction table, and a
+    /// refresh of each collection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if something committed is not applied when `deadline` (from now, within the bound of
+    /// [`Config::deadline`](crate::Config::deadline)) has passed; [`ErrorKind::Damaged`] if it can not be applied any more;
+    /// [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Misconfigured`] if a collection of the domain is
+    /// missing.
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is left half done.
+    pub async fn barrier(&self, deadline: Duration) -> Result<()> {
+        self.engine.config.check_wait(deadline)?;
+        let patience = self.engine.patience(deadline);
+        self.engine.barrier(&patience).await.map_err(Stop::into_error)
+    }
+}
+
+impl Engine {
+    #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
+    async fn barrier(&self, patience: &Patience) -> Result<(), Stop> {
+        let (document, ..) = self.domain_document(patience).await?;
+        let mut committed = BTreeSet::new();
+        for (day, partition) in &document.partitions {
+            self.find_committed(*day, partition, &mut committed, patience).await?;
+        }
+        self.wait_until_applied(committed, patience).await?;
+        for name in document.collections.keys() {
+            self.patiently(patience, || self.store.refresh(name)).await?;
+        }
+        Ok(())
+    }
+
+    /// The transactions of one day that are committed and not finished. A record that was acknowledged is found, for
+    /// the partition is refreshed first.
+    async fn find_committed(
+        &self,
+        day: Day,
+        partition: &str,
+        committed: &mut BTreeSet<Tid>,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        let open = Filter::AnyOf(crate::fields::STATE, vec!["staged", "committed"]);
+        match self.patiently(patience, || self.store.refresh(partition)).await {
+            // Dropped meanwhile: everything in it was finished.
+            Err(Stop::Fail(error))
+                if error.kind() == ErrorKind::Misconfigured
+                    && self.domain_document(patience).await?.0.is_gone(day) =>
+            {
+                return Ok(());
+            }
+            refreshed => refreshed?,
+        }
+        let mut from: Option<Cursor> = None;
+        loop {
+            let cursor = from.take();
+            let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
+            let Page { documents, next } = self.patiently(patience, scan).await?;
+            for (key, ..) in documents {
+                let tid = key.id.parse();
+                let foreign = |_| Error::damaged("it is no record of a transaction").at(&key);
+                committed.insert(tid.map_err(foreign)?);
+            }
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for the owners, and takes the place of those that show no sign of life for their lease.
+    async fn wait_until_applied(
+        &self,
+        mut committed: BTreeSet<Tid>,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        let mut backoff = self.backoff();
+        loop {
+            // The owner of one that lives here is at it.
+            let away = committed.iter().copied().filter(|tid| !self.locals.is_live(*tid)).collect();
+            for (tid, found) in self.records(&away, From::Primary, patience).await? {
+                let HolderState::Record(State::Committed | State::Staged) = found.state else {
+                    committed.remove(&tid);
+                    continue;
+                };
+                let (key, lease) =
+                    (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
+                let signs = (found.version(), None);
+                if !self.liveness.is_dead(tid, &key, signs, lease, self.now()) {
+                    continue;
+                }
+                let why = "somebody waits for what it committed, and it showed no sign of life for one lease";
+                if let Decided::Committed { record, version } =
+                    self.decide(tid, found, why, patience).await?
+                {
+                    self.replay(&record, version, Requester::Patient, patience).await?;
+                }
+                self.liveness.forget(tid, &key);
+            }
+            let Some(first) = committed.first().copied() else { return Ok(()) };
+            let hindrance = Hindrance::Changing(self.table.record_key(first));
+            self.pause(patience, &mut backoff, hindrance).await.map_err(|_| {
+                let message = format!(
+                    "{} committed transactions were not applied before the deadline, this is the first of them",
+                    committed.len()
+                );
+                Error::new(ErrorKind::Conflict, message).in_transaction(first)
+            })?;
+        }
+    }
+}

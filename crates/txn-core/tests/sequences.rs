@@ -1,0 +1,154 @@
+//! All sequences of put, insert, delete and get on one document in one transaction, against a sequential
+//! reference.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Transaction, Typed};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Item {
+    n: u32,
+}
+
+type Items = Collection<Typed<Item>>;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Get,
+    Put(u32),
+    Insert(u32),
+    Delete,
+}
+
+/// What stands around the steps on the one document.
+#[derive(Clone, Debug)]
+struct Plan {
+    before: Option<u32>,
+    steps: Vec<Step>,
+    pessimistic: bool,
+    lock_reads: bool,
+    writes_another: bool,
+}
+
+/// What the steps come to when they are run one after the other: the content that each `get` sees, as long as
+/// no insert was refused, and the content in the end, if none was.
+struct Reference {
+    seen: Vec<Option<u32>>,
+    end: Option<Option<u32>>,
+}
+
+fn reference(plan: &Plan) -> Reference {
+    let (mut now, mut seen) = (plan.before, Vec::new());
+    for step in &plan.steps {
+        match *step {
+            Step::Get => seen.push(now),
+            Step::Put(n) => now = Some(n),
+            Step::Insert(_) if now.is_some() => return Reference { seen, end: None },
+            Step::Insert(n) => now = Some(n),
+            Step::Delete => now = None,
+        }
+    }
+    Reference { seen, end: Some(now) }
+}
+
+/// Runs the steps, whatever each answers, and returns what the reads saw.
+async fn run(tx: &Transaction, items: &Items, steps: &[Step]) -> Vec<Option<u32>> {
+    let mut seen = Vec::new();
+    for step in steps {
+        let done = match *step {
+            Step::Get => tx.get(items, "a").await.map(|item| seen.push(item.map(|item| item.n))),
+            Step::Put(n) => tx.put(items, "a", &Item { n }),
+            Step::Insert(n) => tx.insert(items, "a", &Item { n }),
+            Step::Delete => tx.delete(items, "a"),
+        };
+        if let Err(error) = done {
+            assert_eq!((error.kind(), matches!(step, Step::Insert(_))), (ErrorKind::Exists, true));
+        }
+    }
+    seen
+}
+
+async fn check(plan: &Plan) {
+    let config = Config::default().with_janitor_interval(None);
+    let domain = Domain::open(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
+    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    if let Some(n) = plan.before {
+        let first = domain.transact::<_, Error, _>(async |tx| tx.put(&items, "a", &Item { n }));
+        first.await.expect("puts");
+    }
+    let options =
+        Options::default().with_pessimistic(plan.pessimistic).with_lock_reads(plan.lock_reads);
+    let tx = domain.begin(&options).expect("begins");
+    if plan.writes_another {
+        tx.put(&items, "b", &Item { n: 0 }).expect("takes it");
+    }
+    let seen = run(&tx, &items, &plan.steps).await;
+    let committed = tx.commit().await;
+    let expected = reference(plan);
+    assert_eq!(seen[..expected.seen.len()], expected.seen);
+    match expected.end {
+        Some(_) => assert!(committed.is_ok(), "{committed:?}"),
+        None => assert_eq!(committed.expect_err("refused").kind(), ErrorKind::Exists),
+    }
+    let found = domain.reader().verified().get_many(&items, ["a", "b"]).await.expect("reads");
+    let found: Vec<Option<u32>> = found.into_iter().map(|item| item.map(|item| item.n)).collect();
+    let other = expected.end.and(plan.writes_another.then_some(0));
+    assert_eq!(found, [expected.end.unwrap_or(plan.before), other]);
+    assert!(domain.shutdown(std::time::Duration::from_secs(5)).await, "drained");
+    assert!(domain.inspect().await.expect("looks").is_clean());
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let step = prop_oneof![
+        Just(Step::Get),
+        (10_u32..20).prop_map(Step::Put),
+        (20_u32..30).prop_map(Step::Insert),
+        Just(Step::Delete),
+    ];
+    let before = prop_oneof![Just(None), Just(Some(1))];
+    let steps = prop::collection::vec(step, 1..=6);
+    (before, steps, any::<bool>(), prop::bool::weighted(0.2), any::<bool>()).prop_map(
+        |(before, steps, pessimistic, lock_reads, writes_another)| Plan {
+            before,
+            steps,
+            pessimistic,
+            lock_reads,
+            writes_another,
+        },
+    )
+}
+
+fn in_virtual_time(plan: &Plan) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(check(plan));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sequence_on_one_document_is_as_if_run_step_by_step(plan in plan()) {
+        in_virtual_time(&plan);
+    }
+}
+
+#[test]
+fn a_document_that_existed_is_neither_deleted_nor_overwritten_by_an_insert_that_is_taken_back() {
+    for steps in [
+        vec![Step::Insert(2), Step::Delete],
+        vec![Step::Insert(2), Step::Delete, Step::Insert(3)],
+        vec![Step::Insert(2), Step::Delete, Step::Put(3)],
+    ] {
+        for pessimistic in [false, true] {
+            let steps = steps.clone();
+            let (lock_reads, writes_another) = (false, false);
+            let plan = Plan { before: Some(1), steps, pessimistic, lock_reads, writes_another };
+            assert!(reference(&plan).end.is_none());
+            in_virtual_time(&plan);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! `update` keeps what the type does not know, and every byte that was not changed.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use txn_core::store::{CountingStore, MemoryStore};
+use txn_core::{Acknowledge, Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
+
+/// One and the same collection, raw and typed.
+struct World<T> {
+    store: Arc<CountingStore>,
+    domain: Domain,
+    raw: Collection<Raw>,
+    typed: Collection<Typed<T>>,
+}
+
+impl<T: Serialize + serde::de::DeserializeOwned + Send + 'static> World<T> {
+    async fn with(text: &str) -> Self {
+        let store = Arc::new(CountingStore::new(Arc::new(MemoryStore::new())));
+        let config = Config::default().with_janitor_interval(None);
+        let domain = Domain::open(store.clone(), "shop", config).await.expect("opens");
+        let raw = domain.create_collection("items", None).await.expect("opens");
+        let typed = domain.collection("items").await.expect("opens");
+        let text = Raw::new(text);
+        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let put = domain.run::<_, Error, _>(&options, async |tx| tx.put(&raw, "a", &text)).await;
+        assert!(put.expect("puts").receipt.applied);
+        Self { store, domain, raw, typed }
+    }
+
+    async fn update(&self, change: impl Fn(&mut T) + Send + Sync) -> Result<Option<()>, Error> {
+        let Self { domain, typed, .. } = self;
+        domain.transact(async |tx| tx.update(typed, "a", |value| change(value)).await).await
+    }
+
+    async fn text(&self) -> String {
+        let found = self.domain.reader().verified().get(&self.raw, "a").await.expect("reads");
+        found.expect("exists").as_str().to_owned()
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Order {
+    total: f64,
+    owner: Owner,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Owner {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mail: Option<String>,
+}
+
+/// A field as it stands in a document: one that the type knows, by name, or another one.
+#[derive(Clone, Debug)]
+enum Piece {
+    Known(&'static str),
+    Unknown(usize),
+}
+
+/// What no type of these tests knows, in forms that a serialiser would not give them.
+const UNKNOWN: [(&str, &str); 5] = [
+    ("\"u\\u0030\"", "1.50"),
+    ("\"u1\"", "[ 1e2,\t{\"name\":0} ]"),
+    ("\"u2\"", "12345678901234567890123"),
+    ("\"u3\"", "{\"total\" : \"\\u00e9\"}"),
+    ("\"u4\"", "null"),
+];
+
+/// A document as somebody else wrote it, and the value that is in it.
+#[derive(Clone, Debug)]
+struct Document {
+    value: Order,
+    outer: Vec<Piece>,
+    inner: Vec<Piece>,
+}
+
+impl Document {
+    fn knows(pieces: &[Piece], name: &str) -> bool {
+        pieces.iter().any(|piece| matches!(piece, Piece::Known(known) if *known == name))
+    }
+
+    /// The fields of an object, each as `write` has it; `None` leaves a field out.
+    fn object(pieces: &[Piece], write: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let field = |piece: &Piece| match piece {
+            Piece::Known(name) => write(name).map(|value| format!("\"{name}\":{value}")),
+            Piece::Unknown(n) => Some(format!("{}:{}", UNKNOWN[*n].0, UNKNOWN[*n].1)),
+        };
+        pieces.iter().filter_map(field).collect()
+    }
+
+    /// The bytes of a known field, unlike those of a serialiser.
+    fn odd(&self, name: &str) -> Option<String> {
+        let quoted = |text: &String| format!("\"\\u0023{}\"", &text[1..]);
+        match name {
+            "total" => Some(format!("{:.3}", self.value.total)),
+            "owner" => {
+                Some(format!("{{ {} }}", Self::object(&self.inner, |n| self.odd(n)).join(" , ")))
+            }
+            "note" => self.value.note.as_ref().map(quoted),
+            "tags" => Some(format!(
+                "[ {} ]",
+                self.value.tags.iter().map(quoted).collect::<Vec<_>>().join("  ,")
+            )),
+            "name" => Some(quoted(&self.value.owner.name)),
+            _ => self.value.owner.mail.as_ref().map(quoted),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{{{}}}", Self::object(&self.outer, |name| self.odd(name)).join(","))
+    }
+
+    /// What an update to `after` has to leave behind.
+    fn expected(&self, after: &Order) -> String {
+        let json = |value: serde_json::Value| (!value.is_null()).then(|| value.to_string());
+        let (was, is) = (
+            serde_json::to_value(&self.value).expect("JSON"),
+            serde_json::to_value(after).expect("JSON"),
+        );
+        let owner = || {
+            let field = |name: &str| {
+                let (was, is) = (&was["owner"][name], &is["owner"][name]);
+                if was == is { self.odd(name) } else { json(is.clone()) }
+            };
+            let mut fields = Self::object(&self.inner, field);
+            if !Self::knows(&self.inner, "mail") || self.value.owner.mail.is_none() {
+                fields.extend(
+                    json(is["owner"]["mail"].clone()).map(|mail| format!("\"mail\":{mail}")),
+                );
+            }
+            format!("{{{}}}", fields.join(","))
+        };
+        let field = |name: &str| match name {
+            _ if was[name] == is[name] => self.odd(name),
+            "owner" => Some(owner()),
+            _ => json(is[name].clone()),
+        };
+        let mut fields = Self::object(&self.outer, field);
+        if self.value.note.is_none() {
+            fields.extend(json(is["note"].clone()).map(|note| format!("\"note\":{note}")));
+        }
+        if !Self::knows(&self.outer, "tags") && !after.tags.is_empty() {
+            fields.push(format!("\"tags\":{}", is["tags"]));
+        }
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    let word = || prop_oneof![Just("#a".to_owned()), Just("#b".to_owned())];
+    let maybe = move || prop::option::of(word());
+    (0_u8..3, word(), maybe(), maybe(), prop::collection::vec(word(), 0..3)).prop_map(
+        |(total, name, mail, note, tags)| Order {
+            total: f64::from(total) / 2.0,
+            owner: Owner { name, mail },
+            note,
+            tags,
+        },
+    )
+}
+
+fn document() -> impl Strategy<Value = Document> {
+    let pieces = |known: &'static [&'static str]| {
+        let known = known.iter().map(|name| Piece::Known(name)).collect::<Vec<_>>();
+        prop::sample::subsequence((0..UNKNOWN.len()).collect::<Vec<_>>(), 0..=3)
+            .prop_map(move |unknown| {
+                let unknown = unknown.into_iter().map(Piece::Unknown);
+                known.iter().cloned().chain(unknown).collect::<Vec<Piece>>()
+            })
+            .prop_shuffle()
+    };
+    let outer = any::<bool>().prop_flat_map(move |tags| {
+        pieces(if tags { &["total", "owner", "note", "tags"] } else { &["total", "owner", "note"] })
+    });
+    (order(), outer, pieces(&["name", "mail"])).prop_map(|(mut value, outer, inner)| {
+        // Where a piece is left out the value has the default; a note or mail that is none has no bytes.
+        if !Document::knows(&outer, "tags") {
+            value.tags.clear();
+        }
+        let absent = |piece: &Piece, name, is_none: bool| {
+            is_none && matches!(piece, Piece::Known(known) if *known == name)
+        };
+        let (no_note, no_mail) = (value.note.is_none(), value.owner.mail.is_none());
+        let outer = outer.into_iter().filter(|piece| !absent(piece, "note", no_note)).collect();
+        let inner = inner.into_iter().filter(|piece| !absent(piece, "mail", no_mail)).collect();
+        Document { value, outer, inner }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_update_changes_what_its_closure_changed_and_no_other_byte(
+        document in document(),
+        after in order(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let world = World::<Order>::with(&document.text()).await;
+            assert_eq!(world.text().await, document.text());
+            let found = world.domain.reader().get(&world.typed, "a").await.expect("reads");
+            assert_eq!(found.as_ref(), Some(&document.value));
+            world.update(|_| ()).await.expect("changes nothing").expect("exists");
+            assert_eq!(world.text().await, document.text());
+            world.update(|order| *order = after.clone()).await.expect("changes").expect("exists");
+            assert_eq!(world.text().await, document.expected(&after));
+            let found = world.domain.reader().get(&world.typed, "a").await.expect("reads");
+            assert_eq!(found, Some(after));
+        });
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Stock {
+    left: u32,
+}
+
+#[tokio::test]
+async fn put_drops_what_the_type_does_not_know_and_update_keeps_it() {
+    let text = r#"{"left":10,"label":"apples"}"#;
+    let world = World::<Stock>::with(text).await;
+    world.update(|shelf| shelf.left -= 3).await.expect("updates").expect("exists");
+    assert_eq!(world.text().await, r#"{"left":7,"label":"apples"}"#);
+    let World { domain, typed, .. } = &world;
+    let put = domain.transact::<_, Error, _>(async |tx| tx.put(typed, "a", &Stock { left: 1 }));
+    put.await.expect("puts");
+    assert_eq!(world.text().await, r#"{"left":1}"#);
+}
+
+#[tokio::test]
+async fn updates_build_on_what_the_transaction_wrote_and_return_what_their_closure_returns() {
+    let world = World::<Stock>::with(r#"{"left":10,"label":"apples"}"#).await;
+    let World { domain, raw, typed, .. } = &world;
+    for options in [Options::default(), Options::default().with_pessimistic(true)] {
+        let run = domain.run::<_, Error, _>(&options, async |tx| {
+            let take = |shelf: &mut Stock| {
+                shelf.left -= 1;
+                shelf.left
+            };
+            let first = tx.update(typed, "a", take).await?;
+            let second = tx.update(typed, "a", take).await?;
+            tx.put(raw, "b", &Raw::new(r#"{"left":5,"label":"pears"}"#))?;
+            let fresh = tx.update(typed, "b", take).await?;
+            tx.delete(typed, "c")?;
+            let deleted = tx.update(typed, "c", take).await?;
+            let absent = tx.update(typed, "d", take).await?;
+            Ok((first.zip(second), fresh, deleted, absent))
+        });
+        let (both, fresh, deleted, absent) = run.await.expect("commits").value;
+        assert!(both.is_some_and(|(first, second)| first == second + 1));
+        assert_eq!((fresh, deleted, absent), (Some(4), None, None));
+    }
+    assert_eq!(world.text().await, r#"{"left":6,"label":"apples"}"#);
+    let others = domain.reader().get_many(raw, ["b", "c", "d"]).await.expect("reads");
+    assert_eq!(others, [Some(Raw::new(r#"{"left":4,"label":"pears"}"#)), None, None]);
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Renamed {
+    #[serde(alias = "old")]
+    new: u32,
+    other: u32,
+}
+
+#[tokio::test]
+async fn a_field_that_is_read_under_two_names_is_never_written_twice() {
+    let world = World::<Renamed>::with(r#"{"old":1,"other":2}"#).await;
+    world.update(|value| value.other = 3).await.expect("the old name stays").expect("exists");
+    assert_eq!(world.text().await, r#"{"old":1,"other":3}"#);
+    let refused = world.update(|value| value.new = 4).await.expect_err("refused");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let World { domain, typed, .. } = &world;
+    let ignored = domain.transact::<_, Error, _>(async |tx| {
+        tx.put(typed, "b", &Renamed { new: 1, other: 1 })?;
+        assert!(tx.update(typed, "a", |value| value.new = 4).await.is_err());
+        Ok(())
+    });
+    assert_eq!(ignored.await.expect_err("doomed").kind(), ErrorKind::Invalid);
+    assert_eq!(world.text().await, r#"{"old":1,"other":3}"#);
+}
+
+#[tokio::test]
+async fn prefetched_documents_of_several_collections_cost_one_round_trip() {
+    let world = World::<Stock>::with(r#"{"left":10}"#).await;
+    let World { store, domain, raw, typed } = &world;
+    let orders: Collection<Raw> = domain.create_collection("orders", None).await.expect("opens");
+    let before = store.counts();
+    let tx = domain.begin(&Options::default().with_read_only(true)).expect("begins");
+    tx.prefetch([typed.key("a"), raw.key("b"), orders.key("o")]).await.expect("reads");
+    let asked = store.counts();
+    assert_eq!(asked.since(before).requests(), 1);
+    assert_eq!(tx.get(typed, "a").await.expect("reads"), Some(Stock { left: 10 }));
+    assert_eq!(
+        tx.get_many(raw, ["a", "b"]).await.expect("reads"),
+        [Some(Raw::new(r#"{"left":10}"#)), None]
+    );
+    assert_eq!(tx.get(&orders, "o").await.expect("reads"), None);
+    assert_eq!(store.counts(), asked);
+    tx.commit().await.expect("holds");
+}
+
+#[tokio::test]
+async fn ids_are_made_of_every_kind_of_string() {
+    let world = World::<Stock>::with(r#"{"left":10}"#).await;
+    let World { domain, typed, .. } = &world;
+    let reader = domain.reader();
+    let (owned, shared): (String, Arc<str>) = ("a".into(), "a".into());
+    let (many, some) = (vec![owned.clone()], ["a"]);
+    for found in [
+        reader.get(typed, "a").await,
+        reader.get(typed, &owned).await,
+        reader.get(typed, owned.clone()).await,
+        reader.get(typed, &shared).await,
+        reader.get(typed, shared.clone()).await,
+        reader.get(typed, owned.clone().into_boxed_str()).await,
+        reader.get(typed, std::borrow::Cow::Borrowed("a")).await,
+        reader.get(typed, txn_core::DocumentId::from("a")).await,
+        reader.get(typed, &txn_core::DocumentId::from("a")).await,
+        reader.get_many(typed, &many).await.map(|mut all| all.remove(0)),
+        reader.get_many(typed, &some).await.map(|mut all| all.remove(0)),
+        reader.get_many(typed, many.iter().map(String::as_str)).await.map(|mut all| all.remove(0)),
+    ] {
+        assert_eq!(found.expect("reads"), Some(Stock { left: 10 }));
+    }
+    let routed = txn_core::DocumentId::routed(&owned, &owned);
+    assert_eq!(routed, txn_core::DocumentId::routed("a", "a"));
+}
