@@ -78,14 +78,15 @@ impl Domain {
         }
         let image = Collection::<C>::encode(key, value)?;
         let written = async {
-            let View::Present { version, stored, .. } = &snapshot.entry.view else {
+            let view = &snapshot.entry.view;
+            let View::Present { stored, .. } = view else {
                 return Err(absent(key).into());
             };
             if let Some(holder) = stored.lock {
                 // One look now; a caller that comes again finds it dead after a lease.
-                let met = engine.meet(Requester::Patient, key, *version, holder, &patience).await?;
+                let met = engine.meet(Requester::Patient, key, view, &patience).await?;
                 if met == Met::Void {
-                    engine.unlock(key, &snapshot.entry.view, holder).await?;
+                    engine.unlock(key, view, holder).await?;
                 }
                 return Ok(CompareAndSet::Mismatch);
             }
