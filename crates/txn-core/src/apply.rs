@@ -4,185 +4,306 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::{Stored, View};
-use crate::engine::{Engine, From};
-use crate::error::Error;
+use crate::engine::{Engine, From, Look, missing_collection};
+use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::record::{Member, Record, State};
-use crate::resolve::Met;
-use crate::rules::apply::{Applying, applying, is_members_lock, voiding};
+use crate::resolve::{Lock, Met, by_holder};
+use crate::rules::apply::{Applying, applying, is_locked_by, voiding};
 use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Hindrance, Patience, Stop};
-use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use crate::tid::Tid;
 
-/// What an apply could not do and never will.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stuck {
-    pub(crate) document: Key,
-    pub(crate) why: String,
+/// The members that were not applied, each with the reason. The others are, by acknowledged writes.
+pub(crate) type Unsettled = BTreeMap<Key, Error>;
+
+/// An apply under way.
+struct Work<'a> {
+    record: &'a Record,
+    commit: Tid,
+    /// What remains to be done, and where in the record it is.
+    pending: BTreeMap<Key, usize>,
+    /// What is known of members since the last round.
+    known: BTreeMap<Key, View>,
+    /// The members as the owner locked them.
+    locked: BTreeMap<Key, View>,
+    /// What is in the way of a member in this round.
+    hindered: BTreeMap<Key, Hindrance>,
+    unsettled: Unsettled,
 }
 
-/// What became of another holder of a member.
-enum Aside {
-    /// The member is certainly absent.
-    Proven,
-    LookAgain,
-    Busy,
+/// What a round of an apply sends and asks.
+#[derive(Default)]
+struct Round {
+    writes: Vec<Write>,
+    absences: Vec<Key>,
+    held: Vec<Lock>,
+    overtaken: BTreeSet<Key>,
+}
+
+impl Work<'_> {
+    fn give_up(&mut self, key: &Key, error: Error) {
+        self.pending.remove(key);
+        self.unsettled.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
+    }
+
+    fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {
+        for Lock { key, view } in held {
+            if let Some(holder) = view.holder() {
+                let others = Hindrance::Others { key: key.clone(), holder };
+                self.hindered.insert(key.clone(), others);
+            }
+        }
+    }
+
+    fn never(&mut self, key: &Key, why: &str) {
+        let message = format!("a committed transaction can not be applied to it: {why}");
+        self.give_up(key, Error::damaged(message));
+    }
 }
 
 impl Engine {
-    /// Applies a committed transaction of somebody else, and marks it finished.
+    /// Applies a committed transaction of somebody else, and marks it finished if nothing is left of it.
     #[tracing::instrument(level = "debug", skip_all, fields(tid = %record.tid))]
     pub(crate) async fn replay(
         &self,
         record: &Record,
         version: Version,
+        wanted: &BTreeSet<Key>,
         requester: Requester,
         patience: &Patience,
-    ) -> Result<(), Stop> {
+    ) -> Result<Unsettled, Stop> {
         let tid = record.tid;
-        let open = record.state == State::Committed;
-        let stuck = self.apply(record, BTreeMap::new(), requester, patience).await?;
-        if let Some(stuck) = stuck.into_iter().next() {
-            return Err(Error::damaged(format!(
-                "a committed transaction can not be applied to it: {}",
-                stuck.why
-            ))
-            .at(&stuck.document)
-            .in_transaction(tid)
-            .into());
-        }
-        if open {
+        let unsettled = self.apply(record, BTreeMap::new(), wanted, requester, patience).await?;
+        if record.state == State::Committed && unsettled.is_empty() {
             let documents = record.members.iter().map(Member::key).collect();
             self.tell(&Event::Replayed { tid, documents });
             self.finish(record, version, patience).await?;
         }
-        Ok(())
+        Ok(unsettled)
     }
 
-    /// Applies every member, each by an acknowledged write. `known`: what the caller knows of members by
-    /// acknowledged writes of its own. `requester`: on whose behalf; one that holds locks itself must not wait
-    /// for a younger holder, which may wait for it. Returns the members that are refused for good.
+    /// Applies the members of a transaction, each by an acknowledged write and each for itself: what hinders one does
+    /// not keep the others from being applied. Of a finished transaction only those that are wanted are looked at.
+    ///
+    /// `known`: what the caller knows of members by acknowledged writes of its own. `wanted`: the members that are waited
+    /// for; once they are settled, what is hindered is left to the janitor. `requester`: on whose behalf; one that holds
+    /// locks itself must not wait for a younger holder, which may wait for it.
     pub(crate) async fn apply(
         &self,
         record: &Record,
-        mut known: BTreeMap<Key, View>,
+        known: BTreeMap<Key, View>,
+        wanted: &BTreeSet<Key>,
         requester: Requester,
         patience: &Patience,
-    ) -> Result<Vec<Stuck>, Stop> {
-        let tid = record.tid;
+    ) -> Result<Unsettled, Stop> {
         let commit = record.commit_tid.ok_or_else(|| {
-            Error::damaged("the committed record has no commit tid").in_transaction(tid)
+            Error::damaged("the committed record has no commit tid").in_transaction(record.tid)
         })?;
-        let mut pending: BTreeMap<Key, usize> =
-            record.members.iter().enumerate().map(|(i, member)| (member.key(), i)).collect();
-        let mut stuck = Vec::new();
-        let locked = known.clone();
+        let mut pending = record.by_key();
+        pending.retain(|key, _| record.state == State::Committed || wanted.contains(key));
+        let (locked, hindered, unsettled) = (known.clone(), BTreeMap::new(), Unsettled::new());
+        let mut work = Work { record, commit, pending, known, locked, hindered, unsettled };
+        // Only its owner applies it while it lives in this process.
+        let is_own = self.locals.is_live(record.tid);
+        let mut looks_again = self.now() + self.config.lease / 4;
         let mut backoff = self.backoff();
         loop {
-            let unread: Vec<Key> =
-                pending.keys().filter(|key| !known.contains_key(*key)).cloned().collect();
-            let views = self.views(&unread, From::Primary, patience).await?;
-            for (key, view) in unread.into_iter().zip(views) {
-                let member = pending.get(&key).map(|index| &record.members[*index]);
-                if member.is_some_and(|member| overwritten(tid, member, locked.get(&key), &view)) {
-                    self.tell_of_overwritten(tid, &key);
+            work.hindered.clear();
+            self.look_at_members(&mut work).await;
+            let round = self.next_steps(&mut work);
+            let conflicts = self.carry_out(&mut work, &round).await;
+            for key in &round.absences {
+                if !Guard::ProveAbsence.stands() {
+                    work.pending.remove(key);
+                    continue;
                 }
-                known.insert(key, view);
-            }
-            let mut writes = Vec::new();
-            let mut absences = Vec::new();
-            let mut held = Vec::new();
-            let mut overtaken = BTreeSet::new();
-            let mut left: BTreeMap<Key, usize> = BTreeMap::new();
-            for (key, index) in &pending {
-                let Some(view) = known.get(key) else { continue };
-                let step = applying(tid, commit, &record.members[*index], view);
-                if matches!(step, Applying::Overtaken(_)) {
-                    overtaken.insert(key.clone());
-                }
-                let op = self.step_write(step, view, |before| {
-                    let image = record.images[*index].clone().unwrap_or_default();
-                    self.committed(before, commit, &image)
-                });
-                match (op, step) {
-                    (_, Applying::Touch(_)) if !Guard::TouchApplied.stands() => continue,
-                    (Some(op), _) => writes.push(Write::new(key.clone(), op)),
-                    (None, Applying::ProveAbsence) => absences.push(key.clone()),
-                    (None, Applying::Held(holder)) => held.push((key.clone(), holder)),
-                    (None, Applying::Damaged) => {
-                        let why = "another client wrote the document while it was locked";
-                        stuck.push(Stuck { document: key.clone(), why: why.to_owned() });
-                        continue;
-                    }
-                    (None, _) => continue,
-                }
-                left.insert(key.clone(), *index);
-            }
-            let mut hindrance = None;
-            let mut conflicts = false;
-            for (write, outcome) in writes.iter().zip(self.write_all(&writes).await) {
-                match outcome {
-                    Outcome::Applied(_) => {
-                        left.remove(&write.key);
-                        if overtaken.contains(&write.key) {
-                            self.tell_of_overtaken(tid, &write.key);
-                        }
-                    }
-                    Outcome::Conflict | Outcome::Unknown(_)
-                        if !Guard::ApplyAcknowledged.stands() =>
-                    {
-                        left.remove(&write.key);
-                    }
-                    Outcome::Conflict => conflicts = true,
-                    Outcome::Rejected(why)
-                    | Outcome::RejectedInDoubt(why)
-                    | Outcome::Unknown(why) => {
-                        hindrance = Some(Hindrance::Store(why));
-                    }
-                    refused => {
-                        let error =
-                            Error::from_refused(&refused, &write.key, "apply a committed write");
-                        stuck.push(Stuck { document: write.key.clone(), why: error.to_string() });
-                        left.remove(&write.key);
-                    }
-                }
-            }
-            for key in absences {
-                if !Guard::ProveAbsence.stands() || self.prove_absence(&key, patience).await? {
-                    left.remove(&key);
+                match self.prove_absence(key, patience).await {
+                    Ok(true) => drop(work.pending.remove(key)),
+                    Ok(false) => drop(work.hindered.insert(key.clone(), changing())),
+                    Err(Stop::Fail(error)) => work.give_up(key, error),
+                    Err(retry) => return Err(retry),
                 }
             }
             // Only whoever has no lock left to take off helps others: two transactions, each with a forked
             // placeholder on a member of the other, would help each other without an end.
-            if hindrance.is_none() && !conflicts {
-                for (key, holder) in held {
-                    let Some(view) = known.get(&key) else { continue };
-                    match self.step_aside(requester, &key, view, holder, patience).await? {
-                        Aside::Proven => {
-                            left.remove(&key);
-                        }
-                        Aside::LookAgain => {}
-                        Aside::Busy => hindrance = Some(Hindrance::Others { key, holder }),
-                    }
+            match patience.deeper() {
+                Some(patience) if work.hindered.is_empty() && !conflicts => {
+                    self.step_aside(&mut work, requester, round.held, &patience).await?;
                 }
+                _ => work.wait_for(&round.held),
             }
-            if left.is_empty() {
-                for stuck in &stuck {
-                    tracing::error!(%tid, document = %stuck.document, why = stuck.why, "committed but not applied");
-                    let (document, what) = (stuck.document.clone(), stuck.why.clone());
-                    self.tell(&Event::Damaged { tid, document, what });
-                }
-                return Ok(stuck);
+            let is_waited_for = |key| wanted.contains(key) || !work.hindered.contains_key(key);
+            if !work.pending.keys().any(is_waited_for) {
+                break;
             }
-            let changing = left.keys().next().cloned().map(Hindrance::Changing);
-            pending = left;
-            known.clear();
-            if let Some(hindrance) = hindrance.or(changing) {
-                self.pause(patience, &mut backoff, hindrance).await?;
+            work.known.clear();
+            if is_own && self.now() >= looks_again {
+                looks_again = self.now() + self.config.lease / 4;
+                self.keep_record(record, patience).await?;
+            }
+            let hindrance = work.hindered.values().next().cloned();
+            match self.pause(patience, &mut backoff, hindrance.unwrap_or_else(changing)).await {
+                Ok(()) => {}
+                Err(Stop::Fail(_)) => break,
+                Err(retry) => return Err(retry),
             }
         }
+        for key in std::mem::take(&mut work.pending).into_keys() {
+            let hindrance = work.hindered.remove(&key).unwrap_or_else(changing);
+            work.give_up(&key, hindrance.into_error());
+        }
+        self.tell_of_damage(record.tid, &work.unsettled);
+        Ok(work.unsettled)
+    }
+
+    /// Reads the members of which nothing is known.
+    async fn look_at_members(&self, work: &mut Work<'_>) {
+        let tid = work.record.tid;
+        let is_unknown = |key: &&Key| !work.known.contains_key(*key);
+        let unread: Vec<Key> = work.pending.keys().filter(is_unknown).cloned().collect();
+        let looks = self.look_at(&unread, From::Primary).await;
+        for (key, look) in unread.into_iter().zip(looks) {
+            match look {
+                Look::Seen(view) => {
+                    let member = work.pending.get(&key).map(|index| &work.record.members[*index]);
+                    if member.is_some_and(|m| overwritten(tid, m, work.locked.get(&key), &view)) {
+                        self.tell_of_overwritten(tid, &key);
+                    }
+                    work.known.insert(key, view);
+                }
+                Look::Later(why) => {
+                    work.hindered.insert(key, Hindrance::Store(why));
+                }
+                Look::Missing if self.is_gone_for_good(tid, &key).await => {
+                    work.pending.remove(&key);
+                    self.tell_of_gone(tid, &key);
+                }
+                Look::Missing => work.give_up(&key, missing_collection(&key)),
+                Look::Broken(error) => work.give_up(&key, error),
+            }
+        }
+    }
+
+    /// What remains to be done to each member, by what stands there.
+    fn next_steps(&self, work: &mut Work<'_>) -> Round {
+        let tid = work.record.tid;
+        let mut round = Round::default();
+        for (key, index) in work.pending.clone() {
+            let Some(view) = work.known.get(&key) else { continue };
+            let step = applying(tid, work.commit, &work.record.members[index], view);
+            if matches!(step, Applying::Overtaken(_)) {
+                round.overtaken.insert(key.clone());
+            }
+            let op = self.step_write(step, view, |before| {
+                let image = work.record.images[index].clone().unwrap_or_default();
+                self.committed(before, work.commit, &image)
+            });
+            match (op, step) {
+                (_, Applying::Touch(_)) if !Guard::TouchApplied.stands() => {
+                    work.pending.remove(&key);
+                }
+                (Some(op), _) => round.writes.push(Write::new(key, op)),
+                (None, Applying::ProveAbsence) => round.absences.push(key),
+                (None, Applying::Held(_)) => round.held.push(Lock { view: view.clone(), key }),
+                (None, Applying::Damaged) => {
+                    work.never(&key, "another client wrote the document while it was locked");
+                }
+                (None, _) => {
+                    work.pending.remove(&key);
+                }
+            }
+        }
+        round
+    }
+
+    /// Sends the writes of a round. Returns whether others changed one of the documents.
+    async fn carry_out(&self, work: &mut Work<'_>, round: &Round) -> bool {
+        let mut conflicts = false;
+        if round.writes.is_empty() {
+            return conflicts;
+        }
+        for (write, outcome) in round.writes.iter().zip(self.write_all(&round.writes).await) {
+            let key = &write.key;
+            match outcome {
+                Outcome::Applied(_) => {
+                    work.pending.remove(key);
+                    if round.overtaken.contains(key) {
+                        self.tell_of_overtaken(work.record.tid, key);
+                    }
+                }
+                Outcome::Conflict | Outcome::Unknown(_) if !Guard::ApplyAcknowledged.stands() => {
+                    work.pending.remove(key);
+                }
+                Outcome::Conflict => conflicts = true,
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    work.hindered.insert(key.clone(), Hindrance::Store(why));
+                }
+                // The next look tells whether the collection is gone.
+                Outcome::MissingCollection => conflicts = true,
+                refused => {
+                    let error = Error::from_refused(&refused, key, "apply a committed write");
+                    work.never(key, &error.to_string());
+                }
+            }
+        }
+        conflicts
+    }
+
+    /// Other transactions hold members that seem applied: they are decided first.
+    async fn step_aside(
+        &self,
+        work: &mut Work<'_>,
+        requester: Requester,
+        held: Vec<Lock>,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        for locks in by_holder(held).into_values() {
+            let met = match self.meet_all(requester, locks.clone(), patience).await {
+                Ok(met) => met,
+                Err(Stop::Fail(error)) => {
+                    // The rest of them has its turn in the next round.
+                    if let Some(lock) = locks.first() {
+                        work.give_up(&lock.key, error);
+                    }
+                    continue;
+                }
+                Err(retry) => return Err(retry),
+            };
+            let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
+            work.wait_for(locks.iter().filter(|lock| is(lock, Met::Busy)));
+            let void: Vec<Lock> =
+                locks.iter().filter(|lock| is(lock, Met::Void)).cloned().collect();
+            for (key, unlocked) in self.unlock_all(&void).await {
+                match (unlocked, work.known.get(&key)) {
+                    // The acknowledged deletion of a void placeholder proves the absence.
+                    (Ok(true), Some(View::Present { stored, .. })) if stored.absent => {
+                        work.pending.remove(&key);
+                    }
+                    (Ok(_), _) => {}
+                    (Err(error), _) => work.give_up(&key, error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the collection of a member is gone and never comes back. A node that lags behind says of a new collection
+    /// that it is missing. This one is older than the commit, and no node of a cluster lags for so long.
+    async fn is_gone_for_good(&self, tid: Tid, key: &Key) -> bool {
+        if !self.liveness.misses_for_long(tid, self.now()) {
+            return false;
+        }
+        let spec = CollectionSpec {
+            name: key.collection.to_string(),
+            role: Role::Data { owner: None },
+            create: false,
+            mappings: None,
+        };
+        let opened = self.store.open_collection(&spec).await;
+        opened.is_err_and(|error| error.kind == StoreErrorKind::NotFound)
     }
 
     /// The write that a step asks for, if it asks for one.
@@ -208,41 +329,61 @@ impl Engine {
         }
     }
 
-    /// Another transaction holds a member that seems applied: it is decided first.
-    async fn step_aside(
-        &self,
-        requester: Requester,
-        key: &Key,
-        view: &View,
-        holder: Tid,
-        patience: &Patience,
-    ) -> Result<Aside, Stop> {
-        let View::Present { version, stored, .. } = view else { return Ok(Aside::LookAgain) };
-        let met = self.meet(requester, key, *version, holder, patience).await?;
-        Ok(match met {
-            Met::Busy => Aside::Busy,
-            Met::Applied => Aside::LookAgain,
-            // The acknowledged deletion of a placeholder of an aborted transaction proves the absence.
-            Met::Void if self.unlock(key, view, holder).await? && stored.absent => Aside::Proven,
-            Met::Void => Aside::LookAgain,
-        })
+    /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was acknowledged.
+    pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
+        let mut unlocked = BTreeMap::new();
+        let mut writes = Vec::new();
+        for Lock { key, view } in locks {
+            let Some(holder) = view.holder() else { continue };
+            let step = voiding(view, holder);
+            if step == Applying::Damaged {
+                let message = "another client wrote content into the placeholder of a transaction";
+                let error = Error::damaged(message).at(key).in_transaction(holder);
+                unlocked.insert(key.clone(), Err(error));
+            } else if let Some(op) = self.step_write(step, view, Stored::clone) {
+                unlocked.insert(key.clone(), Ok(false));
+                writes.push((holder, Write::new(key.clone(), op)));
+            }
+        }
+        if writes.is_empty() {
+            return unlocked;
+        }
+        let (holders, writes): (Vec<Tid>, Vec<Write>) = writes.into_iter().unzip();
+        let outcomes = self.write_all(&writes).await;
+        for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
+            if let Outcome::Applied(_) = outcome {
+                self.tell(&Event::Unlocked { tid, document: key.clone() });
+                unlocked.insert(key, Ok(true));
+            }
+        }
+        unlocked
     }
 
-    /// Takes the void lock of an aborted transaction off, if it still stands as seen. Returns whether that was
-    /// acknowledged.
+    /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that was acknowledged.
     pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Result<bool, Error> {
-        let step = voiding(view, holder);
-        if step == Applying::Damaged {
-            let message = "another client wrote content into the placeholder of a transaction";
-            return Err(Error::damaged(message).at(key).in_transaction(holder));
+        if view.holder() != Some(holder) {
+            return Ok(false);
         }
-        if let Some(op) = self.step_write(step, view, Stored::clone)
-            && let Outcome::Applied(_) = self.write_one(Write::new(key.clone(), op)).await
-        {
-            self.tell(&Event::Unlocked { tid: holder, document: key.clone() });
-            return Ok(true);
+        let lock = Lock { key: key.clone(), view: view.clone() };
+        self.unlock_all(&[lock]).await.remove(key).unwrap_or(Ok(false))
+    }
+
+    /// What a person must look at.
+    fn tell_of_damage(&self, tid: Tid, unsettled: &Unsettled) {
+        for (document, error) in unsettled {
+            if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) {
+                tracing::error!(%tid, %document, %error, "committed but not applied");
+                let (document, what) = (document.clone(), error.to_string());
+                self.tell(&Event::Damaged { tid, document, what });
+            }
         }
-        Ok(false)
+    }
+
+    /// A collection was dropped with a committed write that was not applied to it.
+    fn tell_of_gone(&self, tid: Tid, key: &Key) {
+        tracing::error!(%tid, document = %key, "a committed write went with its collection");
+        let what = "its collection is gone, and what was committed to it with it";
+        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
@@ -287,58 +428,86 @@ impl Engine {
         Ok(fresh)
     }
 
+    /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take
+    /// the owner for dead, abort it, and take off the locks that are not applied yet. Where they did, the record is theirs.
+    async fn keep_record(&self, record: &Record, patience: &Patience) -> Result<(), Stop> {
+        let found = self.record_of(record.tid, From::Primary, patience).await?;
+        if found.state == HolderState::Missing {
+            let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
+            let write = self.write_record(record.tid, &WriteOp::Create(source), patience).await?;
+            if let Outcome::Applied(_) = write {
+                self.tell_of_removed(record.tid);
+            }
+        }
+        Ok(())
+    }
+
     /// Marks a committed transaction as finished: every one of its writes was acknowledged.
     pub(crate) async fn finish(
         &self,
         record: &Record,
-        mut version: Version,
+        version: Version,
         patience: &Patience,
     ) -> Result<(), Stop> {
         let tid = record.tid;
         let finished =
             Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
         let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
+        let key = self.table.record_key(tid);
+        let mut op = WriteOp::Replace(source.clone(), version);
         let mut backoff = self.backoff();
         loop {
-            let why = match self
-                .write_record(tid, &WriteOp::Replace(source.clone(), version), patience)
-                .await?
-            {
+            let why = match self.write_record(tid, &op, patience).await? {
                 Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
                 Outcome::Conflict => "its record is being changed by others".to_owned(),
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     why
                 }
                 refused => {
-                    let key = self.table.record_key(tid);
                     return Err(Error::from_refused(&refused, &key, "finish a transaction").into());
                 }
             };
             let found = self.record_of(tid, From::Primary, patience).await?;
-            match (&found.record, found.at) {
+            match (found.state, found.version()) {
                 // Others finished it; its day may even be dropped since.
-                _ if found.state == HolderState::Gone => return Ok(()),
-                (Some(record), Some(_)) if record.state == State::Finished => return Ok(()),
-                (Some(record), Some((now, _))) if record.state == State::Committed => version = now,
+                (HolderState::Gone | HolderState::Record(State::Finished), _) => return Ok(()),
+                (HolderState::Record(State::Committed), Some(now)) => {
+                    op = WriteOp::Replace(source.clone(), now);
+                }
+                (HolderState::Missing, _) => {
+                    if !matches!(op, WriteOp::Create(_)) {
+                        self.tell_of_removed(tid);
+                    }
+                    op = WriteOp::Create(source.clone());
+                }
                 _ => {
-                    let message = "its committed record was removed or replaced by something else";
-                    let key = self.table.record_key(tid);
+                    let message = "its committed record was removed, and replaced by something else: \
+                                   look at each of its documents";
                     return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
                 }
             }
             self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
         }
     }
+
+    /// Somebody removed the record of a transaction that is committed, as an acknowledged write has said.
+    fn tell_of_removed(&self, tid: Tid) {
+        let document = self.table.record_key(tid);
+        tracing::error!(%tid, record = %document, "a committed record was removed");
+        let what = "its committed record was removed; it is written again".to_owned();
+        self.tell(&Event::Damaged { tid, document, what });
+    }
+}
+
+fn changing() -> Hindrance {
+    Hindrance::Store("its documents are being changed".to_owned())
 }
 
 /// Whether a plain client changed the content under the member's own lock since it was locked.
 fn overwritten(tid: Tid, member: &Member, locked: Option<&View>, now: &View) -> bool {
-    let (Some(View::Present { stored: before, .. }), View::Present { version, stored, .. }) =
-        (locked, now)
+    let (Some(View::Present { stored: before, .. }), View::Present { stored, .. }) = (locked, now)
     else {
         return false;
     };
-    stored.lock == Some(tid)
-        && is_members_lock(member, *version, stored)
-        && stored.image != before.image
+    is_locked_by(member, tid, now) && stored.image != before.image
 }

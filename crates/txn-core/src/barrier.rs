@@ -7,7 +7,7 @@ use crate::domain::Domain;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::State;
-use crate::resolve::Decided;
+use crate::resolve::Holding;
 use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Cursor, Filter, Page};
@@ -113,13 +113,9 @@ impl Engine {
                 if !self.liveness.is_dead(tid, &key, signs, lease, self.now()) {
                     continue;
                 }
-                let why = "somebody waits for what it committed, and it showed no sign of life for one lease";
-                if let Decided::Committed { record, version } =
-                    self.decide(tid, found, why, patience).await?
-                {
-                    self.replay(&record, version, Requester::Patient, patience).await?;
-                }
-                self.liveness.forget(tid, &key);
+                let holding = Holding { holder: tid, locks: Vec::new(), found, whole: true };
+                let met = self.meet_holder(Requester::Patient, holding, patience).await?;
+                met.into_values().collect::<Result<Vec<_>, _>>()?;
             }
             let Some(first) = committed.first().copied() else { return Ok(()) };
             let hindrance = Hindrance::Changing(self.table.record_key(first));

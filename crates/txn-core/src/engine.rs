@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::liveness::Liveness;
 use crate::record::{Aborted, Record, State};
 use crate::stop::{Hindrance, Patience, Stop};
-use crate::store::{CollectionInfo, Key, Read, Store, Version};
+use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
 use crate::table::Table;
 use crate::tid::{Tid, TidSource};
 use crate::wait::Locals;
@@ -131,30 +131,36 @@ impl Engine {
                 return Ok(views.into_iter().flatten().collect());
             }
             let asked: Vec<Key> = missing.iter().map(|i| keys[*i].clone()).collect();
-            let reads = match from {
-                From::AnyCopy => self.store.get_many(&asked).await,
-                From::Primary => self.store.read_primary(&asked).await,
-            };
-            let mut why = "the store answered for too few documents".to_owned();
-            for ((index, key), read) in missing.into_iter().zip(&asked).zip(reads) {
-                match read {
-                    Read::Found { version, source } => {
-                        views[index] = Some(view(key, version, &source)?);
-                    }
-                    Read::Absent => views[index] = Some(View::Absent),
-                    Read::MissingCollection => return Err(missing_collection(key).into()),
-                    Read::Unavailable(error)
-                        if error.kind == crate::store::StoreErrorKind::Unavailable =>
-                    {
-                        why = error.message;
-                    }
-                    Read::Unavailable(error) => return Err(Error::from(error).at(key).into()),
+            let looks = self.look_at(&asked, from).await;
+            let mut hindrance = None;
+            for ((index, key), look) in missing.into_iter().zip(&asked).zip(looks) {
+                match look {
+                    Look::Seen(view) => views[index] = Some(view),
+                    Look::Missing => return Err(missing_collection(key).into()),
+                    Look::Later(why) => hindrance = Some(Hindrance::Store(why)),
+                    Look::Broken(error) => return Err(error.into()),
                 }
             }
-            if views.iter().any(Option::is_none) {
-                self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            if let Some(hindrance) = hindrance {
+                self.pause(patience, &mut backoff, hindrance).await?;
             }
         }
+    }
+
+    /// Reads documents once, with an answer for each, in order.
+    pub(crate) async fn look_at(&self, keys: &[Key], from: From) -> Vec<Look> {
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let reads = match from {
+            From::AnyCopy => self.store.get_many(keys).await,
+            From::Primary => self.store.read_primary(keys).await,
+        };
+        let mut looks: Vec<Look> =
+            keys.iter().zip(reads).map(|(key, read)| Look::of(key, read)).collect();
+        let no_answer = || Look::Later("the store answered for too few documents".to_owned());
+        looks.resize_with(keys.len(), no_answer);
+        looks
     }
 
     /// The reserved list of recent commits after one more.
@@ -181,6 +187,34 @@ pub(crate) enum From {
     AnyCopy,
     /// The primary.
     Primary,
+}
+
+/// What one read of a document came to.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Seen(View),
+    /// Its collection is missing, as far as the copy that was asked knows.
+    Missing,
+    /// The store can not answer now.
+    Later(String),
+    /// No later read tells more.
+    Broken(Error),
+}
+
+impl Look {
+    fn of(key: &Key, read: Read) -> Self {
+        match read {
+            Read::Found { version, source } => {
+                view(key, version, &source).map_or_else(Self::Broken, Self::Seen)
+            }
+            Read::Absent => Self::Seen(View::Absent),
+            Read::MissingCollection => Self::Missing,
+            Read::Unavailable(error) if error.kind == StoreErrorKind::Unavailable => {
+                Self::Later(error.message)
+            }
+            Read::Unavailable(error) => Self::Broken(Error::from(error).at(key)),
+        }
+    }
 }
 
 /// Takes a source apart.

@@ -82,6 +82,9 @@ pub enum Event {
         tid: Tid,
         /// The document at which it was met.
         document: Key,
+        /// Whether it had a record, which was `pending`. Without one it died before its commit, or its record was
+        /// deleted by somebody, and then it may have been committed: nobody can tell the two apart any more.
+        recorded: bool,
     },
     /// A lock of an aborted transaction was taken off.
     Unlocked {

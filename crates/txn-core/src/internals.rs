@@ -3,7 +3,7 @@
 
 pub use crate::document::{Stored, View};
 pub use crate::record::Member;
-pub use crate::rules::apply::{Applying, applying, is_members_lock, voiding};
+pub use crate::rules::apply::{Applying, applying, is_locked_by, is_members_lock, voiding};
 pub use crate::rules::conflict::{Conflict, HolderState, Requester, conflict};
 pub use crate::rules::lock::{Locking, locking};
 pub use crate::rules::resolve::{Reading, Recovery, reading, recovery, writes};

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use crate::document::View;
 use crate::domain::Domain;
-use crate::engine::{Engine, view};
+use crate::engine::{Engine, From, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::record::{Record, State};
-use crate::resolve::Met;
+use crate::resolve::{Holding, Lock, Met, by_holder};
 use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{
     CollectionSpec, Cursor, Filter, Key, Outcome, Page, Role, Version, Write, WriteOp,
 };
-use crate::table::DomainDocument;
+use crate::table::{DomainDocument, Found};
 use crate::tid::{Day, Tid};
 
 /// What a look at a domain found.
@@ -188,30 +188,70 @@ impl Engine {
             Stop::Fail(error) if error.kind() == ErrorKind::Conflict => Ok(true),
             stop => note_damage(damaged, met, stop).map(|()| false),
         };
-        for (key, view, holder) in &found.locked {
-            let View::Present { version, .. } = view else { continue };
-            match self.meet(Requester::Patient, key, *version, *holder, &each()).await {
-                Ok(Met::Busy) => busy = true,
-                Ok(Met::Applied) => *recovered += 1,
-                Ok(Met::Void) => {
-                    // A scan is stale: the lock is taken off only if it still stands there.
-                    match self.unlock(key, view, *holder).await {
-                        Ok(_) => *recovered += 1,
-                        Err(error) => busy |= note(key, *holder, error.into())?,
+        let locks = found.locked.iter();
+        let locks = locks.map(|(key, view, _)| Lock { key: key.clone(), view: view.clone() });
+        let mut holders = by_holder(locks);
+        for tid in found.open.keys() {
+            holders.entry(*tid).or_default();
+        }
+        let tids: Vec<Tid> = holders.keys().copied().collect();
+        let mut records = BTreeMap::new();
+        for tids in tids.chunks(RECORDS) {
+            let tids = tids.iter().copied().collect();
+            // Where one of them can not be read, each is asked for alone.
+            records.extend(self.records(&tids, From::AnyCopy, &each()).await.unwrap_or_default());
+        }
+        for (holder, locks) in holders {
+            let met_at = locks.first().map_or(self.table.record_key(holder), |l| l.key.clone());
+            let whole = found.open.contains_key(&holder);
+            let known = records.remove(&holder);
+            match self.recover_one(holder, locks, whole, known, &each()).await {
+                Ok(recovery) => {
+                    busy |= recovery.busy;
+                    *recovered += recovery.settled;
+                    for (key, error) in recovery.unsettled {
+                        busy |= note(&key, holder, error.into())?;
                     }
                 }
-                Err(stop) => busy |= note(key, *holder, stop)?,
-            }
-        }
-        for (tid, (version, _)) in &found.open {
-            let key = self.table.record_key(*tid);
-            match self.meet(Requester::Patient, &key, *version, *tid, &each()).await {
-                Ok(Met::Busy) => busy = true,
-                Ok(_) => *recovered += 1,
-                Err(stop) => busy |= note(&key, *tid, stop)?,
+                Err(stop) => busy |= note(&met_at, holder, stop)?,
             }
         }
         Ok(busy)
+    }
+
+    /// Decides one holder, applies it or takes its locks off.
+    async fn recover_one(
+        &self,
+        holder: Tid,
+        locks: Vec<Lock>,
+        whole: bool,
+        known: Option<Found>,
+        patience: &Patience,
+    ) -> Result<Recovered, Stop> {
+        let found = match known {
+            Some(found) => found,
+            None => self.record_of(holder, From::AnyCopy, patience).await?,
+        };
+        let mut recovered = Recovered::default();
+        let holding = Holding { holder, locks: locks.clone(), found, whole };
+        let met = self.meet_holder(Requester::Patient, holding, patience).await?;
+        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Met::Void)));
+        let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
+        // A scan is stale: a lock is taken off only if it still stands there.
+        let unlocked = self.unlock_all(&void).await;
+        recovered.busy = met.values().any(|met| matches!(met, Ok(Met::Busy)));
+        recovered.settled += usize::from(whole && !recovered.busy);
+        let unlocked = unlocked.into_iter().map(|(key, result)| (key, result.map(|_| Met::Void)));
+        for (key, result) in
+            met.into_iter().filter(|(_, met)| !matches!(met, Ok(Met::Void))).chain(unlocked)
+        {
+            match result {
+                Ok(Met::Busy) => {}
+                Ok(Met::Applied | Met::Void) => recovered.settled += 1,
+                Err(error) => recovered.unsettled.push((key, error)),
+            }
+        }
+        Ok(recovered)
     }
 
     /// Takes the write blocks of these days off, as far as they are not gone. A janitor that is dropping one of them
@@ -437,6 +477,18 @@ impl Engine {
     }
 }
 
+/// Records that the janitor asks for at once.
+const RECORDS: usize = 100;
+
+/// What became of what one holder left.
+#[derive(Default)]
+struct Recovered {
+    /// It may still be alive.
+    busy: bool,
+    settled: usize,
+    unsettled: Vec<(Key, Error)>,
+}
+
 /// Records that are neither finished nor aborted.
 fn open_records() -> Filter {
     Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec())
@@ -492,7 +544,6 @@ impl Domain {
 
 impl Engine {
     async fn outcome(&self, tid: Tid, patience: &Patience) -> Result<TransactionOutcome, Stop> {
-        use crate::engine::From;
         use crate::resolve::Decided;
         use crate::rules::conflict::{Conflict, HolderState, conflict};
         let key = self.table.record_key(tid);

@@ -23,10 +23,16 @@ struct Sighting {
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     sightings: Mutex<BTreeMap<(Tid, Key), Sighting>>,
+    /// Since when a collection of a transaction's members is known to be missing.
+    missing: Mutex<BTreeMap<Tid, Duration>>,
 }
 
 /// Sightings beyond this number are thinned out.
 const MOST: usize = 10_000;
+
+/// What a node says of a collection that was there this long ago is not said because it lags: a cluster drops a node
+/// that does not follow within minutes.
+const NO_NODE_LAGS_FOR: Duration = Duration::from_secs(600);
 
 impl Liveness {
     /// Notes what was seen of a holder, and tells whether it has stood unchanged for its lease.
@@ -52,6 +58,16 @@ impl Liveness {
         }
         sighting.last = now;
         now.saturating_sub(sighting.since) >= lease
+    }
+
+    /// Notes that a collection of a transaction's members is missing, and tells whether this process knows that for so long
+    /// that it can not be a node that lags.
+    pub(crate) fn misses_for_long(&self, tid: Tid, now: Duration) -> bool {
+        let mut missing = self.missing.lock();
+        if missing.len() >= MOST && !missing.contains_key(&tid) {
+            missing.clear();
+        }
+        now.saturating_sub(*missing.entry(tid).or_insert(now)) >= NO_NODE_LAGS_FOR
     }
 
     /// The holder is decided.

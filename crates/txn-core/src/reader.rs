@@ -7,7 +7,7 @@ use crate::domain::Domain;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
-use crate::resolve::Met;
+use crate::resolve::{Lock, Met};
 use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::Key;
@@ -86,14 +86,15 @@ impl Domain {
         }
         let image = Collection::<C>::encode(key, value)?;
         let written = async {
-            let View::Present { version, stored, .. } = &snapshot.entry.view else {
+            let view = &snapshot.entry.view;
+            let View::Present { stored, .. } = view else {
                 return Err(absent(key).into());
             };
             if let Some(holder) = stored.lock {
                 // One look now; a caller that comes again finds it dead after a lease.
-                let met = engine.meet(Requester::Patient, key, *version, holder, &patience).await?;
+                let met = engine.meet(Requester::Patient, key, view, &patience).await?;
                 if met == Met::Void {
-                    engine.unlock(key, &snapshot.entry.view, holder).await?;
+                    engine.unlock(key, view, holder).await?;
                 }
                 return Ok(CompareAndSet::Mismatch);
             }
@@ -209,23 +210,29 @@ impl Engine {
             let asked: Vec<Key> = open.iter().map(|i| keys[*i].clone()).collect();
             let views = self.views(&asked, From::Primary, patience).await?;
             let looks = self.observe(&asked, views, From::Primary, patience).await?;
-            let mut hindrance = None;
+            let mut locks = Vec::new();
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
                 // What came from a committed record is decided.
                 let undecided = entry.observed.version.and(entry.observed.holder);
-                let waits = undecided.filter(|_| Guard::ReadOnlyWaits.stands());
-                let (Some(holder), View::Present { version, .. }) = (waits, &entry.view) else {
+                if undecided.is_some() && Guard::ReadOnlyWaits.stands() {
+                    locks.push(Lock { key, view: entry.view });
+                } else {
                     entries[index] = Some(entry);
-                    continue;
-                };
-                match self.meet(Requester::Patient, &key, *version, holder, patience).await? {
-                    Met::Void => {
-                        self.unlock(&key, &entry.view, holder).await?;
-                    }
-                    Met::Applied => {}
-                    Met::Busy => hindrance = Some(Hindrance::Others { key, holder }),
                 }
             }
+            let met = self.meet_all(Requester::Patient, locks.clone(), patience).await?;
+            let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
+            let void: Vec<Lock> =
+                locks.iter().filter(|lock| is(lock, Met::Void)).cloned().collect();
+            for unlocked in self.unlock_all(&void).await.into_values() {
+                unlocked?;
+            }
+            let busy = locks.iter().find(|lock| is(lock, Met::Busy));
+            let hindrance =
+                match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
+                    Some((key, holder)) => Some(Hindrance::Others { key, holder }),
+                    None => locks.first().map(|lock| Hindrance::Changing(lock.key.clone())),
+                };
             if let Some(hindrance) = hindrance {
                 self.pause(patience, &mut backoff, hindrance).await?;
             }

@@ -1,5 +1,6 @@
 //! The transaction record: one document that decides one attempt of a transaction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -200,13 +201,9 @@ impl Record {
         serde_json::to_string(&wire).map(Into::into).map_err(fault)
     }
 
-    /// The member of that key, with its new content.
-    pub(crate) fn member(&self, key: &Key) -> Option<(&Member, Option<&Image>)> {
-        let same = |m: &&Member| {
-            m.id == key.id && m.collection == key.collection && m.routing == key.routing
-        };
-        let index = self.members.iter().position(|m| same(&m))?;
-        Some((&self.members[index], self.images[index].as_ref()))
+    /// Where in `members` each document is.
+    pub(crate) fn by_key(&self) -> BTreeMap<Key, usize> {
+        self.members.iter().enumerate().map(|(index, member)| (member.key(), index)).collect()
     }
 }
 
@@ -248,8 +245,9 @@ mod tests {
         let source = record.encode().expect("encodes");
         assert_eq!(Record::parse(&source).as_ref(), Ok(&record));
         assert!(source.contains("\"state\":\"committed\"") && source.contains("1.10"), "{source}");
-        assert_eq!(record.member(&Key::new("accounts", "c")).map(|(m, _)| m.op), Some(Op::Insert));
-        assert!(record.member(&Key::new("accounts", "d")).is_none());
+        let by_key = record.by_key();
+        assert_eq!(by_key.get(&Key::new("accounts", "c")), Some(&2));
+        assert_eq!(by_key.get(&Key::new("accounts", "d")), None);
         assert!(Record::parse("{\"state\":\"odd\"}").is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! Deciding the holder of a lock, whoever meets it: wound, recover, or help.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::document::View;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::record::{Record, State};
+use crate::rules::apply::is_locked_by;
 use crate::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use crate::rules::resolve::{Recovery, recovery};
 use crate::stop::{Hindrance, Patience, Stop};
@@ -27,7 +29,8 @@ pub(crate) enum Decided {
 /// What became of a lock that was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
-    /// Its holder is aborted, acknowledged to us: the lock may be replaced.
+    /// It is nobody's, by acknowledged writes: its holder is aborted, or committed without the document. It may be
+    /// replaced.
     Void,
     /// Its holder was committed and is applied: read again.
     Applied,
@@ -35,70 +38,186 @@ pub(crate) enum Met {
     Busy,
 }
 
+/// A lock that is in the way, as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) key: Key,
+    pub(crate) view: View,
+}
+
+impl Lock {
+    fn version(&self) -> Option<Version> {
+        match &self.view {
+            View::Absent => None,
+            View::Present { version, .. } => Some(*version),
+        }
+    }
+}
+
+/// What was met of one holder.
+pub(crate) struct Holding {
+    pub(crate) holder: Tid,
+    /// Its locks.
+    pub(crate) locks: Vec<Lock>,
+    /// Its record.
+    pub(crate) found: Found,
+    /// Its record was met as well: all of its members are wanted, wherever they stand.
+    pub(crate) whole: bool,
+}
+
+/// What became of each document of a holder. What hinders one is no matter of the others.
+pub(crate) type Meeting = BTreeMap<Key, Result<Met, Error>>;
+
+/// Locks by their holders.
+pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, Vec<Lock>> {
+    let mut holders: BTreeMap<Tid, Vec<Lock>> = BTreeMap::new();
+    for lock in locks {
+        if let Some(holder) = lock.view.holder() {
+            holders.entry(holder).or_default().push(lock);
+        }
+    }
+    holders
+}
+
 impl Engine {
-    /// Meets a lock that stands at `version` of `key`, and puts its holder aside if the rules allow it.
+    /// Meets one lock; see [`Engine::meet_all`].
     pub(crate) async fn meet(
         &self,
         requester: Requester,
         key: &Key,
-        version: Version,
-        holder: Tid,
+        view: &View,
         patience: &Patience,
     ) -> Result<Met, Stop> {
-        let entitled = match requester {
-            Requester::Locking(me) => holder.age() < me.age(),
-            Requester::Patient => true,
-        };
-        if self.locals.is_live(holder) && entitled {
-            return Ok(Met::Busy);
+        let lock = Lock { key: key.clone(), view: view.clone() };
+        let met = self.meet_all(requester, [lock], patience).await?;
+        Ok(met.get(key).copied().unwrap_or(Met::Applied))
+    }
+
+    /// Meets the locks that are in the way, and puts their holders aside if the rules allow it: all records are looked up
+    /// at once, and each holder is decided and applied once, however many locks it has here.
+    pub(crate) async fn meet_all(
+        &self,
+        requester: Requester,
+        locks: impl IntoIterator<Item = Lock>,
+        patience: &Patience,
+    ) -> Result<BTreeMap<Key, Met>, Stop> {
+        let mut met = BTreeMap::new();
+        let mut holders = by_holder(locks);
+        holders.retain(|holder, locks| {
+            let entitled = match requester {
+                Requester::Locking(me) => holder.age() < me.age(),
+                Requester::Patient => true,
+            };
+            let busy = entitled && self.locals.is_live(*holder);
+            if busy {
+                met.extend(locks.iter().map(|lock| (lock.key.clone(), Met::Busy)));
+            }
+            !busy
+        });
+        if holders.is_empty() {
+            return Ok(met);
         }
-        let found = self.record_of(holder, From::AnyCopy, patience).await?;
+        let tids = holders.keys().copied().collect();
+        let mut records = self.records(&tids, From::AnyCopy, patience).await?;
+        for (holder, locks) in holders {
+            let Some(found) = records.remove(&holder) else { continue };
+            let holding = Holding { holder, locks, found, whole: false };
+            for (key, result) in self.meet_holder(requester, holding, patience).await? {
+                met.insert(key, result?);
+            }
+        }
+        Ok(met)
+    }
+
+    /// Meets one holder with its locks.
+    pub(crate) async fn meet_holder(
+        &self,
+        requester: Requester,
+        Holding { holder, locks, found, whole }: Holding,
+        patience: &Patience,
+    ) -> Result<Meeting, Stop> {
+        let all = |met| locks.iter().map(|lock| (lock.key.clone(), Ok(met))).collect();
+        let record_key = self.table.record_key(holder);
         let lease = self.config.lease_of(holder.attempt());
-        let signs = (found.version(), Some(version));
-        let dead = !self.locals.is_live(holder)
-            && self.liveness.is_dead(holder, key, signs, lease, self.now());
+        let (now, live) = (self.now(), self.locals.is_live(holder));
+        let stands = |at: &Key, lock: Option<Version>| {
+            self.liveness.is_dead(holder, at, (found.version(), lock), lease, now)
+        };
+        // Each of them is noted, whatever the others say.
+        let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;
+        let dead = (unchanged || whole && stands(&record_key, None)) && !live;
         if conflict(requester, holder, found.state, dead) == Conflict::Wait {
-            return Ok(Met::Busy);
+            return Ok(all(Met::Busy));
         }
-        let undecided =
-            matches!(found.state, HolderState::Missing | HolderState::Record(State::Pending));
+        let (state, recorded) = (found.state, found.record.is_some());
         let why = match requester {
             Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
-        let met = self.settle(requester, holder, found, &why, patience).await?;
-        if met == Met::Void && undecided {
-            self.tell(&match requester {
-                Requester::Locking(me) if !dead && me.age() != holder.age() => {
-                    Event::Wounded { by: me, victim: holder, document: key.clone() }
+        let met = match self.decide(holder, found, &why, patience).await? {
+            Decided::Aborted => {
+                let undecided =
+                    matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
+                let document = locks.first().map_or(&record_key, |lock| &lock.key).clone();
+                if undecided {
+                    self.tell(&match requester {
+                        Requester::Locking(me) if !dead && me.age() != holder.age() => {
+                            Event::Wounded { by: me, victim: holder, document }
+                        }
+                        _ => Event::Voided { tid: holder, document, recorded },
+                    });
                 }
-                _ => Event::Voided { tid: holder, document: key.clone() },
-            });
+                all(Met::Void)
+            }
+            // Its owner is this very process and is at it.
+            Decided::Committed { .. } if live => all(Met::Busy),
+            Decided::Committed { record, version } => {
+                self.help(requester, &record, version, &locks, whole, patience).await?
+            }
+        };
+        for lock in &locks {
+            self.liveness.forget(holder, &lock.key);
         }
-        self.liveness.forget(holder, key);
+        self.liveness.forget(holder, &record_key);
         Ok(met)
     }
 
-    /// Decides a holder and, if it is committed, applies it.
-    async fn settle(
+    /// Applies a committed transaction. A lock that its record does not name is nobody's: one that was copied by a
+    /// plain client, put back, or left out of the record.
+    async fn help(
         &self,
         requester: Requester,
-        holder: Tid,
-        found: Found,
-        why: &str,
+        record: &Record,
+        version: Version,
+        locks: &[Lock],
+        whole: bool,
         patience: &Patience,
-    ) -> Result<Met, Stop> {
-        let live = self.locals.is_live(holder);
-        match self.decide(holder, found, why, patience).await? {
-            Decided::Aborted => Ok(Met::Void),
-            // Its owner is this very process and is at it.
-            Decided::Committed { .. } if live => Ok(Met::Busy),
-            Decided::Committed { record, version } => {
-                // An apply may have to decide another holder first.
-                Box::pin(self.replay(&record, version, requester, patience)).await?;
-                Ok(Met::Applied)
-            }
+    ) -> Result<Meeting, Stop> {
+        let members = record.by_key();
+        let is_named = |lock: &Lock| {
+            let member = members.get(&lock.key).map(|index| &record.members[*index]);
+            member.is_some_and(|member| is_locked_by(member, record.tid, &lock.view))
+        };
+        let (named, strays): (Vec<&Lock>, Vec<&Lock>) =
+            locks.iter().partition(|lock| is_named(lock));
+        let mut met: Meeting =
+            strays.into_iter().map(|lock| (lock.key.clone(), Ok(Met::Void))).collect();
+        let mut wanted: BTreeSet<Key> = named.into_iter().map(|lock| lock.key.clone()).collect();
+        if whole && record.state == State::Committed {
+            wanted.extend(members.into_keys());
         }
+        if wanted.is_empty() {
+            return Ok(met);
+        }
+        // An apply may have to decide another holder first.
+        let replayed = self.replay(record, version, &wanted, requester, patience);
+        let mut unsettled = Box::pin(replayed).await?;
+        for key in wanted {
+            let result = unsettled.remove(&key).map_or(Ok(Met::Applied), Err);
+            // A stray lock is void, whatever its document is besides.
+            met.entry(key).or_insert(result);
+        }
+        Ok(met)
     }
 
     pub(crate) async fn record_of(

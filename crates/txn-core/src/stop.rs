@@ -108,7 +108,7 @@ pub(crate) enum Hindrance {
 }
 
 impl Hindrance {
-    fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Store(why) => Error::unavailable(format!(
                 "the store did not carry it out before the deadline: {why}"
@@ -136,11 +136,16 @@ pub(crate) struct Patience {
     attempt_until: Option<Duration>,
     /// Whose patience it is: stops when wounded or cancelled.
     local: Option<Arc<Local>>,
+    /// How often somebody had to be helped in order to help somebody.
+    depth: u8,
 }
+
+/// Who helps, and finds that he has to help another first, and so on, leaves the rest to others.
+const DEEPEST: u8 = 8;
 
 impl Patience {
     pub(crate) fn until(until: Duration) -> Self {
-        Self { until, attempt_until: None, local: None }
+        Self { until, attempt_until: None, local: None, depth: 0 }
     }
 
     /// The same patience, but not beyond this monotonic time.
@@ -149,7 +154,12 @@ impl Patience {
     }
 
     pub(crate) fn of_attempt(until: Duration, attempt_until: Duration, local: Arc<Local>) -> Self {
-        Self { until, attempt_until: Some(attempt_until), local: Some(local) }
+        Self { until, attempt_until: Some(attempt_until), local: Some(local), depth: 0 }
+    }
+
+    /// The patience to help another in order to go on; none if that goes on for too long.
+    pub(crate) fn deeper(&self) -> Option<Self> {
+        (self.depth < DEEPEST).then(|| Self { depth: self.depth + 1, ..self.clone() })
     }
 
     /// Fails if there is no patience left; otherwise the longest wait that is still allowed.

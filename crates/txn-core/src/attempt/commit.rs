@@ -436,16 +436,18 @@ impl Attempt {
         let keys: Vec<Key> = known.keys().cloned().collect();
         let patience = engine.patience(engine.config.deadline);
         let applied = async {
-            let stuck = engine.apply(&record, known, Requester::Patient, &patience).await?;
+            let all = keys.iter().cloned().collect();
+            let unsettled =
+                engine.apply(&record, known, &all, Requester::Patient, &patience).await?;
             engine.locals.release(&keys);
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;
             }
-            if stuck.is_empty() {
+            if unsettled.is_empty() {
                 engine.finish(&record, version, &patience).await?;
                 engine.tell(&Event::Finished { tid: self.tid });
             }
-            Ok::<bool, Stop>(stuck.is_empty())
+            Ok::<bool, Stop>(unsettled.is_empty())
         };
         let done = applied.await;
         if let Err(stop) = &done {

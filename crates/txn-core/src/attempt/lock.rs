@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::record::State;
-use crate::resolve::Met;
+use crate::resolve::{Lock, Met};
 use crate::rules::conflict::{HolderState, Requester};
 use crate::rules::lock::{Locking, locking};
 use crate::rules::validate::Observed;
@@ -30,6 +30,18 @@ struct Want {
     read: Option<Observed>,
     /// What stands there, as far as it is known.
     view: Option<View>,
+    /// Where it stood when it was looked at before, if it was.
+    before: Option<Option<Version>>,
+    /// It stands where it stood then.
+    again: bool,
+}
+
+impl Want {
+    fn see(&mut self, view: View) {
+        let version = Observed::of(&view).version;
+        self.again = self.before.replace(version) == Some(version);
+        self.view = Some(view);
+    }
 }
 
 /// The queues that an attempt waits in.
@@ -71,6 +83,7 @@ impl Attempt {
                     |_| Some(entry.view),
                 ),
                 read: Some(entry.observed),
+                ..Want::default()
             });
             wants.insert(key, want);
         }
@@ -86,12 +99,13 @@ impl Attempt {
                 .collect();
             let views = self.engine.views(&blank, From::Primary, &self.patience).await?;
             for (key, view) in blank.into_iter().zip(views) {
-                wants.entry(key).or_default().view = Some(view);
+                wants.entry(key).or_default().see(view);
             }
+            let met = self.meet_holders(&mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
             for (key, want) in &mut wants {
-                match self.step(key, want).await? {
+                match self.step(key, want, met.get(key))? {
                     Step::Write(op) => writes.push(Write::new(key.clone(), op)),
                     Step::LookAgain => {}
                     Step::Busy(holder) => {
@@ -110,11 +124,11 @@ impl Attempt {
                 None => {
                     let Some(key) = wants.keys().next() else { continue };
                     let changing = Hindrance::Changing(key.clone());
-                    // The first conflict is looked at again at once: it is rarely followed by another.
-                    if rounds == 0 {
-                        self.patience.left(&*self.engine.config.clock, &changing)?;
-                    } else {
+                    // What others changed is tried again at once, what stands as it stood is not.
+                    if rounds > 0 || wants.values().any(|want| want.again) {
                         self.engine.pause(&self.patience, &mut backoff, changing).await?;
+                    } else {
+                        self.patience.left(&*self.engine.config.clock, &changing)?;
                     }
                 }
             }
@@ -123,50 +137,56 @@ impl Attempt {
         Ok(())
     }
 
-    /// The next step towards one lock.
-    async fn step(self: &Arc<Self>, key: &Key, want: &mut Want) -> Result<Step, Stop> {
-        let Some(view) = &mut want.view else { return Ok(Step::LookAgain) };
-        loop {
-            let decision = locking(self.tid, want.read.as_ref(), view);
-            match (decision, &mut *view) {
-                (Locking::CreatePlaceholder, _) => {
-                    return Ok(Step::Write(WriteOp::Create(
-                        Stored::placeholder(self.tid).encode(),
-                    )));
+    /// Meets whoever holds what is wanted, each holder once. A void lock is taken out of what was seen.
+    async fn meet_holders(
+        &self,
+        wants: &mut BTreeMap<Key, Want>,
+    ) -> Result<BTreeMap<Key, Met>, Stop> {
+        let mut locks = Vec::new();
+        for (key, want) in &*wants {
+            let Some(view) = &want.view else { continue };
+            if let Locking::Held(_) = locking(self.tid, want.read.as_ref(), view) {
+                locks.push(Lock { key: key.clone(), view: view.clone() });
+            }
+        }
+        let requester = Requester::Locking(self.tid);
+        let met = self.engine.meet_all(requester, locks, &self.patience).await?;
+        for (key, _) in met.iter().filter(|(_, met)| **met == Met::Void) {
+            let view = wants.get_mut(key).and_then(|want| want.view.as_mut());
+            if let Some(View::Present { stored, .. }) = view {
+                stored.lock = None;
+            }
+        }
+        Ok(met)
+    }
+
+    /// The next step towards one lock. `met`: what became of whoever holds it.
+    fn step(&self, key: &Key, want: &mut Want, met: Option<&Met>) -> Result<Step, Stop> {
+        let Some(view) = &want.view else { return Ok(Step::LookAgain) };
+        match (locking(self.tid, want.read.as_ref(), view), view) {
+            (Locking::CreatePlaceholder, _) => {
+                Ok(Step::Write(WriteOp::Create(Stored::placeholder(self.tid).encode())))
+            }
+            (Locking::LockAt(version), View::Present { stored, .. }) => {
+                if stored.absent && !stored.is_bare_placeholder() {
+                    let message =
+                        "another client wrote content into the placeholder of a transaction";
+                    return Err(Error::damaged(message).at(key).into());
                 }
-                (Locking::LockAt(version), View::Present { stored, .. }) => {
-                    if stored.absent && !stored.is_bare_placeholder() {
-                        let message =
-                            "another client wrote content into the placeholder of a transaction";
-                        return Err(Error::damaged(message).at(key).into());
-                    }
-                    let locked = stored.locked_by(Some(self.tid)).encode();
-                    return Ok(Step::Write(WriteOp::Replace(locked, version)));
-                }
-                (Locking::Settle(version), View::Present { source, .. }) => {
-                    return Ok(Step::Write(WriteOp::Replace(source.clone(), version)));
-                }
-                (Locking::Changed, _) => return Err(Stop::Retry(Cause::Changed(key.clone()))),
-                (Locking::Held(holder), View::Present { version, stored, .. }) => {
-                    let requester = Requester::Locking(self.tid);
-                    let met =
-                        self.engine.meet(requester, key, *version, holder, &self.patience).await?;
-                    match met {
-                        // Aborted, acknowledged to us: its lock may be replaced by CAS.
-                        Met::Void => stored.lock = None,
-                        Met::Applied => {
-                            want.view = None;
-                            return Ok(Step::LookAgain);
-                        }
-                        Met::Busy => {
-                            want.view = None;
-                            return Ok(Step::Busy(holder));
-                        }
-                    }
-                }
-                (Locking::LockAt(_) | Locking::Settle(_) | Locking::Held(_), View::Absent) => {
-                    return Err(Error::damaged("an absent document has no lock").at(key).into());
-                }
+                let locked = stored.locked_by(Some(self.tid)).encode();
+                Ok(Step::Write(WriteOp::Replace(locked, version)))
+            }
+            (Locking::Settle(version), View::Present { source, .. }) => {
+                Ok(Step::Write(WriteOp::Replace(source.clone(), version)))
+            }
+            (Locking::Changed, _) => Err(Stop::Retry(Cause::Changed(key.clone()))),
+            (Locking::Held(holder), View::Present { .. }) => {
+                want.view = None;
+                let busy = met == Some(&Met::Busy);
+                Ok(if busy { Step::Busy(holder) } else { Step::LookAgain })
+            }
+            (Locking::LockAt(_) | Locking::Settle(_) | Locking::Held(_), View::Absent) => {
+                Err(Error::damaged("an absent document has no lock").at(key).into())
             }
         }
     }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Attempt, ReadEntry};
-use crate::document::{Image, Stored, View};
+use crate::document::{Image, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
-use crate::rules::apply::is_members_lock;
+use crate::rules::apply::is_locked_by;
 use crate::rules::resolve::{Reading, reading, writes};
 use crate::rules::validate::Observed;
 use crate::stop::{Patience, Stop};
-use crate::store::{Key, Version};
+use crate::store::Key;
 use crate::table::Found;
 use crate::tid::Tid;
 
@@ -80,13 +80,16 @@ impl Engine {
         } else {
             self.records(&holders, from, patience).await?
         };
+        let members: BTreeMap<Tid, BTreeMap<Key, usize>> = records
+            .iter()
+            .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))
+            .collect();
         let mut entries = Vec::with_capacity(keys.len());
         for (key, view) in keys.iter().zip(views) {
             let mut observed = Observed::of(&view);
-            if let View::Present { version, stored, .. } = &view
-                && let Some(found) = stored.lock.and_then(|holder| records.get(&holder))
-            {
-                resolve_observed(&mut observed, key, *version, stored, found)?;
+            if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
+                let member = members.get(&holder).and_then(|members| members.get(key));
+                resolve_observed(&mut observed, key, &view, found, member.copied())?;
             }
             entries.push(ReadEntry { observed, view });
         }
@@ -98,20 +101,21 @@ impl Engine {
 fn resolve_observed(
     observed: &mut Observed,
     key: &Key,
-    version: Version,
-    stored: &Stored,
+    view: &View,
     found: &Found,
+    member: Option<usize>,
 ) -> Result<(), Stop> {
-    let member = found.record.as_ref().and_then(|record| record.member(key));
-    let commit = found.record.as_ref().and_then(|record| record.commit_tid);
-    let written =
-        member.filter(|(member, _)| writes(member.op) && is_members_lock(member, version, stored));
+    let record = found.record.as_ref();
+    let written = record.zip(member).filter(|(record, index)| {
+        let member = &record.members[*index];
+        writes(member.op) && is_locked_by(member, record.tid, view)
+    });
     match reading(found.state, written.is_some()) {
         _ if !Guard::ReadTheRecord.stands() => {}
         Reading::CommittedImage => {}
         Reading::RecordImage => {
-            observed.image = written.and_then(|(_, image)| image.cloned());
-            observed.tid = commit;
+            observed.image = written.and_then(|(record, index)| record.images[index].clone());
+            observed.tid = record.and_then(|record| record.commit_tid);
             // The content is not that of this version: only the commit identifies it.
             observed.version = None;
         }

@@ -9,7 +9,7 @@ use crate::document::View;
 use crate::engine::From;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::resolve::Met;
+use crate::resolve::{Lock, Met};
 use crate::rules::conflict::Requester;
 use crate::rules::validate::{Validity, validity};
 use crate::stop::{Cause, Hindrance, Stop};
@@ -127,11 +127,8 @@ impl Attempt {
                 }
             }
             let views = engine.views(&doubtful, From::Primary, &self.patience).await?;
-            for (key, view) in doubtful.into_iter().zip(views) {
-                let Some(holder) = self.revalidate(&key, &view, &mut reads, requester).await?
-                else {
-                    continue;
-                };
+            let seen = doubtful.into_iter().zip(views).collect();
+            if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
                 if requester == Requester::Patient && waits > MOST_WAITS {
                     return Err(Stop::Retry(Cause::Waited(key)));
@@ -211,48 +208,47 @@ impl Attempt {
         }
     }
 
-    /// A second look at one read. Returns the holder who has to be waited for, if there is one.
+    /// A second look at reads. Returns one whose holder has to be waited for, and that holder.
     async fn revalidate(
         self: &Arc<Self>,
-        key: &Key,
-        view: &View,
+        seen: BTreeMap<Key, View>,
         reads: &mut BTreeMap<Key, ReadEntry>,
         requester: Requester,
-    ) -> Result<Option<Tid>, Stop> {
+    ) -> Result<Option<(Key, Tid)>, Stop> {
         let engine = &self.engine;
-        let Some(read) = reads.get_mut(key) else { return Ok(None) };
-        match (validity(&read.observed, view, Some(self.tid)), view) {
-            (Validity::Valid, _) => {
-                reads.remove(key);
-                Ok(None)
-            }
-            (Validity::Held(_), _)
-                if requester == Requester::Patient && !Guard::ReadOnlyWaits.stands() =>
-            {
-                reads.remove(key);
-                Ok(None)
-            }
-            (Validity::Held(holder), View::Present { version, .. }) => {
-                // The lock has to be looked at again, whoever held it at first.
-                read.observed.holder = Some(holder);
-                match engine.meet(requester, key, *version, holder, &self.patience).await? {
-                    Met::Busy => return Ok(Some(holder)),
-                    Met::Applied => {}
-                    Met::Void if requester == Requester::Patient => {
-                        engine.unlock(key, view, holder).await?;
-                    }
-                    // Only set free it would be locked again before the next look, by the next attempt of the
-                    // one that was wounded; so whoever wounds takes what it wants.
-                    Met::Void => {
-                        let wanted = BTreeMap::from([(key.clone(), reads.remove(key))]);
-                        Box::pin(self.acquire(wanted, Vec::new())).await?;
-                    }
+        let mut locks = Vec::new();
+        let mut holders = BTreeMap::new();
+        for (key, view) in seen {
+            let Some(read) = reads.get_mut(&key) else { continue };
+            match validity(&read.observed, &view, Some(self.tid)) {
+                Validity::Valid => drop(reads.remove(&key)),
+                Validity::Held(_)
+                    if requester == Requester::Patient && !Guard::ReadOnlyWaits.stands() =>
+                {
+                    reads.remove(&key);
                 }
-                Ok(None)
-            }
-            (Validity::Changed | Validity::Held(_), _) => {
-                Err(Stop::Retry(Cause::Changed(key.clone())))
+                Validity::Held(holder) => {
+                    // The lock has to be looked at again, whoever held it at first.
+                    read.observed.holder = Some(holder);
+                    holders.insert(key.clone(), holder);
+                    locks.push(Lock { key, view });
+                }
+                Validity::Changed => return Err(Stop::Retry(Cause::Changed(key))),
             }
         }
+        let met = engine.meet_all(requester, locks.clone(), &self.patience).await?;
+        locks.retain(|lock| met.get(&lock.key) == Some(&Met::Void));
+        if requester == Requester::Patient {
+            for unlocked in engine.unlock_all(&locks).await.into_values() {
+                unlocked?;
+            }
+        } else if !locks.is_empty() {
+            // Only set free they would be locked again before the next look, by the next attempt of the one that was
+            // wounded; so whoever wounds takes what it wants.
+            let taken = locks.into_iter().map(|Lock { key, .. }| (key.clone(), reads.remove(&key)));
+            Box::pin(self.acquire(taken.collect(), Vec::new())).await?;
+        }
+        let busy = met.into_iter().find_map(|(key, met)| (met == Met::Busy).then_some(key));
+        Ok(busy.and_then(|key| holders.remove_entry(&key)))
     }
 }

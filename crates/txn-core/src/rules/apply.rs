@@ -45,6 +45,16 @@ pub fn is_members_lock(member: &Member, version: Version, stored: &Stored) -> bo
     stored.tid == member.before && (by_version || !Guard::PlaceholderVersion.stands())
 }
 
+/// Whether what stands there is the member's own lock. A lock of a committed transaction that is no member's is nobody's.
+pub fn is_locked_by(member: &Member, tid: Tid, now: &View) -> bool {
+    match now {
+        View::Present { version, stored, .. } if stored.lock == Some(tid) => {
+            is_members_lock(member, *version, stored)
+        }
+        View::Present { .. } | View::Absent => false,
+    }
+}
+
 /// One member of the transaction `tid`, committed as `commit`.
 pub fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
     let View::Present { version, stored, .. } = now else {

@@ -1,0 +1,73 @@
+//! What recovery asks of the store is bounded by a constant for each document, however many of them one holder left.
+
+use txn_core::store::Counts;
+use txn_core::{Error, Options};
+
+use crate::world::{Dies, World, ids};
+
+const SIZES: [usize; 3] = [20, 80, 320];
+
+/// Three writes for each document, and a few for the record. Requests do not grow with the documents; some of them are
+/// looks at a lock until its holder is dead.
+fn is_bounded(n: usize, counts: Counts, what: &str) {
+    assert!(counts.documents_written <= 3 * n as u64 + 20, "{what}, {n} documents: {counts}");
+    assert!(counts.requests() <= 100, "{what}, {n} documents: {counts}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_janitor_writes_a_constant_for_each_document() {
+    for dies in [Dies::BeforeCommit, Dies::AfterCommit] {
+        for n in SIZES {
+            let w = World::of(n).await;
+            w.left_by_the_dead(n, dies, false).await;
+            let p = w.process(Dies::Never).await;
+            let (report, counts) = p.cost(p.domain.janitor_pass()).await;
+            let report = report.expect("passes");
+            assert!(report.is_clean() && report.recovered >= n, "{report:?}");
+            is_bounded(n, counts, &format!("{dies:?}"));
+            let expected = if dies == Dies::AfterCommit { 2 } else { 1 };
+            assert_eq!(p.values(n).await, vec![Some(expected); n]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_writes_a_constant_for_each_document() {
+    for dies in [Dies::BeforeCommit, Dies::AfterCommit] {
+        for n in SIZES {
+            let w = World::of(n).await;
+            w.left_by_the_dead(n, dies, false).await;
+            let p = w.process(Dies::Never).await;
+            let (set, counts) = p.cost(p.put_all(n, 3)).await;
+            set.expect("gets through");
+            is_bounded(n, counts, &format!("{dies:?}"));
+            assert_eq!(p.values(n).await, vec![Some(3); n]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_asks_as_often_for_many_documents_as_for_few() {
+    for (dies, expected) in [(Dies::BeforeCommit, 1), (Dies::AfterCommit, 2)] {
+        for n in SIZES {
+            let w = World::of(n).await;
+            w.left_by_the_dead(n, dies, false).await;
+            let p = w.process(Dies::Never).await;
+            let (read, counts) = p.cost(p.domain.reader().get_many(&p.items, ids(n))).await;
+            let values: Vec<_> = read.expect("reads").into_iter().map(|i| i.map(|i| i.n)).collect();
+            assert_eq!(values, vec![Some(expected); n]);
+            assert_eq!((counts.requests(), counts.documents_written), (2, 0), "{counts}");
+            // A verified read waits for who is undecided, and recovers the dead.
+            let (values, counts) = p.cost(p.values(n)).await;
+            assert_eq!(values, vec![Some(expected); n]);
+            is_bounded(n, counts, &format!("verified, {dies:?}"));
+            let options = Options::default().with_read_only(true);
+            let read = p
+                .domain
+                .run::<_, Error, _>(&options, async |tx| tx.get_many(&p.items, ids(n)).await);
+            let (read, counts) = p.cost(read).await;
+            assert_eq!(read.expect("reads").value.len(), n);
+            is_bounded(n, counts, &format!("read-only, {dies:?}"));
+        }
+    }
+}

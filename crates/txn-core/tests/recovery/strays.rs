@@ -1,0 +1,130 @@
+//! Locks that their holder's record does not name: copied by an application, or left out.
+
+use txn_core::event::Event;
+use txn_core::store::Key;
+use txn_core::{Options, State, Tid};
+
+use crate::world::{Dies, Item, Process, World, ids};
+
+/// What stands under a lock, as an application copies it to another id.
+async fn locked_copy(w: &World, from: &Key, to: &Key, holder: Tid) {
+    let (_, source) = w.stored(from).await.expect("a document");
+    let rest = source.split_once(',').expect("fields").1;
+    let own = if source.contains("\"transaction_tid\"") { rest } else { &source[1..] };
+    w.plainly(to, &format!("{{\"transaction_tid\":\"{holder}\",{own}")).await;
+}
+
+/// A transaction that is finished, and was committed and applied before.
+async fn finished(p: &Process) -> Tid {
+    let write = async |tx: &txn_core::Transaction| {
+        for id in ids(2) {
+            tx.get(&p.items, id.as_str()).await?;
+            tx.put(&p.items, id.as_str(), &Item { n: 2 })?;
+        }
+        Ok::<_, txn_core::Error>(tx.tid())
+    };
+    let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+    p.domain.run(&options, write).await.expect("commits").value
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copied_lock_of_a_finished_transaction_is_replaced_by_a_writer() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let holder = finished(&p).await;
+    locked_copy(&w, &p.items.key("d0000"), &p.items.key("copy"), holder).await;
+    let (set, counts) = p.cost(set(&p, &["copy", "d0001"])).await;
+    set.expect("it is nobody's lock");
+    assert!(counts.requests() < 20, "{counts}");
+    let report = p.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 0, "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copied_lock_is_taken_off_by_the_janitor_and_the_content_is_kept() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let holder = finished(&p).await;
+    let copy = p.items.key("copy");
+    locked_copy(&w, &p.items.key("d0000"), &copy, holder).await;
+    let report = p.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 1, "{report:?}");
+    let (_, source) = w.stored(&copy).await.expect("it is kept");
+    assert!(source.contains("\"n\":2") && !source.contains("transaction_tid"), "{source}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copied_placeholder_is_deleted() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let holder = finished(&p).await;
+    let placeholder = format!("{{\"transaction_tid\":\"{holder}\",\"transaction_absent\":true}}");
+    for id in ["one", "two"] {
+        w.plainly(&p.items.key(id), &placeholder).await;
+    }
+    set(&p, &["one", "d0000"]).await.expect("there is no document");
+    let report = p.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 1, "{report:?}");
+    assert!(w.stored(&p.items.key("two")).await.is_none());
+    assert!(w.stored(&p.items.key("one")).await.is_some());
+}
+
+/// The owner is dead, its record is committed, and it names one of the two documents that it locked.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_a_committed_record_does_not_name_is_void() {
+    for janitor in [false, true] {
+        let w = World::of(3).await;
+        let holder = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
+        let p = w.process(Dies::Never).await;
+        let stray = p.items.key("d0002");
+        locked_copy(&w, &stray, &stray, holder).await;
+        assert_eq!(p.values(3).await, [Some(2), Some(2), Some(1)], "readers");
+        if !janitor {
+            set(&p, &["d0000", "d0001", "d0002"]).await.expect("goes on");
+        }
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert!(report.is_clean(), "{report:?}");
+        let expected = if janitor { [Some(2), Some(2), Some(1)] } else { [Some(7); 3] };
+        assert_eq!(p.values(3).await, expected);
+        assert!(p.log.damaged().is_empty(), "{:?}", p.log);
+        let record = w.stored(&World::record_key(holder)).await.expect("a record").1;
+        let state = serde_json::to_string(&State::Finished).expect("a state");
+        assert!(record.contains(&format!("\"state\":{state}")), "{record}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_only_transactions_and_one_document_writers_take_a_stray_lock_off() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let holder = finished(&p).await;
+    let copy = p.items.key("copy");
+    locked_copy(&w, &p.items.key("d0000"), &copy, holder).await;
+    let snapshot = p.domain.reader().read(&p.items, "copy").await.expect("reads");
+    let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 9 }).await;
+    assert_eq!(set.expect("answers"), txn_core::CompareAndSet::Mismatch, "it was locked");
+    assert!(!w.stored(&copy).await.expect("it is kept").1.contains("transaction_tid"));
+    locked_copy(&w, &copy, &copy, holder).await;
+    let read = async |tx: &txn_core::Transaction| tx.get(&p.items, "copy").await;
+    let options = Options::default().with_read_only(true);
+    let read = p.domain.run::<_, txn_core::Error, _>(&options, read).await.expect("reads");
+    assert_eq!(read.value, Some(Item { n: 2 }));
+    assert!(!w.stored(&copy).await.expect("it is kept").1.contains("transaction_tid"));
+    let unlocked = p.log.of(|event| match event {
+        Event::Unlocked { document, .. } => Some(document.clone()),
+        _ => None,
+    });
+    assert_eq!(unlocked, [copy.clone(), copy]);
+}
+
+async fn set(p: &Process, ids: &[&str]) -> Result<(), txn_core::Error> {
+    let write = async |tx: &txn_core::Transaction| {
+        tx.get_many(&p.items, ids.iter().copied()).await?;
+        for id in ids {
+            tx.put(&p.items, *id, &Item { n: 7 })?;
+        }
+        Ok(())
+    };
+    let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+    p.domain.run::<_, txn_core::Error, _>(&options, write).await.map(|_| ())
+}
