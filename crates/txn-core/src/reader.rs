@@ -56,7 +56,8 @@ impl Domain {
     }
 
     /// Writes one document if it is still as it was read and no transaction holds it: one conditional
-    /// write. If the holder is dead it is cleaned up; the answer is [`CompareAndSet::Mismatch`] all the same.
+    /// write, and one more request before it if the snapshot is not fresh. If the holder is dead it is cleaned up; the
+    /// answer is [`CompareAndSet::Mismatch`] all the same.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the value can not be stored or the document did not exist (insert by a

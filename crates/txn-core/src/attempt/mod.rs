@@ -58,6 +58,8 @@ impl Intent {
 pub(crate) struct ReadEntry {
     pub(crate) observed: Observed,
     pub(crate) view: View,
+    /// When, on the monotonic clock.
+    pub(crate) read_at: Duration,
 }
 
 #[derive(Debug, Default)]
