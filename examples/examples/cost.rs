@@ -80,6 +80,8 @@ async fn main() -> Result<(), Error> {
     let at_commit = Arc::new(AtCommit { store: store.clone(), counts: Mutex::default() });
     let config =
         Config::default().with_janitor_interval(None).with_observer(Some(at_commit.clone()));
+    // What takes long costs more: it says that it is alive, and looks again before it writes.
+    let config = config.with_lease(std::time::Duration::from_secs(5));
     let domain = Domain::open(store.clone(), "cost", config).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
     let bench = Bench { store, at_commit, domain };

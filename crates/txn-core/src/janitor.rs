@@ -234,19 +234,15 @@ impl Engine {
         };
         let mut recovered = Recovered::default();
         let holding = Holding { holder, locks: locks.clone(), found, whole };
-        let met = self.meet_holder(Requester::Patient, holding, patience).await?;
+        let mut met = self.meet_holder(Requester::Patient, holding, patience).await?;
         let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Met::Void)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
         // A scan is stale: a lock is taken off only if it still stands there.
-        let unlocked = self.unlock_all(&void).await;
-        recovered.busy = met.values().any(|met| matches!(met, Ok(Met::Busy)));
-        recovered.settled += usize::from(whole && !recovered.busy);
-        let unlocked = unlocked.into_iter().map(|(key, result)| (key, result.map(|_| Met::Void)));
-        for (key, result) in
-            met.into_iter().filter(|(_, met)| !matches!(met, Ok(Met::Void))).chain(unlocked)
-        {
+        let unlocked = self.unlock_all(&void).await.into_iter();
+        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Met::Void))));
+        for (key, result) in met {
             match result {
-                Ok(Met::Busy) => {}
+                Ok(Met::Busy) => recovered.busy = true,
                 Ok(Met::Applied | Met::Void) => recovered.settled += 1,
                 Err(error) => recovered.unsettled.push((key, error)),
             }

@@ -61,7 +61,8 @@ impl Domain {
     }
 
     /// Writes one document if it is still as it was read and no transaction holds it: one conditional
-    /// write. If the holder is dead it is cleaned up; the answer is [`CompareAndSet::Mismatch`] all the same.
+    /// write, and one more request before it if the snapshot is not fresh. If the holder is dead it is cleaned up; the
+    /// answer is [`CompareAndSet::Mismatch`] all the same.
     ///
     /// The value is the whole new content: fields that its type does not know are gone afterwards.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.

@@ -65,7 +65,8 @@ pub(crate) struct Holding {
     pub(crate) whole: bool,
 }
 
-/// What became of each document of a holder. What hinders one is no matter of the others.
+/// What became of each document of a holder, and of its record, if that was met. What hinders one is no matter of the
+/// others.
 pub(crate) type Meeting = BTreeMap<Key, Result<Met, Error>>;
 
 /// Locks by their holders.
@@ -136,8 +137,11 @@ impl Engine {
         Holding { holder, locks, found, whole }: Holding,
         patience: &Patience,
     ) -> Result<Meeting, Stop> {
-        let all = |met| locks.iter().map(|lock| (lock.key.clone(), Ok(met))).collect();
         let record_key = self.table.record_key(holder);
+        let all = |met| {
+            let keys = locks.iter().map(|lock| &lock.key).chain(whole.then_some(&record_key));
+            keys.map(|key| (key.clone(), Ok(met))).collect()
+        };
         let lease = self.config.lease_of(holder.attempt());
         let (now, live) = (self.now(), self.locals.is_live(holder));
         let stands = |at: &Key, lock: Option<Version>| {
@@ -203,8 +207,11 @@ impl Engine {
         let mut met: Meeting =
             strays.into_iter().map(|lock| (lock.key.clone(), Ok(Met::Void))).collect();
         let mut wanted: BTreeSet<Key> = named.into_iter().map(|lock| lock.key.clone()).collect();
-        if whole && record.state == State::Committed {
-            wanted.extend(members.into_keys());
+        if whole {
+            met.insert(self.table.record_key(record.tid), Ok(Met::Applied));
+            if record.state == State::Committed {
+                wanted.extend(members.into_keys());
+            }
         }
         if wanted.is_empty() {
             return Ok(met);

@@ -3,7 +3,7 @@
 
 use txn_core::internals::{
     Applying, Conflict, Member, Probed, Probing, Recovery, Requester, Verdict, applying, conflict,
-    probing, recovery, verdict, voiding,
+    is_locked_by, probing, recovery, verdict, voiding,
 };
 
 use crate::scenario::{Broken, Death};
@@ -126,7 +126,13 @@ impl Turn<'_> {
                 self.apply_member(&rec, holder, *d, *step, done, requester);
             }
         }
-        if !left.is_empty() {
+        // The owner knows of no lock but its own.
+        let helps = self.help().who == holder && !self.lacks(Broken::StrayStays);
+        let strays = if helps { self.strays(holder, &rec) } else { Vec::new() };
+        for d in &strays {
+            self.unlock(*d, holder, None);
+        }
+        if !left.is_empty() || !strays.is_empty() {
             return;
         }
         if rec.mark == Mark::Finished {
@@ -139,6 +145,16 @@ impl Turn<'_> {
                 set_done(w, actor, None);
             }
         });
+    }
+
+    /// The documents that carry a lock of a holder whose record does not name it there.
+    fn strays(&self, holder: Who, rec: &Rec) -> Vec<usize> {
+        let is_stray = |d: &usize| {
+            let doc = self.world.docs[*d].now;
+            let is_named = |member| is_locked_by(&member, tid(holder), &view(&doc));
+            doc.lock == holder && !self.member(rec, *d).is_some_and(is_named)
+        };
+        (0..DOCS).filter(is_stray).collect()
     }
 
     pub(crate) fn member(&self, rec: &Rec, d: usize) -> Option<Member> {

@@ -1,7 +1,7 @@
 //! What a model consists of: who does what, and what may go wrong. And the rules that can be broken, to show
 //! that the models would notice.
 
-use crate::world::{Budget, DOCS, Slot, TXNS, World};
+use crate::world::{Budget, DOCS, Slot, TXNS, Who, World};
 
 /// What a transaction does with a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,6 +144,8 @@ pub enum Broken {
     ParallelInserts,
     /// A placeholder is touched by a fence.
     FencePlaceholder,
+    /// A lock that the committed record of its holder does not name stays.
+    StrayStays,
 }
 
 /// A model of the protocol.
@@ -151,6 +153,8 @@ pub enum Broken {
 pub struct Scenario {
     /// Which documents exist at the beginning.
     pub exists: [bool; DOCS],
+    /// Which documents carry the lock of an attempt that did not take it: a plain client copied one.
+    pub strays: [Who; DOCS],
     /// The transactions, oldest first.
     pub scripts: Vec<Script>,
     /// How many recover what is left behind.
@@ -190,9 +194,10 @@ impl Scenario {
     pub fn start(&self) -> World {
         assert!(self.scripts.len() <= TXNS, "too many transactions");
         let mut world = World { budget: self.budget, ..World::default() };
-        for (slot, exists) in world.docs.iter_mut().zip(self.exists) {
+        for ((slot, exists), stray) in world.docs.iter_mut().zip(self.exists).zip(self.strays) {
             let mut doc = slot.now;
-            doc.version = u8::from(exists);
+            doc.version = u8::from(exists || stray > 0);
+            (doc.lock, doc.absent) = (stray, stray > 0 && !exists);
             doc.recent = u32::from(exists);
             *slot = Slot { now: doc, durable: doc, dirty: false };
         }

@@ -2,7 +2,7 @@
 
 use crate::scenario::{Broken, Death, Scenario, Script, Use};
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
+use crate::world::{Budget, who};
 
 /// One transaction, two that recover it, writes that are late.
 fn alone() -> Scenario {
@@ -33,6 +33,23 @@ fn crossing() -> Scenario {
     }
 }
 
+/// A plain client has copied the lock of the first to a document that a second one wants, or a placeholder of it.
+fn copied(exists: bool) -> Scenario {
+    let use_of_copy = if exists { Use::Put } else { Use::Insert };
+    Scenario {
+        exists: [true, false, exists],
+        strays: [0, 0, who(0, 0)],
+        scripts: vec![
+            Script { uses: [Use::Put, Use::Insert, Use::No], ..Script::default() },
+            Script { uses: [Use::Put, Use::No, use_of_copy], ..Script::default() },
+        ],
+        attempts: 1,
+        janitors: 1,
+        budget: Budget { dirty: 1, ..Budget::default() },
+        ..alone()
+    }
+}
+
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -47,12 +64,23 @@ pub fn suite() -> Suite {
             )
             .ends(),
             Case::new("two transactions cross", "1 attempt, 2 janitors", crossing(), 278_168),
+            Case::new("a copied lock", "1 janitor, 1 vanishing", copied(true), 221_214).ends(),
+            Case::new("a copied placeholder", "1 janitor, 1 vanishing", copied(false), 219_276)
+                .ends(),
         ],
-        flaws: vec![Flaw::of(
-            "a lock is void only after its holder's abort is acknowledged",
-            &crossing(),
-            Broken::TakeOverUndecided,
-            Shows::Wrong,
-        )],
+        flaws: vec![
+            Flaw::of(
+                "a lock is void only after its holder's abort is acknowledged",
+                &crossing(),
+                Broken::TakeOverUndecided,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a lock that a committed record does not name is void",
+                &copied(true),
+                Broken::StrayStays,
+                Shows::Stuck,
+            ),
+        ],
     }
 }

@@ -278,8 +278,9 @@ impl Attempt {
             image: (!before.absent).then(|| before.image.clone()),
             holder: None,
         };
-        let view = View::Absent;
-        self.working.lock().note_read(key.clone(), ReadEntry { observed, view });
+        let (view, read_at) = (View::Absent, self.engine.now());
+        let entry = ReadEntry { observed, view, read_at };
+        self.working.lock().note_read(key.clone(), entry);
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
         locks.held.insert(key.clone(), Held { version, expected, before });

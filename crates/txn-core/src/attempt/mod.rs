@@ -40,6 +40,8 @@ pub(crate) use single::SingleOutcome;
 pub(crate) struct ReadEntry {
     pub(crate) observed: Observed,
     pub(crate) view: View,
+    /// When, on the monotonic clock.
+    pub(crate) read_at: Duration,
 }
 
 #[derive(Debug, Default)]

@@ -74,6 +74,7 @@ impl Engine {
         from: From,
         patience: &Patience,
     ) -> Result<Vec<ReadEntry>, Stop> {
+        let read_at = self.now();
         let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
         let records = if holders.is_empty() {
             BTreeMap::new()
@@ -91,7 +92,7 @@ impl Engine {
                 let member = members.get(&holder).and_then(|members| members.get(key));
                 resolve_observed(&mut observed, key, &view, found, member.copied())?;
             }
-            entries.push(ReadEntry { observed, view });
+            entries.push(ReadEntry { observed, view, read_at });
         }
         Ok(entries)
     }

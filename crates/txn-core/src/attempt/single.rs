@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::guard::Guard;
 use crate::rules::single::{Settling, settling};
 use crate::stop::{Cause, Hindrance, Patience, Stop};
-use crate::store::{Key, Outcome, Write, WriteOp};
+use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use crate::tid::Tid;
 
 /// What became of a write without a record.
@@ -97,6 +97,11 @@ impl Engine {
         let View::Present { version, stored, .. } = &entry.view else {
             return Ok(SingleOutcome::Overtaken);
         };
+        // A read is old after the 32nd part of a lease: some round trips.
+        let is_old = self.now().saturating_sub(entry.read_at) > self.config.lease / 32;
+        if is_old && !self.still_stands(key, *version, patience).await? {
+            return Ok(SingleOutcome::Overtaken);
+        }
         let source = self.committed(stored, commit, image).encode();
         let write = Write::new(key.clone(), WriteOp::Replace(source, *version));
         let mut backoff = self.backoff();
@@ -150,6 +155,32 @@ impl Engine {
             }
             let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
             wait.map_err(|stop| doubt(stop, sent))?;
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a document is still at the version that was read, asked as long as nothing was sent: a conflict is then
+    /// certain. Once the write is sent, what followed may have deleted the document, or filled its list of commits, and
+    /// nothing tells any more whether it happened.
+    async fn still_stands(
+        &self,
+        key: &Key,
+        version: Version,
+        patience: &Patience,
+    ) -> Result<bool, Stop> {
+        let verify = Write::new(key.clone(), WriteOp::Verify(Some(version)));
+        let mut backoff = self.backoff();
+        loop {
+            let why = match self.write_one(verify.clone()).await {
+                Outcome::Holds => return Ok(true),
+                Outcome::Conflict => return Ok(false),
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
+                refused => return Err(Error::from_refused(&refused, key, "write it").into()),
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
         }
     }
 }

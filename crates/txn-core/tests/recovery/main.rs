@@ -2,6 +2,7 @@
 
 mod costs;
 mod members;
+mod old_reads;
 mod records;
 mod strays;
 mod world;

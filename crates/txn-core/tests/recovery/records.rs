@@ -104,3 +104,22 @@ async fn an_owner_that_finds_its_commit_aborted_tells_it() {
     assert_eq!(owner.values(2).await, [Some(2), Some(2)], "its caller was told so");
     assert_eq!(owner.log.damaged(), [record]);
 }
+
+/// Its locks are off, or never stood: only the record is left of it.
+#[tokio::test(start_paused = true)]
+async fn an_open_record_without_a_lock_is_decided_once_its_owner_is_dead() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let tx = p.domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    drop(tx);
+    let pending = format!(
+        "{{\"state\":\"pending\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
+    );
+    let key = World::record_key(tid);
+    let create = WriteOp::Create(pending.into());
+    w.write(Write { key, require_alias: true, op: create }).await;
+    let report = p.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 1, "{report:?}");
+    assert_eq!(voided(&p), [true]);
+}

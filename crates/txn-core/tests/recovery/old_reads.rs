@@ -1,0 +1,89 @@
+//! A write on an old read is refused for certain, where it can be: it was not sent.
+
+use std::time::Duration;
+
+use txn_core::{CompareAndSet, Error, ErrorKind, Options};
+
+use crate::world::{Dies, Item, Process, World};
+
+const THOUGHT: Duration = Duration::from_millis(50);
+
+async fn delete(p: &Process, id: &str) {
+    let delete = async |tx: &txn_core::Transaction| tx.delete(&p.items, id);
+    let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+    p.domain.run::<_, Error, _>(&options, delete).await.expect("deletes");
+}
+
+async fn set_often(p: &Process, id: &str) {
+    for n in 0..70 {
+        let set = async |tx: &txn_core::Transaction| {
+            tx.get(&p.items, id).await?;
+            tx.put(&p.items, id, &Item { n })
+        };
+        p.domain.transact::<_, Error, _>(set).await.expect("writes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_whose_document_was_deleted_meanwhile_is_a_conflict() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let tx = p.domain.begin(&Options::default()).expect("begins");
+    tx.get(&p.items, "d0000").await.expect("reads");
+    delete(&p, "d0000").await;
+    tokio::time::sleep(THOUGHT).await;
+    tx.put(&p.items, "d0000", &Item { n: 2 }).expect("takes it");
+    let error = tx.commit().await.expect_err("it is gone");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(p.values(1).await, [None]);
+}
+
+/// Run again, it finds that there is nothing any more.
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_thought_for_long_runs_again() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    let set = p.domain.transact::<_, Error, _>(async |tx| {
+        let before = tx.get(&p.items, "d0000").await?;
+        if before.is_some() {
+            delete(&p, "d0000").await;
+            tokio::time::sleep(THOUGHT).await;
+        }
+        tx.put(&p.items, "d0000", &Item { n: before.map_or(10, |item| item.n + 1) })
+    });
+    set.await.expect("writes");
+    assert_eq!(p.values(1).await, [Some(10)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_snapshot_is_a_mismatch() {
+    let w = World::of(2).await;
+    let p = w.process(Dies::Never).await;
+    for (id, deleted) in [("d0000", false), ("d0001", true)] {
+        let snapshot = p.domain.reader().read(&p.items, id).await.expect("reads");
+        if deleted {
+            delete(&p, id).await;
+        } else {
+            set_often(&p, id).await;
+        }
+        tokio::time::sleep(THOUGHT).await;
+        let swap = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 77 }).await;
+        assert_eq!(swap.expect("answers"), CompareAndSet::Mismatch, "{id}");
+    }
+    assert_eq!(p.values(2).await, [Some(69), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_read_costs_one_request_more_and_a_fresh_one_none() {
+    let w = World::of(1).await;
+    let p = w.process(Dies::Never).await;
+    for (thought, verifies) in [(Duration::ZERO, 0), (THOUGHT, 1)] {
+        let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
+        tokio::time::sleep(thought).await;
+        let (swap, counts) =
+            p.cost(p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 2 })).await;
+        assert!(matches!(swap, Ok(CompareAndSet::Written(_))), "{swap:?}");
+        let asked = (counts.requests(), counts.documents_written, counts.verifies);
+        assert_eq!(asked, (1 + verifies, 1, verifies), "{counts}");
+    }
+}
