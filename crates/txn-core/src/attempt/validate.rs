@@ -102,6 +102,9 @@ impl Attempt {
                 if requester == Requester::Patient && waits > MOST_WAITS {
                     return Err(Stop::Retry(Cause::Waited(key)));
                 }
+                if let Some(holder) = reads.get(&key).and_then(|read| read.observed.holder) {
+                    self.refuse_to_wait_for_oneself(&key, holder)?;
+                }
                 hindrance = Some(Hindrance::Others(key));
             }
             if !reads.is_empty() {
