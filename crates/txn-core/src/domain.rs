@@ -249,7 +249,7 @@ impl Domain {
             let tid = logical.with_attempt(attempt);
             let tx = self.start(tid, &options, pessimistic, deadline)?;
             let span = tracing::debug_span!("attempt", %tid, attempt);
-            let cause = match closure(&tx).instrument(span).await {
+            let cause = match crate::nesting::within(tid, closure(&tx)).instrument(span).await {
                 Ok(value) => match tx.conclude().await {
                     Ok(receipt) => return Ok(Committed { value, receipt }),
                     // An unknown one-document write has no record that its tid could be asked for.

@@ -55,6 +55,7 @@ mod guard;
 pub mod internals;
 mod janitor;
 mod liveness;
+mod nesting;
 mod reader;
 #[cfg_attr(
     not(feature = "testing"),

@@ -296,6 +296,7 @@ impl Attempt {
         let engine = &self.engine;
         queues.tickets.retain(|key, _| busy.contains_key(key));
         for (key, holder) in busy {
+            self.refuse_to_wait_for_oneself(key, *holder)?;
             queues.tickets.entry(key.clone()).or_insert_with(|| {
                 let (tid, holder, document) = (self.tid, *holder, key.clone());
                 engine.tell(&Event::Waiting { tid, holder, document });

@@ -121,6 +121,8 @@ pub(crate) struct Attempt {
     pub(crate) tid: Tid,
     local: Arc<Local>,
     pub(crate) options: Options,
+    /// The attempts in whose closures it was begun.
+    enclosing: Arc<[Tid]>,
     /// Lock at each read.
     pub(crate) pessimistic: bool,
     patience: Patience,
@@ -160,6 +162,7 @@ impl Attempt {
             tid,
             local,
             options,
+            enclosing: crate::nesting::enclosing(),
             pessimistic,
             patience,
             deadline,
@@ -309,6 +312,18 @@ impl Attempt {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses to wait for a transaction that goes on only when this one has ended.
+    fn refuse_to_wait_for_oneself(&self, key: &Key, holder: Tid) -> Result<(), Error> {
+        if !self.enclosing.contains(&holder) {
+            return Ok(());
+        }
+        let message = format!(
+            "the transaction {holder} holds it, in whose closure this one is nested: they would wait for each other; use \
+             the outer transaction for it, or begin this one outside of the closure"
+        );
+        Err(Error::invalid(message).at(key).in_transaction(self.tid))
     }
 
     pub(crate) fn has_writes(&self) -> bool {

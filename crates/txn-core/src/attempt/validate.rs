@@ -133,6 +133,7 @@ impl Attempt {
                 if requester == Requester::Patient && waits > MOST_WAITS {
                     return Err(Stop::Retry(Cause::Waited(key)));
                 }
+                self.refuse_to_wait_for_oneself(&key, holder)?;
                 hindrance = Some(Hindrance::Others { key, holder });
             }
             let changing = reads.keys().next().cloned().map(Hindrance::Changing);

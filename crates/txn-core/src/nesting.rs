@@ -1,0 +1,24 @@
+//! Transactions that are begun inside the closure of another one. Such a transaction may use other documents; one that
+//! the outer transaction holds would be waited for until the deadline, for the outer one goes on only when
+//! the inner one has ended.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::tid::Tid;
+
+tokio::task_local! {
+    /// The attempts whose closures run around this point, outermost first.
+    static ENCLOSING: Arc<[Tid]>;
+}
+
+/// The attempts whose closures the caller runs in.
+pub(crate) fn enclosing() -> Arc<[Tid]> {
+    ENCLOSING.try_with(Arc::clone).unwrap_or_default()
+}
+
+/// Runs the closure of an attempt.
+pub(crate) async fn within<F: Future>(tid: Tid, closure: F) -> F::Output {
+    let attempts: Arc<[Tid]> = enclosing().iter().copied().chain([tid]).collect();
+    ENCLOSING.scope(attempts, closure).await
+}

@@ -1,0 +1,89 @@
+//! Transactions inside the closure of another one, in virtual time.
+
+use std::sync::Arc;
+
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
+
+type Items = Collection<Raw>;
+
+async fn open() -> (Domain, Items) {
+    let config = Config::default().with_janitor_interval(None);
+    let domain = Domain::open(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
+    let items = domain.create_collection("items", None).await.expect("opens");
+    let first = domain.transact::<_, Error, _>(async |tx| {
+        ["a", "b"].iter().try_for_each(|id| tx.put(&items, *id, &Raw::new("{\"n\":0}")))
+    });
+    first.await.expect("puts");
+    (domain, items)
+}
+
+async fn put(domain: &Domain, items: &Items, id: &str) -> Result<(), Error> {
+    domain.transact(async |tx| tx.put(items, id, &Raw::new("{\"n\":1}"))).await
+}
+
+async fn get(domain: &Domain, items: &Items, id: &str) -> Result<(), Error> {
+    domain.transact(async |tx| tx.get(items, id).await.map(drop)).await
+}
+
+fn refused(items: &Items, outcome: Result<(), Error>) {
+    let error = outcome.expect_err("refused");
+    assert_eq!((error.kind(), error.document()), (ErrorKind::Invalid, Some(&items.key("a"))));
+    assert!(error.to_string().contains("nested"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nested_transaction_is_told_at_once_that_it_would_wait_for_the_outer_one() {
+    let (domain, items) = open().await;
+    let options = Options::default().with_pessimistic(true);
+    let outer = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(&items, "a").await?;
+        refused(&items, put(&domain, &items, "a").await);
+        refused(&items, get(&domain, &items, "a").await);
+        let by_hand = domain.begin(&options)?;
+        refused(&items, by_hand.get(&items, "a").await.map(drop));
+        // Two levels down, and with a document that nobody holds.
+        let middle = domain.transact::<_, Error, _>(async |inner| {
+            inner.get(&items, "b").await?;
+            refused(&items, put(&domain, &items, "a").await);
+            Ok(())
+        });
+        middle.await?;
+        put(&domain, &items, "b").await?;
+        tx.put(&items, "a", &Raw::new("{\"n\":2}"))
+    });
+    outer.await.expect("the outer one commits");
+    let found = domain.reader().get_many(&items, ["a", "b"]).await.expect("reads");
+    assert_eq!(found, [Some(Raw::new("{\"n\":2}")), Some(Raw::new("{\"n\":1}"))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outer_transaction_that_its_own_nested_one_overtook_is_told_when_it_comes_again() {
+    let (domain, items) = open().await;
+    let outer = domain.transact::<(), Error, _>(async |tx| {
+        tx.get(&items, "a").await?;
+        put(&domain, &items, "a").await?;
+        tx.put(&items, "a", &Raw::new("{\"n\":2}"))
+    });
+    refused(&items, outer.await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_not_nested_waits() {
+    let (domain, items) = open().await;
+    let options = Options::default().with_pessimistic(true);
+    let outer = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(&items, "a").await?;
+        // A task of its own is not awaited by the closure: it may wait.
+        let task = {
+            let (domain, items) = (domain.clone(), items.clone());
+            tokio::spawn(async move { put(&domain, &items, "a").await })
+        };
+        tx.put(&items, "a", &Raw::new("{\"n\":2}"))?;
+        Ok(task)
+    });
+    let task = outer.await.expect("commits").value;
+    task.await.expect("no panic").expect("commits behind it");
+    let found = domain.reader().get(&items, "a").await.expect("reads");
+    assert_eq!(found, Some(Raw::new("{\"n\":1}")));
+}
