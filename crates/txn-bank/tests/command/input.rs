@@ -282,12 +282,13 @@ fn what_may_hold_a_password_is_not_repeated() {
 fn a_file_belongs_to_one_process_at_a_time() {
     let desk = Desk::with_accounts();
     let start = || {
-        let mut load = desk.command("load --accounts 4 --legs 2 --workers 1 --seconds 60");
+        let mut load = desk.command("load --accounts 4 --legs 2 --workers 1 --seconds 36000");
         load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs")
     };
     let mut load = start();
     let mut refused = None;
-    for _ in 0..10 {
+    // As long as it takes the load to open the file.
+    for _ in 0..600 {
         std::thread::sleep(Duration::from_secs(1));
         // A probe that had the file when the load began was in its way.
         if load.try_wait().expect("waits").is_some() {
