@@ -9,7 +9,7 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, Trans
 use txn_core::{Transaction, Typed};
 
 use crate::error::{BankError, Result};
-use crate::model::{Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Transfer, check_name};
+use crate::model::{Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Rest, Transfer, check_name};
 use crate::rules;
 
 /// Field mappings of the accounts, for stores that have some.
@@ -206,6 +206,7 @@ impl Bank {
             currency: new.currency,
             overdraft: new.overdraft,
             opened_at: self.now(),
+            rest: Rest::default(),
         };
         let key = format!("{DEPOSIT}{}", new.name);
         let entry =

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use txn_core::event::{Event, Observer};
-use txn_core::{ErrorKind, Tid, TransactionOutcome};
+use txn_core::{ErrorKind, Options, Tid, TransactionOutcome};
 
-use crate::bank::{Bank, Status};
+use crate::bank::{Bank, Status, TransferOptions};
 use crate::error::{BankError, Result};
 use crate::model::{Leg, NewAccount};
 
@@ -25,8 +26,11 @@ const OPENED_AT_ONCE: usize = 50;
 /// How long to wait after a transaction that failed, so that a store that is down is not asked in a loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the outcome of a transaction is asked for at the end.
-const SETTLE: Duration = Duration::from_secs(60);
+/// How long transfers that run when the time is over may still take.
+const FINISH: Duration = Duration::from_secs(1);
+
+/// How long, after the last transfer, unknown outcomes are asked for and what is committed is applied.
+const WRAP_UP: Duration = Duration::from_secs(5);
 
 /// The shape of a load.
 #[derive(Clone, Debug)]
@@ -127,6 +131,8 @@ pub struct LoadReport {
     pub recovered: u64,
     /// Transfers that failed, by kind of error.
     pub errors: BTreeMap<String, u64>,
+    /// The words of the last of them.
+    pub last_error: Option<String>,
     /// Transfers whose outcome was unknown and is known now: they are committed.
     pub settled_committed: u64,
     /// Transfers whose outcome was unknown and is known now: they are not committed.
@@ -145,6 +151,7 @@ struct Tracks {
     failed: u64,
     most_attempts: u32,
     errors: BTreeMap<String, u64>,
+    last_error: Option<String>,
     unknown: Vec<Tid>,
 }
 
@@ -153,8 +160,9 @@ impl Load {
         format!("load-{number:04}")
     }
 
-    /// Runs on a bank whose domain tells `tally` its events, until the time is over or `stop` returns. Ends
-    /// with [`Bank::shutdown`].
+    /// Runs on a bank whose domain tells `tally` its events, until the time is over or `stop` returns. No transfer
+    /// begins after that; those that run have a second. Then unknown outcomes are asked for, and it ends with
+    /// [`Bank::shutdown`], both together within five seconds.
     ///
     /// # Errors
     /// The engine's, while accounts are opened. Failing transfers are counted, not returned.
@@ -169,7 +177,7 @@ impl Load {
         let opened = tokio::select! {
             opened = self.open(bank) => opened?,
             () = &mut stop => {
-                let drained = bank.shutdown(Duration::from_secs(15)).await;
+                let drained = bank.shutdown(WRAP_UP).await;
                 return Ok(LoadReport { drained, interrupted: true, ..LoadReport::default() });
             }
         };
@@ -181,6 +189,7 @@ impl Load {
             failed: 0,
             most_attempts: 0,
             errors: BTreeMap::new(),
+            last_error: None,
             unknown: Vec::new(),
         };
         let tracks = Arc::new(Mutex::new(tracks));
@@ -193,7 +202,6 @@ impl Load {
         }
         let mut interrupted = false;
         let mut tick = tokio::time::interval(Duration::from_millis(250));
-        // Transfers that are under way may take until their own deadline.
         loop {
             tokio::select! {
                 joined = workers.join_next() => match joined {
@@ -216,8 +224,9 @@ impl Load {
             }
         }
         let seconds = began.elapsed().as_secs_f64();
-        let mut report = self.settle(bank, &tracks).await;
-        report.drained = bank.shutdown(Duration::from_secs(30)).await;
+        let until = Instant::now() + WRAP_UP;
+        let mut report = self.settle(bank, &tracks, until).await;
+        report.drained = bank.shutdown(until.saturating_duration_since(Instant::now())).await;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         report.opened = opened;
         report.seconds = seconds;
@@ -251,10 +260,15 @@ impl Load {
     }
 
     async fn work(&self, bank: &Bank, tracks: &Mutex<Tracks>, end: Instant) {
-        while Instant::now() < end {
-            let legs = self.legs(bank);
+        loop {
             let began = Instant::now();
-            let done = bank.transfer(None, &legs).await;
+            if began >= end {
+                return;
+            }
+            let legs = self.legs(bank);
+            let deadline = Options::default().with_deadline(Some(end + FINISH - began));
+            let options = TransferOptions::default().with_transaction(deadline);
+            let done = bank.transfer_with(None, &legs, &options).await;
             let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             let failed = {
                 let mut tracks = tracks.lock();
@@ -269,6 +283,7 @@ impl Load {
                     Err(error) => {
                         tracks.failed += 1;
                         *tracks.errors.entry(kind_of(&error)).or_default() += 1;
+                        tracks.last_error = Some(error.to_string());
                         if let BankError::Engine(error) = &error
                             && let (ErrorKind::Unknown, Some(tid)) = (error.kind(), error.tid())
                         {
@@ -306,13 +321,14 @@ impl Load {
         legs
     }
 
-    async fn settle(&self, bank: &Bank, tracks: &Mutex<Tracks>) -> LoadReport {
+    async fn settle(&self, bank: &Bank, tracks: &Mutex<Tracks>, until: Instant) -> LoadReport {
         let mut report = LoadReport::default();
         let unknown = {
             let tracks = tracks.lock();
             report.committed = tracks.committed;
             report.most_attempts = tracks.most_attempts;
             report.errors = tracks.errors.clone();
+            report.last_error = tracks.last_error.clone();
             if !tracks.latency.is_empty() {
                 let ms = |micros: u64| micros as f64 / 1_000.0;
                 for (name, quantile) in
@@ -325,27 +341,29 @@ impl Load {
             }
             tracks.unknown.clone()
         };
-        let until = Instant::now() + SETTLE;
         for tid in unknown {
-            loop {
-                match bank.outcome(tid).await {
-                    Ok(TransactionOutcome::Committed { .. }) => {
-                        report.settled_committed += 1;
-                        report.committed += 1;
-                    }
-                    Ok(TransactionOutcome::Aborted) => report.settled_aborted += 1,
-                    Err(BankError::Engine(error))
-                        if passes(error.kind()) && Instant::now() < until =>
-                    {
-                        tokio::time::sleep(PAUSE).await;
-                        continue;
-                    }
-                    Ok(_) | Err(_) => report.unsettled.push(tid),
+            match tokio::time::timeout_at(until, outcome(bank, tid)).await {
+                Ok(Ok(TransactionOutcome::Committed { .. })) => {
+                    report.settled_committed += 1;
+                    report.committed += 1;
                 }
-                break;
+                Ok(Ok(TransactionOutcome::Aborted)) => report.settled_aborted += 1,
+                Ok(Ok(_) | Err(_)) | Err(_) => report.unsettled.push(tid),
             }
         }
         report
+    }
+}
+
+/// What became of a transaction, asked until it is known or asking does not help.
+async fn outcome(bank: &Bank, tid: Tid) -> Result<TransactionOutcome> {
+    loop {
+        match bank.outcome(tid).await {
+            Err(BankError::Engine(error)) if passes(error.kind()) => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            known => return known,
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! What the bank stores: accounts and transfers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::error::{BankError, Result};
 
@@ -50,8 +54,10 @@ impl TryFrom<String> for Currency {
     }
 }
 
-/// A stored account. The id of its document is its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A stored account. The id of its document is its name. Fields that others keep beside those of the bank come back
+/// with the bytes that they have.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Box<RawValue>>")]
 pub struct Account {
     /// Whose it is.
     pub owner: String,
@@ -60,10 +66,66 @@ pub struct Account {
     /// Of what.
     pub currency: Currency,
     /// Whether the balance may fall below zero.
-    #[serde(default)]
     pub overdraft: bool,
     /// When it was opened, in milliseconds since the Unix epoch.
     pub opened_at: u64,
+    pub(crate) rest: Rest,
+}
+
+/// The fields of an account that the bank knows nothing of.
+#[derive(Clone, Default)]
+pub(crate) struct Rest(BTreeMap<String, Box<RawValue>>);
+
+impl PartialEq for Rest {
+    fn eq(&self, other: &Self) -> bool {
+        let fields = |rest: &Self| -> Vec<(String, String)> {
+            rest.0.iter().map(|(name, value)| (name.clone(), value.get().to_owned())).collect()
+        };
+        fields(self) == fields(other)
+    }
+}
+
+impl Eq for Rest {}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Serialize for Account {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("owner", &self.owner)?;
+        map.serialize_entry("balance", &self.balance)?;
+        map.serialize_entry("currency", &self.currency)?;
+        map.serialize_entry("overdraft", &self.overdraft)?;
+        map.serialize_entry("opened_at", &self.opened_at)?;
+        for (name, value) in &self.rest.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl TryFrom<BTreeMap<String, Box<RawValue>>> for Account {
+    type Error = serde_json::Error;
+
+    fn try_from(mut fields: BTreeMap<String, Box<RawValue>>) -> Result<Self, serde_json::Error> {
+        fn field<T: DeserializeOwned>(
+            value: Option<Box<RawValue>>,
+        ) -> Result<T, serde_json::Error> {
+            serde_json::from_str(value.as_deref().map_or("null", RawValue::get))
+        }
+        Ok(Self {
+            owner: field(fields.remove("owner"))?,
+            balance: field(fields.remove("balance"))?,
+            currency: field(fields.remove("currency"))?,
+            overdraft: fields.remove("overdraft").map_or(Ok(false), |value| field(Some(value)))?,
+            opened_at: field(fields.remove("opened_at"))?,
+            rest: Rest(fields),
+        })
+    }
 }
 
 /// What a document of the transfers collection is.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_bank::{Bank, BankError, Currency, Leg, Load, NewAccount, Status, Tally, TransferOptions};
-use txn_core::store::MemoryStore;
+use txn_core::store::{
+    FaultPlan, FaultStore, Filter, Key, MemoryStore, Outcome, Read, Store, Write, WriteOp,
+};
 use txn_core::{Config, Options};
 
 async fn bank() -> Bank {
@@ -217,5 +219,65 @@ async fn two_loads_on_the_same_accounts() {
         [Load::new(10, 1, 1, Duration::ZERO, None), Load::new(2, 3, 1, Duration::ZERO, None)]
     {
         assert!(matches!(refused, Err(BankError::InvalidLoad(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_ends_soon_after_its_time_whatever_its_store_does() {
+    let (seconds, ending) = (Duration::from_secs(8), Duration::from_secs(6));
+    let plan = FaultPlan::default().with_delay(1.0).with_max_delay(Duration::from_millis(20));
+    for plan in [plan.with_rejected(1.0), plan.with_lost_unknown(1.0)] {
+        let store = FaultStore::new(Arc::new(MemoryStore::new()), plan);
+        store.set_enabled(false);
+        let store = Arc::new(store);
+        let tally = Arc::new(Tally::default());
+        let config = Config::default().with_observer(Some(tally.clone()));
+        let bank = Bank::create(store.clone(), "bank", config).await.expect("opens");
+        let accounts: Vec<NewAccount> = (1..=4)
+            .map(|n| NewAccount::new(&format!("load-{n:04}"), "load", 100, "EUR").expect("sound"))
+            .collect();
+        bank.ensure_accounts(&accounts).await.expect("opens");
+        let load = Load::new(4, 3, 16, seconds, None).expect("can run");
+        let (faults, began) = (store.clone(), tokio::time::Instant::now());
+        // The accounts are looked up, and then everything fails.
+        let progress = move |_: Duration, _: u64, _: u64| faults.set_enabled(true);
+        let report =
+            load.run(&bank, &tally, std::future::pending(), &progress).await.expect("runs");
+        // In virtual time: nothing but waits takes any.
+        let took = began.elapsed();
+        assert!(took >= seconds && took <= seconds + ending, "{took:?}");
+        assert!(report.errors.values().sum::<u64>() > 0, "{report:?}");
+        assert!(report.last_error.is_some(), "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_keeps_fields_that_the_bank_does_not_know() {
+    let store = Arc::new(MemoryStore::new());
+    let bank = Bank::create(store.clone(), "bank", Config::default()).await.expect("opens");
+    for (name, deposit) in [("alice", 100), ("bob", 0)] {
+        let new = NewAccount::new(name, name, deposit, "EUR").expect("sound");
+        bank.open_account(&new).await.expect("opens");
+    }
+    assert!(bank.shutdown(Duration::from_secs(5)).await);
+    // Another application adds a field to each account.
+    let theirs = r#""score":123456789012345678901234567890.10,"tags":{"b":1.0,"a":[ ]}"#;
+    let accounts = bank.collection_names()[0];
+    for (key, version, source) in
+        store.scan(accounts, &Filter::All, 10, None).await.expect("scans").documents
+    {
+        let more = format!("{{{theirs},{}", &source[1..]);
+        let write = Write::new(key, WriteOp::Replace(more.into(), version));
+        let outcome = store.write_many(&[write]).await.remove(0);
+        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    }
+    let bank = Bank::open(store.clone(), "bank", Config::default()).await.expect("opens");
+    bank.transfer(None, &legs(&[("alice", -30), ("bob", 30)])).await.expect("moves");
+    assert!(bank.shutdown(Duration::from_secs(5)).await);
+    for (name, balance) in [("alice", 70), ("bob", 30)] {
+        let read = store.read_primary(&[Key::new(accounts, name)]).await.remove(0);
+        let Read::Found { source, .. } = read else { panic!("{read:?}") };
+        let words = format!(r#""balance":{balance},"#);
+        assert!(source.contains(theirs) && source.contains(&words), "{source}");
     }
 }

@@ -128,6 +128,7 @@ impl From<&Refusal> for ErrorKind {
     fn from(refusal: &Refusal) -> Self {
         match refusal.kind {
             RefusalKind::Denied => Self::Misconfigured,
+            RefusalKind::Damaged => Self::Damaged,
             RefusalKind::Document | RefusalKind::Id | RefusalKind::TooLarge => Self::Invalid,
         }
     }
@@ -140,6 +141,7 @@ impl From<StoreError> for Error {
             StoreErrorKind::NotFound | StoreErrorKind::Misconfigured | StoreErrorKind::Denied => {
                 ErrorKind::Misconfigured
             }
+            StoreErrorKind::Damaged => ErrorKind::Damaged,
         };
         Self::new(kind, error.message.clone()).because(error)
     }

@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use txn_core::store::{StoreError, StoreErrorKind};
+use txn_core::store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 /// Why [`RedbStore::open`](crate::RedbStore::open) failed. The text names the file, the fault, and
 /// what to do.
@@ -28,7 +29,7 @@ pub enum OpenErrorKind {
     Denied,
     /// The file is not a store: not by redb, of another application, or of another release.
     NotAStore,
-    /// The file is a store whose contents are damaged: restore it.
+    /// The file is a store whose contents are damaged or cut off: restore it from a copy.
     Damaged,
     /// The disk or the operating system failed otherwise.
     Io,
@@ -71,6 +72,9 @@ impl OpenError {
             io::ErrorKind::IsADirectory => {
                 (OpenErrorKind::NotAStore, "it is a directory; name a file".to_owned())
             }
+            io::ErrorKind::UnexpectedEof => {
+                (OpenErrorKind::Damaged, format!("it is cut off ({error}); {RESTORE}"))
+            }
             io::ErrorKind::InvalidData => {
                 let message = "it is not a redb file; name another file (if its very first opening \
                                was cut short it holds nothing: remove it)";
@@ -93,7 +97,7 @@ impl OpenError {
                 Self::new(OpenErrorKind::NotAStore, path, &error).because(error)
             }
             error => {
-                let message = format!("{error}; restore the file from a copy");
+                let message = format!("{error}; {RESTORE}");
                 Self::new(OpenErrorKind::Damaged, path, message).because(error)
             }
         }
@@ -102,7 +106,7 @@ impl OpenError {
     pub(crate) fn fault(path: &Path, fault: Fault) -> Self {
         let kind = match &fault {
             Fault::Storage(_) | Fault::Closed => OpenErrorKind::Io,
-            Fault::Damaged(_) => OpenErrorKind::Damaged,
+            Fault::Corrupt(_) | Fault::Damaged(_) => OpenErrorKind::Damaged,
         };
         Self::new(kind, path, &fault).because(fault)
     }
@@ -120,11 +124,16 @@ impl Error for OpenError {
     }
 }
 
+/// What to do about damage.
+const RESTORE: &str = "restore the file from a copy";
+
 /// Why the file could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The file as a whole: the disk, the operating system, or redb.
+    /// The disk or the operating system, which may recover.
     Storage(String),
+    /// The pages of the file do not hold what redb wrote there: they were overwritten or cut off.
+    Corrupt(String),
     /// One entry does not hold what this crate writes.
     Damaged(String),
     /// The store was closed.
@@ -141,7 +150,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Storage(why) => write!(f, "the file of the store failed: {why}"),
-            Self::Damaged(what) => write!(f, "the file of the store is damaged: {what}"),
+            Self::Corrupt(what) | Self::Damaged(what) => {
+                write!(f, "the file of the store is damaged: {what}; {RESTORE}")
+            }
             Self::Closed => f.write_str("the store is closed; open it again"),
         }
     }
@@ -151,19 +162,81 @@ impl Error for Fault {}
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        Self::new(StoreErrorKind::Unavailable, fault.to_string())
+        let kind = match fault {
+            Fault::Storage(_) | Fault::Closed => StoreErrorKind::Unavailable,
+            Fault::Corrupt(_) | Fault::Damaged(_) => StoreErrorKind::Damaged,
+        };
+        Self::new(kind, fault.to_string())
     }
 }
 
-/// A fault from each of redb's errors.
-macro_rules! faults {
-    ($($error:ty),*) => {$(
-        impl From<$error> for Fault {
-            fn from(error: $error) -> Self {
-                Self::Storage(error.to_string())
+/// What a write is answered with of which nothing was written.
+impl From<&Fault> for Outcome {
+    fn from(fault: &Fault) -> Self {
+        let reason = fault.to_string();
+        match fault {
+            Fault::Storage(_) | Fault::Closed => Self::Rejected(reason),
+            Fault::Corrupt(_) | Fault::Damaged(_) => {
+                Self::Invalid(Refusal { kind: RefusalKind::Damaged, reason })
             }
         }
-    )*};
+    }
 }
 
-faults!(redb::StorageError, redb::TableError, redb::TransactionError, redb::SetDurabilityError);
+impl From<redb::StorageError> for Fault {
+    fn from(error: redb::StorageError) -> Self {
+        match &error {
+            // A lock is poisoned by a panic, and redb panics where its pages make no sense.
+            redb::StorageError::Corrupted(_) | redb::StorageError::LockPoisoned(_) => {
+                Self::Corrupt(error.to_string())
+            }
+            redb::StorageError::Io(io) if io.kind() == io::ErrorKind::UnexpectedEof => {
+                Self::Corrupt(format!("it is cut off ({error})"))
+            }
+            _ => Self::Storage(error.to_string()),
+        }
+    }
+}
+
+impl From<redb::TableError> for Fault {
+    fn from(error: redb::TableError) -> Self {
+        match error {
+            redb::TableError::Storage(error) => error.into(),
+            // All tables were there, and of their types, when the file was opened.
+            error => Self::Corrupt(error.to_string()),
+        }
+    }
+}
+
+impl From<redb::TransactionError> for Fault {
+    fn from(error: redb::TransactionError) -> Self {
+        match error {
+            redb::TransactionError::Storage(error) => error.into(),
+            error => Self::Storage(error.to_string()),
+        }
+    }
+}
+
+impl From<redb::SetDurabilityError> for Fault {
+    fn from(error: redb::SetDurabilityError) -> Self {
+        Self::Storage(error.to_string())
+    }
+}
+
+impl From<redb::CommitError> for Fault {
+    fn from(error: redb::CommitError) -> Self {
+        match error {
+            redb::CommitError::Storage(error) => error.into(),
+            error => Self::Storage(error.to_string()),
+        }
+    }
+}
+
+/// Does something with redb. Where a page was overwritten redb indexes beyond it or meets what it holds for
+/// unreachable, and panics: there is no other way to learn of that than to catch it. A panic of this crate's own
+/// is told in the same way, for it is one that an entry of the file brought about.
+pub(crate) fn caught<R>(action: impl FnOnce() -> R) -> Result<R, Fault> {
+    // Nothing is used again that was under way: transactions are dropped, and a writer that was caught stops.
+    catch_unwind(AssertUnwindSafe(action))
+        .map_err(|_| Fault::Corrupt("its pages make no sense, they were overwritten".to_owned()))
+}

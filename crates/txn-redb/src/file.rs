@@ -1,6 +1,7 @@
 //! The file: opening and checking it, its tables, and closing it while others look at it.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
@@ -11,7 +12,7 @@ use redb::{
 
 use crate::codec;
 use crate::config::RedbConfig;
-use crate::error::{Fault, OpenError, OpenErrorKind};
+use crate::error::{Fault, OpenError, OpenErrorKind, caught};
 use crate::view::{Bytes, View};
 
 pub(crate) type Definition = TableDefinition<'static, Bytes, Bytes>;
@@ -42,11 +43,18 @@ pub(crate) struct File {
     /// that closing waits for them and the lock of the operating system is gone when it returns.
     database: RwLock<Option<Database>>,
     closing: AtomicBool,
+    /// The first damage that was met.
+    damage: OnceLock<Fault>,
 }
 
 impl File {
     /// Opens the file, makes it if it is missing, and reads its counter.
     pub(crate) fn open(path: &Path, config: &RedbConfig) -> Result<(Self, u64), OpenError> {
+        caught(|| Self::open_unguarded(path, config))
+            .unwrap_or_else(|fault| Err(OpenError::fault(path, fault)))
+    }
+
+    fn open_unguarded(path: &Path, config: &RedbConfig) -> Result<(Self, u64), OpenError> {
         let exists = path.exists();
         let mut builder = Database::builder();
         builder.set_cache_size(config.cache_bytes);
@@ -66,7 +74,8 @@ impl File {
             sync_directory(path).map_err(|e| OpenError::io(path, e))?;
         }
         let database = RwLock::new(Some(database));
-        Ok((Self { path: path.to_owned(), database, closing: AtomicBool::new(false) }, clock))
+        let (closing, damage) = (AtomicBool::new(false), OnceLock::new());
+        Ok((Self { path: path.to_owned(), database, closing, damage }, clock))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -79,7 +88,18 @@ impl File {
         action: impl FnOnce(&Database) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
         let database = self.database.read();
-        action(database.as_ref().ok_or(Fault::Closed)?)
+        let database = database.as_ref().ok_or(Fault::Closed)?;
+        caught(|| action(database)).flatten().map_err(|fault| self.explain(fault))
+    }
+
+    /// The fault, with its cause: once a read failed, beyond the end of a file that was cut off for one, redb
+    /// refuses everything and only says that something failed before.
+    pub(crate) fn explain(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Corrupt(_) => self.damage.get_or_init(|| fault).clone(),
+            Fault::Storage(_) => self.damage.get().cloned().unwrap_or(fault),
+            Fault::Damaged(_) | Fault::Closed => fault,
+        }
     }
 
     /// Looks at the last committed state.
@@ -105,7 +125,10 @@ impl File {
     /// Closes the file as soon as nobody is at work in it, and returns when that is done.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        *self.database.write() = None;
+        let mut database = self.database.write();
+        if let Err(fault) = caught(|| *database = None) {
+            tracing::error!(%fault, file = %self.path.display(), "the store was not closed cleanly");
+        }
     }
 }
 
@@ -120,7 +143,7 @@ fn initialize(database: &Database) -> Result<(), Fault> {
             writer.open_table(table)?;
         }
     }
-    writer.commit().map_err(|e| Fault::Storage(e.to_string()))
+    Ok(writer.commit()?)
 }
 
 /// Checks that the file is a store of this format, and reads its counter.

@@ -31,6 +31,12 @@
 //!   [`Unknown`](txn_core::store::Outcome::Unknown) and later ones are
 //!   [`Rejected`](txn_core::store::Outcome::Rejected), while reads go on: close the store and open
 //!   it again when there is room.
+//! - A file that was cut off or overwritten is told as damage, at once, and is not asked again:
+//!   [`OpenErrorKind::Damaged`], [`StoreErrorKind::Damaged`](txn_core::store::StoreErrorKind::Damaged) of reads,
+//!   [`RefusalKind::Damaged`](txn_core::store::RefusalKind::Damaged) of writes that were not made, and
+//!   [`Unknown`](txn_core::store::Outcome::Unknown) where the commit was under way. Where redb panics over such a
+//!   page the panic is caught; a program that prints panics prints it. Changes that leave the pages sound, such
+//!   as another digit in a number, are not noticed: check the file system, and keep copies.
 //! - Futures need a tokio runtime whose clock runs: a paused clock jumps to the timeout while the
 //!   writer thread syncs.
 

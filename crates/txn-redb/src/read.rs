@@ -33,7 +33,8 @@ pub(crate) fn get_many(file: &File, keys: &[Key]) -> Vec<Read> {
             let Some(uid) = uid else { return Ok(Read::MissingCollection) };
             snapshot.read(&codec::document_key(uid, &key.id, key.routing.as_deref()))
         };
-        let read = |key| read(key).unwrap_or_else(|fault| Read::Unavailable(fault.into()));
+        let read =
+            |key| read(key).unwrap_or_else(|fault| Read::Unavailable(file.explain(fault).into()));
         Ok(keys.iter().map(read).collect())
     });
     all.unwrap_or_else(|fault| vec![Read::Unavailable(fault.into()); keys.len()])
@@ -47,11 +48,11 @@ pub(crate) fn answer_all(file: &File, writes: &[Write]) -> Vec<Outcome> {
             Ok(Step::Put(..) | Step::Remove(_)) => {
                 Outcome::Rejected("a change was sent as a question".to_owned())
             }
-            Err(fault) => Outcome::Rejected(fault.to_string()),
+            Err(fault) => (&file.explain(fault)).into(),
         };
         Ok(writes.iter().map(answer).collect())
     });
-    all.unwrap_or_else(|fault| vec![Outcome::Rejected(fault.to_string()); writes.len()])
+    all.unwrap_or_else(|fault| vec![(&fault).into(); writes.len()])
 }
 
 /// The collection with this name or alias.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use txn_core::store::{Outcome, StoreError, StoreErrorKind, Write};
 
 use crate::apply::{Administered, Changes, Command};
-use crate::error::Fault;
+use crate::error::{Fault, caught};
 use crate::file::File;
 
 /// A group is closed when it has this many operations or bytes of source.
@@ -73,7 +73,7 @@ impl Queue {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
         let room = Arc::new(Semaphore::new(units as usize));
         let thread = std::thread::Builder::new().name("txn-redb-writer".to_owned());
-        let thread = thread.spawn(move || Writer { file, clock }.run(receiver))?;
+        let thread = thread.spawn(move || Writer { file, clock, broken: None }.run(receiver))?;
         Ok((Self { sender, room, units }, thread))
     }
 
@@ -135,6 +135,8 @@ struct Writer {
     /// The last number given. It runs ahead of the file's where a transaction failed, so that no
     /// version is given twice in one life of the store even then.
     clock: u64,
+    /// Set once redb panicked in a write transaction: what it keeps in memory is not to be trusted any more.
+    broken: Option<Fault>,
 }
 
 /// What a job is answered with.
@@ -189,22 +191,32 @@ impl Writer {
     fn carry_out(&mut self, group: Vec<Job>) {
         let file = self.file.clone();
         let mut result = None;
-        let opened = file.with(|database| {
-            result = Some(self.attempt(database, &group));
-            Ok(())
-        });
-        let result = match (opened, result) {
+        let done = match self.broken.clone() {
+            Some(fault) => Err(fault),
+            None => file.with(|database| {
+                result = Some(self.attempt(database, &group));
+                Ok(())
+            }),
+        };
+        let result = match (done, result) {
             (Ok(()), Some(result)) => result,
-            (Err(fault), _) => Err(fault.into()),
             (Ok(()), None) => Err(Fault::Closed.into()),
+            (Err(fault), _) => {
+                if matches!(fault, Fault::Corrupt(_)) {
+                    self.broken = Some(fault.clone());
+                }
+                Err(fault.into())
+            }
         };
         let answers = match result {
             Ok(answers) => answers,
             Err(Failure::NotWritten(fault)) => {
+                let fault = file.explain(fault);
                 tracing::error!(%fault, jobs = group.len(), "a group was not written");
                 group.iter().map(|job| not_written(&job.work, &fault)).collect()
             }
             Err(Failure::InDoubt(answers, fault)) => {
+                let fault = file.explain(fault);
                 tracing::error!(%fault, jobs = group.len(), "a commit failed on its way");
                 answers.into_iter().map(|answer| in_doubt(answer, &fault)).collect()
             }
@@ -233,7 +245,7 @@ impl Writer {
             answers.push(match &job.work {
                 Work::Writes(writes, _) => {
                     let outcomes = writes.iter().map(|write| match changes.write(write) {
-                        Err(fault @ Fault::Damaged(_)) => Ok(Outcome::Rejected(fault.to_string())),
+                        Err(fault @ Fault::Damaged(_)) => Ok((&fault).into()),
                         outcome => outcome,
                     });
                     Answer::Writes(outcomes.collect::<Result<_, Fault>>()?)
@@ -251,14 +263,15 @@ impl Writer {
             transaction.abort()?;
             return Ok(answers);
         }
-        match transaction.commit() {
-            Ok(()) => Ok(answers),
-            Err(error @ CommitError::TransactionPoisoned) => {
-                Err(Failure::NotWritten(Fault::Storage(error.to_string())))
+        match caught(|| transaction.commit()) {
+            Ok(Ok(())) => Ok(answers),
+            Ok(Err(error @ CommitError::TransactionPoisoned)) => {
+                Err(Failure::NotWritten(error.into()))
             }
-            Err(error) => {
-                let why = format!("the commit failed: {error}; close the store and open it again");
-                Err(Failure::InDoubt(answers, Fault::Storage(why)))
+            Ok(Err(error)) => Err(Failure::InDoubt(answers, error.into())),
+            Err(fault) => {
+                self.broken = Some(fault.clone());
+                Err(Failure::InDoubt(answers, fault))
             }
         }
     }
@@ -286,9 +299,7 @@ impl Work {
 
 fn not_written(work: &Work, fault: &Fault) -> Answer {
     match work {
-        Work::Writes(writes, _) => {
-            Answer::Writes(vec![Outcome::Rejected(fault.to_string()); writes.len()])
-        }
+        Work::Writes(writes, _) => Answer::Writes(vec![fault.into(); writes.len()]),
         Work::Administer(..) => Answer::Administered(Err(fault.clone().into())),
     }
 }
@@ -296,16 +307,17 @@ fn not_written(work: &Work, fault: &Fault) -> Answer {
 /// What is known of a job whose commit failed on its way: a write that was to be applied may have
 /// been; one that was not to be applied was not, but what spoke against it may be gone.
 fn in_doubt(answer: Answer, fault: &Fault) -> Answer {
+    let why = format!("the commit failed: {fault}; close the store and open it again");
     match answer {
         Answer::Writes(outcomes) => {
             let doubt = |outcome| match outcome {
-                Outcome::Applied(_) => Outcome::Unknown(fault.to_string()),
-                _ => Outcome::Rejected(fault.to_string()),
+                Outcome::Applied(_) => Outcome::Unknown(why.clone()),
+                _ => fault.into(),
             };
             Answer::Writes(outcomes.into_iter().map(doubt).collect())
         }
         Answer::Administered(_) => {
-            let message = format!("{fault}; the change may have been made, look before repeating");
+            let message = format!("{why}; the change may have been made, look before repeating");
             Answer::Administered(Err(StoreError::new(StoreErrorKind::Unavailable, message)))
         }
     }

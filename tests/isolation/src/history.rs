@@ -205,6 +205,14 @@ impl History {
         Ok(())
     }
 
+    /// One JSON array of all entries, as `elle-cli` reads it.
+    ///
+    /// # Errors
+    /// As the writer's.
+    pub fn write_json(&self, to: impl std::io::Write) -> std::io::Result<()> {
+        Ok(serde_json::to_writer(to, &self.entries)?)
+    }
+
     /// Reads what [`History::write_json_lines`] wrote. What the keys held in the end is not in it.
     ///
     /// # Errors
@@ -312,6 +320,14 @@ mod tests {
             r#"{"index":1,"type":"ok","process":3,"time":10,"f":"txn","value":[["append",1,7],["r",1,[7]]]}"#
         );
         assert_eq!(History::from_json_lines(Model::ListAppend, &text).unwrap(), history());
+    }
+
+    #[test]
+    fn a_json_array_holds_the_same_entries() {
+        let mut text = Vec::new();
+        history().write_json(&mut text).unwrap();
+        let entries: Vec<Entry> = serde_json::from_slice(&text).unwrap();
+        assert_eq!(entries, history().entries);
     }
 
     #[test]

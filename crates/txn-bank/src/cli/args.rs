@@ -1,7 +1,10 @@
 //! The command line.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cli::store::Address;
@@ -11,10 +14,11 @@ Exit codes:
   0  done (also: it was done already under the same key)
   1  refused by the rules of the bank, or bad input; nothing was changed
   2  wrong usage of the command line
-  3  the audit found something, or a document is damaged
+  3  the audit found something, or a document or the file is damaged
   4  the store does not answer or is not fit, or others were in the way until the deadline;
-     nothing was changed
+     nothing was changed, by a load: no transfer was committed
   5  the outcome of a transaction is unknown: it is whole or not there at all
+  6  done, but the output could not be written
 
 Amounts are whole minor units (cents).";
 
@@ -31,8 +35,12 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[,…]`, or `memory:`
-    /// (demo and load only) [default: redb:bank.redb]
-    #[arg(long, global = true, env = "TXN_BANK_STORE", hide_env_values = true)]
+    /// (demo and load only) [default: redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as
+    /// `%2F %3F %23 %40 %2C`; better give it by the environment
+    #[arg(
+        long, global = true, env = "TXN_BANK_STORE", hide_env_values = true,
+        value_parser = AddressParser
+    )]
     pub(crate) store: Option<Address>,
     /// A file of certificate authorities (PEM) to trust besides the public ones
     #[arg(long, global = true, value_name = "FILE")]
@@ -46,6 +54,27 @@ pub(crate) struct Global {
     /// Print JSON for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+/// Reads an address without ever repeating it: it may hold a password.
+#[derive(Clone)]
+struct AddressParser;
+
+impl TypedValueParser for AddressParser {
+    type Value = Address;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Address, clap::Error> {
+        let address = value.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
+        address.and_then(str::parse).map_err(|why| {
+            let message = format!("--store or TXN_BANK_STORE is no address of a store: {why}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
+        })
+    }
 }
 
 /// A text that is never printed.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
 use txn_bank::BankError;
 use txn_core::ErrorKind;
 use txn_core::store::{StoreError, StoreErrorKind};
+use txn_redb::{OpenError, OpenErrorKind};
 
 /// Exit codes that scripts can trust; documented in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub(crate) enum Exit {
     Found = 3,
     Unavailable = 4,
     Unknown = 5,
+    Unwritten = 6,
 }
 
 impl From<Exit> for ExitCode {
@@ -43,6 +44,18 @@ impl Failure {
         Self { exit: Exit::Unknown, message: message.into() }
     }
 
+    /// What was to be said after the command had been carried out could not be written.
+    pub(crate) fn unwritten(exit: Exit, error: &std::io::Error) -> Self {
+        let exit = if exit == Exit::Done { Exit::Unwritten } else { exit };
+        let message = format!("it was carried out, but its output could not be written: {error}");
+        Self { exit, message }
+    }
+
+    /// A load that committed nothing.
+    pub(crate) fn idle(why: &str) -> Self {
+        Self { exit: Exit::Unavailable, message: format!("no transfer was committed: {why}") }
+    }
+
     pub(crate) fn store(error: StoreError) -> Self {
         BankError::Store(error).into()
     }
@@ -50,10 +63,6 @@ impl Failure {
     /// On one line, whatever the store's words look like.
     pub(crate) fn line(&self) -> String {
         self.message.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ")
-    }
-
-    pub(crate) fn json(&self) -> serde_json::Value {
-        json!({ "error": self.line(), "exit": self.exit as u8 })
     }
 }
 
@@ -67,14 +76,21 @@ impl From<BankError> for Failure {
                 _ => Exit::Unavailable,
             },
             BankError::Store(error) => match error.kind {
-                StoreErrorKind::Unavailable
-                | StoreErrorKind::NotFound
-                | StoreErrorKind::Misconfigured
-                | StoreErrorKind::Denied => Exit::Unavailable,
+                StoreErrorKind::Damaged => Exit::Found,
                 _ => Exit::Unavailable,
             },
             BankError::NotInitialised { .. } => Exit::Unavailable,
             _ => Exit::Refused,
+        };
+        Self { exit, message: error.to_string() }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let exit = match error.kind() {
+            OpenErrorKind::Damaged => Exit::Found,
+            _ => Exit::Unavailable,
         };
         Self { exit, message: error.to_string() }
     }

@@ -4,6 +4,7 @@ pub(crate) mod args;
 pub(crate) mod failure;
 pub(crate) mod output;
 pub(crate) mod store;
+mod veil;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -23,7 +24,11 @@ use store::{Address, OpenStore};
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    keep_damage_quiet();
     let filter = tracing_subscriber::EnvFilter::try_from_env("TXN_BANK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
@@ -46,11 +51,36 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// Help, the version, or what is wrong with the command line.
+fn misused(error: &clap::Error) -> ExitCode {
+    let (plain, said) = (error.to_string(), veil::veiled(&error.to_string()));
+    if said == plain {
+        error.exit();
+    }
+    let _ = write!(std::io::stderr(), "{said}");
+    ExitCode::from(2)
+}
+
+/// A damaged file makes redb panic: the store catches that and answers with an error, which is what is to be
+/// said. All other panics are told as ever.
+fn keep_damage_quiet() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or("", std::panic::Location::file);
+        match place.contains("/redb-") {
+            true => tracing::error!(%panic, "redb panicked"),
+            false => tell(panic),
+        }
+    }));
+}
+
 /// One line on standard error; programs get an object on standard output besides.
 fn fail(failure: &Failure, json: bool) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "error: {}", failure.line());
+    let line = veil::veiled(&failure.line());
+    let _ = writeln!(std::io::stderr(), "error: {line}");
     if json {
-        output::print_json(&failure.json());
+        // The exit code and the line above say it as well.
+        let _ = output::print_json(&json!({ "error": line, "exit": failure.exit as u8 }));
     }
     failure.exit.into()
 }
@@ -159,23 +189,24 @@ async fn carry_out(
     store: &str,
 ) -> Result<Exit, Failure> {
     let json = global.json;
-    match asked {
+    let mut exit = Exit::Done;
+    let written = match asked {
         Asked::Init => {
             let [accounts, transfers] = bank.collection_names();
             let domain = bank.domain().name();
             if json {
                 output::print_json(&json!({
                     "domain": domain, "accounts": accounts, "transfers": transfers, "store": store,
-                }));
+                }))
             } else {
                 output::print(&format!(
                     "The bank {domain} is ready: {accounts} and {transfers} on {store}."
-                ));
+                ))
             }
         }
         Asked::Open(new) => {
             let account = bank.open_account(&new).await?;
-            output::accounts(&[(new.name().to_owned(), account)], json);
+            output::accounts(&[(new.name().to_owned(), account)], json)
         }
         Asked::Transfer { legs, key } => {
             let key = key.unwrap_or_else(|| bank.new_key());
@@ -188,44 +219,51 @@ async fn carry_out(
                 output::print_json(&json!({
                     "status": status, "key": key, "tid": done.tid, "attempts": done.attempts,
                     "legs": done.transfer.legs, "created_at": done.transfer.created_at,
-                }));
+                }))
             } else {
-                match done.status {
+                let line = match done.status {
                     Status::Done => {
                         let by = done.tid.map(|tid| format!(" (transaction {tid})"));
-                        output::print(&format!("Done: {key}{}", by.unwrap_or_default()));
+                        format!("Done: {key}{}", by.unwrap_or_default())
                     }
-                    Status::AlreadyDone => output::print(&format!(
+                    Status::AlreadyDone => format!(
                         "Already done: {key}, at {}. Nothing was moved now.",
                         output::time_of(done.transfer.created_at)
-                    )),
-                }
-                output::transfer(&done.transfer);
+                    ),
+                };
+                output::print(&line).and_then(|()| output::transfer(&done.transfer))
             }
         }
         Asked::Accounts(names) => {
             let accounts = bank.accounts(&names).await?;
             let rows: Vec<_> = names.into_iter().zip(accounts).collect();
-            output::accounts(&rows, json);
+            output::accounts(&rows, json)
         }
         Asked::ShowTransfer(key) => {
             let transfer = bank.transfer_of(&key).await?;
             if json {
-                output::print_json(&transfer);
+                output::print_json(&transfer)
             } else {
                 let at = output::time_of(transfer.created_at);
                 let what = format!("{:?}", transfer.kind);
-                output::print(&format!("{what} {key}, at {at}"));
-                output::transfer(&transfer);
+                output::print(&format!("{what} {key}, at {at}"))
+                    .and_then(|()| output::transfer(&transfer))
             }
         }
         Asked::Audit { recover } => {
             let audit = bank.audit(recover).await?;
-            output::audit(&audit, json);
-            return Ok(if audit.is_clean() { Exit::Done } else { Exit::Found });
+            if !audit.is_clean() {
+                exit = Exit::Found;
+            }
+            output::audit(&audit, json)
         }
-    }
-    Ok(Exit::Done)
+    };
+    said(written, exit)
+}
+
+/// The exit of a command that was carried out, once what it had to say is written.
+pub(crate) fn said(written: std::io::Result<()>, exit: Exit) -> Result<Exit, Failure> {
+    written.map(|()| exit).map_err(|error| Failure::unwritten(exit, &error))
 }
 
 /// A transfer whose outcome is asked for if it is not known at once.
@@ -308,10 +346,20 @@ async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
     }
     open.close().await;
     let report = report?;
-    if global.json {
-        output::print_json(&report);
-    } else {
-        output::load(&report);
+    let written = match global.json {
+        true => output::print_json(&report),
+        false => output::load(&report),
+    };
+    if !report.unsettled.is_empty() {
+        return said(written, Exit::Unknown);
     }
-    Ok(if report.unsettled.is_empty() { Exit::Done } else { Exit::Unknown })
+    if report.committed == 0 {
+        let why = match &report.last_error {
+            Some(error) => error,
+            None if report.interrupted => "it was ended before the first one was",
+            None => "the time was over before the first one was",
+        };
+        return Err(Failure::idle(why));
+    }
+    said(written, Exit::Done)
 }

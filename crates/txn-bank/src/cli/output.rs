@@ -6,23 +6,19 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use txn_bank::{Account, Audit, LoadReport, Transfer};
 
-/// Writes to standard output. A reader that goes away is no failure of the bank.
-pub(crate) fn print(text: &str) {
+/// Writes to standard output, all of it or an error: the reader went away, or the disk is full.
+pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
-        true => Ok(()),
-        false => out.write_all(b"\n"),
-    });
-    // Nobody listens any more, or the disk is full: what was done stays done, and the exit code says so.
-    let _ = written.and_then(|()| out.flush());
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
 }
 
 /// One line of JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) {
-    match serde_json::to_string(value) {
-        Ok(text) => print(&text),
-        Err(error) => print(&json!({ "error": error.to_string() }).to_string()),
-    }
+pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
+    print(&serde_json::to_string(value)?)
 }
 
 /// A number with its thousands apart.
@@ -68,12 +64,11 @@ pub(crate) fn time_of(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-pub(crate) fn accounts(rows: &[(String, Account)], json: bool) {
+pub(crate) fn accounts(rows: &[(String, Account)], json: bool) -> io::Result<()> {
     if json {
-        for (name, account) in rows {
-            print_json(&account_json(name, account));
-        }
-        return;
+        return rows
+            .iter()
+            .try_for_each(|(name, account)| print_json(&account_json(name, account)));
     }
     let mut table = table(["account", "owner", "balance", "", "overdraft", "opened"], &[2]);
     for (name, account) in rows {
@@ -86,7 +81,7 @@ pub(crate) fn accounts(rows: &[(String, Account)], json: bool) {
             time_of(account.opened_at),
         ]);
     }
-    print(&table.to_string());
+    print(&table.to_string())
 }
 
 pub(crate) fn account_json(name: &str, account: &Account) -> Value {
@@ -95,17 +90,17 @@ pub(crate) fn account_json(name: &str, account: &Account) -> Value {
     value
 }
 
-pub(crate) fn transfer(transfer: &Transfer) {
+pub(crate) fn transfer(transfer: &Transfer) -> io::Result<()> {
     let mut table = table(["account", "amount", ""], &[1]);
     for leg in &transfer.legs {
         let sign = if leg.amount > 0 { "+" } else { "" };
         let amount = format!("{sign}{}", grouped(leg.amount));
         table.add_row([leg.account.clone(), amount, leg.currency.to_string()]);
     }
-    print(&table.to_string());
+    print(&table.to_string())
 }
 
-pub(crate) fn audit(audit: &Audit, json: bool) {
+pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
     if json {
         #[derive(serde::Serialize)]
         struct Whole<'a> {
@@ -117,7 +112,7 @@ pub(crate) fn audit(audit: &Audit, json: bool) {
             totals: &'a [txn_bank::Total],
             findings: &'a [txn_bank::Finding],
         }
-        print_json(&Whole {
+        return print_json(&Whole {
             clean: audit.is_clean(),
             accounts: audit.accounts,
             deposits: audit.deposits,
@@ -126,7 +121,6 @@ pub(crate) fn audit(audit: &Audit, json: bool) {
             totals: &audit.totals,
             findings: &audit.findings,
         });
-        return;
     }
     let mut table = table(["currency", "paid in", "held", "difference"], &[1, 2, 3]);
     for total in &audit.totals {
@@ -148,27 +142,27 @@ pub(crate) fn audit(audit: &Audit, json: bool) {
             Some(0) => "; nothing had to be recovered".to_owned(),
             Some(n) => format!("; recovered first, of what other processes left behind: {n}"),
         }
-    ));
+    ))?;
     if !audit.totals.is_empty() {
-        print(&table.to_string());
+        print(&table.to_string())?;
     }
     if audit.is_clean() {
-        print(
+        return print(
             "Every balance is what the ledger says. No lock is left, no transaction is open, nothing is damaged.",
         );
-        return;
     }
     for finding in &audit.findings {
-        print(&format!("FOUND: {finding}"));
+        print(&format!("FOUND: {finding}"))?;
     }
     if audit.is_busy() {
         print(
             "Locks or open transactions are there: if something still runs, audit again when nothing does.",
-        );
+        )?;
     }
+    Ok(())
 }
 
-pub(crate) fn load(report: &LoadReport) {
+pub(crate) fn load(report: &LoadReport) -> io::Result<()> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let mut row = |name: &str, value: String| {
@@ -207,7 +201,7 @@ pub(crate) fn load(report: &LoadReport) {
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    print(&table.to_string());
+    print(&table.to_string())
 }
 
 #[cfg(test)]

@@ -43,9 +43,36 @@ impl FromStr for Address {
         };
         let urls: Vec<String> =
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(whole).collect();
-        EsConfig::new(&urls).map_err(|error| error.message)?;
+        for url in &urls {
+            check_server(url, &urls[0])?;
+        }
+        // Its words are about one address of them, but may quote it.
+        EsConfig::new(&urls).map_err(|_| SERVERS.to_owned())?;
         Ok(Self::Servers(urls))
     }
+}
+
+const SERVERS: &str =
+    "write http(s)://[user:password@]host:port[,host:port…], and nothing behind the port";
+
+/// Says where a login can not be told from the rest. A part of it would be taken for a host, and be shown.
+fn check_server(url: &str, first: &str) -> Result<(), String> {
+    let login = |url: &str| url.matches('@').count();
+    let behind_host = url.split("://").nth(1).and_then(|rest| rest.split_once(['/', '?', '#']));
+    if login(url) > 1 || behind_host.is_some_and(|(_, behind)| behind.contains('@')) {
+        return Err("write each of / ? # @ in a user or a password as %2F %3F %23 %40".to_owned());
+    }
+    if login(url) > login(first) {
+        return Err(
+            "only a later server has a login: give it to the first, and write a comma in a \
+                    user or a password as %2C"
+                .to_owned(),
+        );
+    }
+    if behind_host.is_some_and(|(_, behind)| !behind.is_empty()) {
+        return Err(SERVERS.to_owned());
+    }
+    Ok(())
 }
 
 impl fmt::Display for Address {
@@ -135,8 +162,7 @@ impl OpenStore {
                 path.display()
             )));
         }
-        let file =
-            RedbStore::open(path).map_err(|error| Failure::misconfigured(error.to_string()))?;
+        let file = RedbStore::open(path)?;
         let what = format!("the embedded file {}", path.display());
         Ok(Self { store: Arc::new(file.clone()), what, file: Some(file) })
     }
@@ -169,7 +195,21 @@ mod tests {
             let address: Address = text.parse().expect("an address");
             assert_eq!(address.to_string(), shown);
         }
-        for text in ["redb:", "memory", "ftp://u:s3cret@h", "http://u:s3cret@h:x", ""] {
+        for text in [
+            "redb:",
+            "memory",
+            "ftp://u:s3cret@h",
+            "http://u:s3cret@h:x",
+            "http://u:s3@cret@h",
+            "http://u:s3/cret@h",
+            "http://u:s3?cret@h",
+            "http://u:s3#cret@h",
+            "http://u:s3cret,1@h",
+            "http://u:1,s3cret@h",
+            "http://u:1,s3cret@h:1,h:2",
+            "http://u:s3cret@h/path",
+            "",
+        ] {
             let error = text.parse::<Address>().expect_err("no address");
             assert!(!error.contains("s3cret"), "{error}");
         }

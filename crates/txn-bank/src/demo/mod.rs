@@ -75,13 +75,12 @@ pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
     };
     let story = Box::pin(Demo::play(&global, &address, place, shown)).await?;
     let clean = story.audit.is_clean();
-    if global.json {
-        crate::cli::output::print_json(&story);
-    } else {
-        crate::cli::output::print(&story.to_string());
-    }
+    let written = match global.json {
+        true => crate::cli::output::print_json(&story),
+        false => crate::cli::output::print(&story.to_string()),
+    };
     drop(temporary);
-    Ok(if clean { Exit::Done } else { Exit::Found })
+    crate::cli::said(written, if clean { Exit::Done } else { Exit::Found })
 }
 
 struct Demo {

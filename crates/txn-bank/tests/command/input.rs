@@ -143,30 +143,152 @@ fn stores_that_are_not_there() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn an_output_that_can_not_be_written_is_told() {
     let desk = Desk::with_accounts();
-    let mut child = desk
-        .command("transfer alice:-30 bob:30 --id pipe")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("runs");
-    drop(child.stdout.take());
-    let ran: Ran = child.wait_with_output().expect("ends").into();
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let transfer = "transfer alice:-30 bob:30 --id pipe";
+    for words in [transfer, "--json show alice", "audit", "balance bob", "--json audit", "init"] {
+        let mut child = desk.command(words);
+        let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+        drop(child.stdout.take());
+        Ran::from(child.wait_with_output().expect("ends")).refused(6, "could not be written");
+    }
+    // What was to be done is done.
     assert_eq!(desk.balance("bob"), 30);
+    #[cfg(target_os = "linux")]
+    for words in [transfer, "audit", "load --accounts 4 --workers 1 --seconds 1"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a full disk");
+        let ran = desk.command(words).stdout(full).output().expect("runs");
+        Ran::from(ran).refused(6, "could not be written");
+    }
+}
+
+#[test]
+fn a_load_that_commits_nothing_is_a_failure() {
+    let desk = Desk::new();
+    desk.run("init").done();
+    for name in ["load-0001", "load-0002"] {
+        desk.run(&format!("open {name} --owner load --balance 0")).done();
+    }
+    let load = "load --accounts 2 --legs 2 --workers 1";
+    for (words, say) in [
+        (format!("{load} --seconds 1"), "no transfer was committed: the account \"load-"),
+        (format!("{load} --seconds 0"), "no transfer was committed: the time was over"),
+    ] {
+        let ran = desk.run(&words);
+        assert_eq!((ran.code, ran.err.lines().count()), (4, 1), "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains(say), "{}", ran.err);
+        // The figures are told all the same.
+        assert!(ran.out.contains("committed"), "{}", ran.out);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_load_on_a_full_disk_ends_in_words() {
+    let desk = Desk::new();
+    let load = "load --accounts 20 --legs 2 --workers 4 --seconds";
+    desk.run(&format!("{load} 1")).done();
+    let size = desk.file().metadata().expect("a file").len();
+    // The file can not grow any more. Blocks have 512 bytes, by POSIX; some shells count 1,024.
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", size / 1024);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_txn-bank")]);
+    let limited = limited.current_dir(&desk.directory).args(format!("{load} 2").split(' '));
+    let ran = Ran::from(limited.output().expect("runs"));
+    assert!([4, 5].contains(&ran.code), "{}: {}{}", ran.code, ran.out, ran.err);
+    // With room again, nothing is lost.
+    desk.run("audit").done();
+}
+
+#[test]
+fn a_damaged_file_is_told_in_one_line() {
+    let desk = Desk::with_accounts();
+    let whole = std::fs::read(desk.file()).expect("reads");
+    for command in ["balance alice", "audit", "transfer alice:-1 bob:1"] {
+        std::fs::write(desk.file(), &whole[..whole.len() / 2]).expect("writes");
+        desk.run(command).refused(3, "restore the file from a copy");
+        let mut overwritten = whole.clone();
+        overwritten[4_096..].fill(0xff);
+        std::fs::write(desk.file(), &overwritten).expect("writes");
+        desk.run(command).refused(3, "restore the file from a copy");
+    }
+    // A bit of a document: its page is sound for redb.
+    let mut flipped = whole.clone();
+    let place =
+        whole.windows(15).position(|text| text == b"\"owner\":\"Alice").expect("a document");
+    flipped[place + 12] = 0xff;
+    std::fs::write(desk.file(), &flipped).expect("writes");
+    for command in ["balance alice", "audit", "transfer alice:-1 bob:1"] {
+        let ran = desk.run(command);
+        assert_eq!(ran.code, 3, "{command}: {}{}", ran.out, ran.err);
+        assert!(format!("{}{}", ran.out, ran.err).contains("damaged"), "{}{}", ran.out, ran.err);
+    }
+}
+
+#[test]
+fn what_may_hold_a_password_is_not_repeated() {
+    let desk = Desk::new();
+    let addresses = [
+        "http://shop:p@ss/w:rd@host:9200",
+        "ftp://shop:hunter2@host",
+        "shop:hunter2@host:9200",
+        "http://shop:hunter2@host:port",
+        "http://shop:hunter2@host:9200/path",
+        "http://shop:hunter,2@host:9200",
+    ];
+    let secret = |text: &str| ["p@ss", "w:rd", "//ss", "hunter"].iter().any(|s| text.contains(s));
+    for address in addresses {
+        let given = desk.run(&format!("balance alice --store {address}"));
+        let joined = desk.run(&format!("--store={address} balance alice"));
+        let environment = desk.command("balance alice").env("TXN_BANK_STORE", address).output();
+        let environment = Ran::from(environment.expect("runs"));
+        for ran in [given, joined, environment] {
+            assert_eq!(ran.code, 2, "{}", ran.err);
+            assert!(
+                ran.err.starts_with("error: --store or TXN_BANK_STORE is no address"),
+                "{}",
+                ran.err
+            );
+            assert!(!secret(&ran.err) && ran.out.is_empty(), "{}{}", ran.out, ran.err);
+        }
+        // In the wrong place.
+        for words in [
+            "A",
+            "init A",
+            "balance A",
+            "--stroe A init",
+            "--stroe=A init",
+            "show A",
+            "show transfer A",
+            "--domain A init",
+            "open A --owner x",
+            "open x --owner x --currency A",
+            "open x --owner x --balance A",
+            "transfer A:1 b:-1",
+            "transfer A b:-1",
+            "transfer a:1 b:-1 --id A",
+            "load --seconds A",
+            "--json=A init",
+            "--ca-cert A --store https://127.0.0.1:1 init",
+        ] {
+            let ran = desk.run(&words.replace('A', address));
+            assert_ne!(ran.code, 0, "{words}");
+            assert!(!secret(&ran.err) && !secret(&ran.out), "{words}: {}{}", ran.out, ran.err);
+        }
+    }
 }
 
 #[test]
 fn a_file_belongs_to_one_process_at_a_time() {
     let desk = Desk::with_accounts();
     let start = || {
-        let mut load = desk.command("load --accounts 4 --legs 2 --workers 1 --seconds 60");
+        let mut load = desk.command("load --accounts 4 --legs 2 --workers 1 --seconds 36000");
         load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs")
     };
     let mut load = start();
     let mut refused = None;
-    for _ in 0..10 {
+    // As long as it takes the load to open the file.
+    for _ in 0..600 {
         std::thread::sleep(Duration::from_secs(1));
         // A probe that had the file when the load began was in its way.
         if load.try_wait().expect("waits").is_some() {

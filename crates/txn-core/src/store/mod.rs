@@ -248,6 +248,8 @@ pub enum RefusalKind {
     TooLarge,
     /// The credentials do not allow it.
     Denied,
+    /// What the store holds is damaged, so that it can not be written: restore it. Nothing of the write was applied.
+    Damaged,
 }
 
 /// Bounds that every caller can rely on.
@@ -450,6 +452,8 @@ pub enum StoreErrorKind {
     Misconfigured,
     /// The credentials are missing, wrong, or do not allow it.
     Denied,
+    /// What the store holds is damaged: trying again does not help, it has to be restored.
+    Damaged,
 }
 
 impl StoreError {

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod crash;
+mod damage;
 mod groups;
 mod opening;
 mod persistence;

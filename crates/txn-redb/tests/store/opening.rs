@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use txn_core::store::{Filter, Key, Outcome, Read, Store, StoreErrorKind, Write, WriteOp};
+use txn_core::store::{
+    Filter, Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp,
+};
 use txn_redb::{OpenErrorKind, RedbConfig, RedbStore};
 
 use crate::{Place, create, make, one};
@@ -102,7 +104,7 @@ fn another_format_and_a_damaged_counter_are_told() {
 }
 
 #[tokio::test]
-async fn damaged_documents_are_unavailable_and_do_not_stop_the_rest() {
+async fn damaged_documents_are_told_and_do_not_stop_the_rest() {
     let place = Place::new();
     let store = place.open();
     make(&store, "c").await;
@@ -124,7 +126,7 @@ async fn damaged_documents_are_unavailable_and_do_not_stop_the_rest() {
     let store = place.open();
     let reads = store.get_many(&[bad.clone(), good.clone()]).await;
     assert!(
-        matches!(&reads[0], Read::Unavailable(e) if e.message.contains("damaged")),
+        matches!(&reads[0], Read::Unavailable(e) if e.kind == StoreErrorKind::Damaged),
         "{reads:?}"
     );
     assert!(matches!(reads[1], Read::Found { .. }), "{reads:?}");
@@ -133,10 +135,11 @@ async fn damaged_documents_are_unavailable_and_do_not_stop_the_rest() {
         Write::new(good, WriteOp::Delete(version)),
     ];
     let outcomes = store.write_many(&writes).await;
-    assert!(matches!(&outcomes[0], Outcome::Rejected(_)), "{outcomes:?}");
+    let damaged = |o: &Outcome| matches!(o, Outcome::Invalid(r) if r.kind == RefusalKind::Damaged);
+    assert!(damaged(&outcomes[0]), "{outcomes:?}");
     assert!(matches!(&outcomes[1], Outcome::Applied(_)), "{outcomes:?}");
     let error = store.scan("c", &Filter::All, 10, None).await.unwrap_err();
-    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    assert_eq!(error.kind, StoreErrorKind::Damaged);
 }
 
 #[tokio::test]

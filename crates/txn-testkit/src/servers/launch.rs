@@ -23,8 +23,8 @@ use super::state::{State, take_down};
 
 /// How many seconds a server may take to become healthy, if the usual time does not do.
 const TIMEOUT_VARIABLE: &str = "TXN_SERVERS_TIMEOUT";
-const USUAL_TIMEOUT: u64 = 120;
-const USUAL_CLUSTER_TIMEOUT: u64 = 240;
+const USUAL_TIMEOUT: u64 = 300;
+const USUAL_CLUSTER_TIMEOUT: u64 = 600;
 
 /// All that is needed to configure and start nodes.
 pub(crate) struct Setup<'a> {

@@ -7,7 +7,7 @@
 //! `txn-servers`, which is made the first time, and where that account cannot enter the caller's
 //! home the folder is `/var/cache/txn-servers`.
 //!
-//! A server has 120 seconds to become healthy, a cluster 240; `$TXN_SERVERS_TIMEOUT` (seconds)
+//! A server has 300 seconds to become healthy, a cluster 600; `$TXN_SERVERS_TIMEOUT` (seconds)
 //! changes that.
 //!
 //! The Elasticsearch package holds little beside the core: no scripts, no ingest processors, no

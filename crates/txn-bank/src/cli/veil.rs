@@ -1,0 +1,60 @@
+//! What was given to the command and may hold a password is never repeated, whoever words the error: this
+//! command, the parser of its line, or a store.
+
+/// What stands for it.
+const VEIL: &str = "***";
+
+/// How much of a text an error repeats at least, in characters; some cut it off there.
+const REPEATED: usize = 80;
+
+/// The text without the arguments and the address of this process that may hold a login.
+pub(crate) fn veiled(text: &str) -> String {
+    let arguments = std::env::args_os().skip(1);
+    let given = arguments.chain(std::env::var_os("TXN_BANK_STORE"));
+    veil(text, given.map(|given| given.to_string_lossy().into_owned()))
+}
+
+fn veil(text: &str, given: impl IntoIterator<Item = String>) -> String {
+    let mut text = text.to_owned();
+    for given in given {
+        // Also `--option=value`, and as a text that is quoted in an error.
+        let value = given.split_once('=').map_or("", |(_, value)| value).to_owned();
+        for secret in [given, value].into_iter().filter(|given| may_hold_login(given)) {
+            let quoted = format!("{secret:?}").trim_matches('"').to_owned();
+            for secret in [secret, quoted] {
+                let cut = secret.char_indices().nth(REPEATED).map_or(secret.len(), |(end, _)| end);
+                text = text.replace(&secret, VEIL).replace(&secret[..cut], VEIL);
+            }
+        }
+    }
+    text
+}
+
+/// Whether there is a `user:password@` in it.
+fn may_hold_login(text: &str) -> bool {
+    let login = text.rsplit_once('@').map_or("", |(login, _)| login);
+    login.contains(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_not_repeated() {
+        let long = format!("http://u:{}@h", "s3cret".repeat(40));
+        for given in
+            ["http://u:s3cret@h", "--to=http://u:s3cret@h", "u:s3cret@h:1", "u:s3\"cret@h", &long]
+        {
+            let value = given.split_once('=').map_or(given, |(_, value)| value);
+            let cut: String = value.chars().take(REPEATED).collect();
+            for text in [format!("{value} is odd"), format!("{value:?} is odd"), format!("{cut}…")]
+            {
+                let said = veil(&text, [given.to_owned()]);
+                assert!(!said.contains("s3") && !said.contains("cret"), "{said}");
+            }
+        }
+        let plain = "alice@example:x is no leg";
+        assert_eq!(veil(plain, ["alice@example:x".to_owned(), "--json".to_owned()]), plain);
+    }
+}
