@@ -119,10 +119,10 @@ impl Item<'_> {
             (Fate::MissingCollection, _) => Outcome::MissingCollection,
             (Fate::MissingDocument, Op::Verify(None)) => Outcome::Holds,
             (Fate::MissingDocument, Op::Verify(Some(_))) => Outcome::Conflict,
-            (Fate::MissingDocument, _) => {
-                Outcome::Unknown("a missing document is no answer to this operation".to_owned())
-            }
+            // Only an update misses a document.
+            (Fate::MissingDocument, _) => Outcome::MissingCollection,
             (Fate::Rejected(text), _) => Outcome::Rejected(text),
+            (Fate::RejectedInDoubt(text), _) => Outcome::RejectedInDoubt(text),
             (Fate::Invalid(refusal), _) => Outcome::Invalid(refusal),
             (Fate::Unknown(text), _) => Outcome::Unknown(text),
         })
@@ -146,7 +146,7 @@ impl Item<'_> {
             return unknown("the answer is about another operation");
         }
         if let Some(cause) = &reply.error {
-            return self.settle(classify::fate(cause));
+            return self.settle(classify::fate_of_item(cause, reply.status));
         }
         if reply.index != *self.target.name {
             self.target.expire();
@@ -246,6 +246,7 @@ struct Reply<'a> {
     primary_term: Option<u64>,
     #[serde(borrow)]
     result: Option<Cow<'a, str>>,
+    status: Option<u16>,
     error: Option<Cause>,
     #[serde(borrow)]
     get: Option<Get<'a>>,

@@ -120,11 +120,6 @@ fn errors_by_operation() {
             Outcome::MissingCollection,
         ),
         (
-            Op::Create("{}"),
-            failed("create", "cluster_block_exception", 403),
-            Outcome::Rejected("cluster_block_exception: r".to_owned()),
-        ),
-        (
             Op::Check("{}"),
             failed("index", "document_parsing_exception", 400),
             Outcome::Invalid(Refusal {
@@ -144,26 +139,76 @@ fn errors_by_operation() {
 }
 
 #[test]
+fn an_item_that_is_refused_for_the_moment_is_in_doubt() {
+    for (kind, status) in [
+        ("es_rejected_execution_exception", 429),
+        ("circuit_breaking_exception", 429),
+        ("cluster_block_exception", 403),
+        ("cluster_block_exception", 429),
+        ("index_closed_exception", 400),
+        ("index_not_found_exception", 404),
+        ("security_exception", 403),
+        ("unavailable_shards_exception", 503),
+        ("node_disconnected_exception", 500),
+        ("illegal_argument_exception", 500),
+        ("resource_not_found_exception", 404),
+        ("document_missing_exception", 404),
+        ("", 500),
+    ] {
+        for (op, action) in [
+            (Op::Create("{}"), "create"),
+            (Op::Replace("{}", AT_7_2), "index"),
+            (Op::Delete(AT_7_2), "delete"),
+        ] {
+            let error = format!(r#"{{"type":"{kind}","reason":"r"}}"#);
+            let reply = |error: &str| {
+                format!(
+                    r#"{{"{action}":{{"_index":"guard","_id":"1","status":{status},"error":{error}}}}}"#
+                )
+            };
+            let outcome = outcome(op, &reply(&error));
+            assert!(!outcome.is_certainly_not_applied(), "{op:?} {kind}: {outcome:?}");
+            assert!(!matches!(outcome, Outcome::Applied(_) | Outcome::Holds), "{outcome:?}");
+        }
+    }
+    let busy = r#"{"create":{"_index":"guard","_id":"1","status":429,"error":{"type":"es_rejected_execution_exception","reason":"r"}}}"#;
+    let text = "es_rejected_execution_exception: r".to_owned();
+    assert_eq!(outcome(Op::Create("{}"), busy), Outcome::RejectedInDoubt(text));
+    let text = r#"{"create":{"_index":"guard","_id":"1","status":500,"error":"r"}}"#;
+    assert_eq!(outcome(Op::Create("{}"), text), Outcome::Unknown("r".to_owned()));
+}
+
+#[test]
+fn an_item_that_is_not_found_is_a_missing_collection() {
+    for kind in ["index_not_found_exception", "resource_not_found_exception", "nobody_knows"] {
+        let error = format!(r#""status":404,"error":{{"type":"{kind}","reason":"r"}}"#);
+        let update = format!(r#"{{"update":{{"_index":"a","_id":"1",{error}}}}}"#);
+        assert_eq!(read(&update), Read::MissingCollection, "{kind}");
+        let create = update.replace("update", "create");
+        assert_eq!(outcome(Op::Create("{}"), &create), Outcome::MissingCollection, "{kind}");
+    }
+}
+
+#[test]
 fn reads_keep_the_bytes() {
     let source = r#"{"n":1.10,"big":12345678901234567890123,  "k\u0065y":"\u00fc" }"#;
     let found = format!(
         r#"{{"update":{{"_index":"a","_id":"1","_version":4,"result":"noop","_seq_no":7,"_primary_term":2,"status":200,"get":{{"_seq_no":7,"_primary_term":2,"found":true,"_routing":"x","_source":{source}}}}}}}"#
     );
     assert_eq!(read(&found), Read::Found { version: version(7, 2), source: source.into() });
-    let error = |kind: &str| {
+    let error = |kind: &str, status: u16| {
         format!(
-            r#"{{"update":{{"_index":"a","_id":"1","status":404,"error":{{"type":"{kind}","reason":"r"}}}}}}"#
+            r#"{{"update":{{"_index":"a","_id":"1","status":{status},"error":{{"type":"{kind}","reason":"r"}}}}}}"#
         )
     };
-    assert_eq!(read(&error("document_missing_exception")), Read::Absent);
-    assert_eq!(read(&error("index_not_found_exception")), Read::MissingCollection);
-    for (kind, expected) in [
-        ("unavailable_shards_exception", StoreErrorKind::Unavailable),
-        ("security_exception", StoreErrorKind::Denied),
-        ("cluster_block_exception", StoreErrorKind::Unavailable),
-        ("illegal_argument_exception", StoreErrorKind::Misconfigured),
+    assert_eq!(read(&error("document_missing_exception", 404)), Read::Absent);
+    for (kind, status, expected) in [
+        ("unavailable_shards_exception", 503, StoreErrorKind::Unavailable),
+        ("security_exception", 403, StoreErrorKind::Denied),
+        ("cluster_block_exception", 403, StoreErrorKind::Unavailable),
+        ("illegal_argument_exception", 400, StoreErrorKind::Misconfigured),
     ] {
-        let Read::Unavailable(error) = read(&error(kind)) else { panic!("{kind}") };
+        let Read::Unavailable(error) = read(&error(kind, status)) else { panic!("{kind}") };
         assert_eq!(error.kind, expected, "{kind}");
     }
     let bare = found.replace(&format!(",\"_source\":{source}"), "");

@@ -8,13 +8,34 @@ use crate::transport::Answer;
 
 /// An error as the servers describe it.
 #[derive(Debug, Default, Deserialize)]
+#[serde(from = "Told")]
 pub(crate) struct Cause {
-    #[serde(rename = "type", default)]
     pub(crate) kind: String,
-    #[serde(default)]
     pub(crate) reason: Option<String>,
-    #[serde(default)]
     caused_by: Option<Box<Cause>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Error {
+        #[serde(rename = "type", default)]
+        kind: String,
+        #[serde(default)]
+        reason: Option<String>,
+        #[serde(default)]
+        caused_by: Option<Box<Cause>>,
+    },
+    Text(String),
+}
+
+impl From<Told> for Cause {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Error { kind, reason, caused_by } => Self { kind, reason, caused_by },
+            Told::Text(reason) => Self { reason: Some(reason), ..Self::default() },
+        }
+    }
 }
 
 /// What an error says about one operation.
@@ -26,15 +47,19 @@ pub(crate) enum Fate {
     MissingCollection,
     /// An update of a document that does not exist.
     MissingDocument,
-    /// Not carried out; may succeed later.
+    /// Not sent, or refused before anything was begun; may succeed later.
     Rejected(String),
-    /// Not carried out; will fail again.
+    /// The last try was refused for the moment. Inside a server an operation is sent on again after
+    /// the connection to its primary broke, so that an earlier try may have been carried out.
+    RejectedInDoubt(String),
+    /// Will fail again. Not carried out, but for a missing privilege, which is in doubt as well.
     Invalid(Refusal),
     /// Nothing is known.
     Unknown(String),
 }
 
-/// The fate of one operation by its error.
+/// The fate of one operation by its error. Nothing but a conflict and an operation that is not valid in
+/// itself is known to have had no effect.
 pub(crate) fn fate(cause: &Cause) -> Fate {
     let refuse = |kind| Fate::Invalid(Refusal { kind, reason: describe(cause) });
     match cause.kind.as_str() {
@@ -48,7 +73,7 @@ pub(crate) fn fate(cause: &Cause) -> Fate {
         | "opensearch_rejected_execution_exception"
         | "circuit_breaking_exception"
         | "too_many_requests"
-        | "index_closed_exception" => Fate::Rejected(describe(cause)),
+        | "index_closed_exception" => Fate::RejectedInDoubt(describe(cause)),
         "document_parsing_exception"
         | "mapper_parsing_exception"
         | "mapper_exception"
@@ -68,6 +93,20 @@ pub(crate) fn fate(cause: &Cause) -> Fate {
     }
 }
 
+/// The fate of one item of a bulk request, by its error and its status.
+pub(crate) fn fate_of_item(cause: &Cause, status: Option<u16>) -> Fate {
+    match (fate(cause), status) {
+        (Fate::Invalid(Refusal { kind: RefusalKind::Document, reason }), status)
+            if status != Some(400) =>
+        {
+            Fate::Unknown(reason)
+        }
+        // There is nothing else that a server could miss.
+        (Fate::Unknown(_), Some(404)) => Fate::MissingCollection,
+        (fate, _) => fate,
+    }
+}
+
 /// What the answer to a whole request says about all of its operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
@@ -81,26 +120,17 @@ pub(crate) enum Whole {
 
 #[derive(Deserialize)]
 struct ErrorBody {
-    error: ErrorText,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ErrorText {
-    Cause(Cause),
-    Text(String),
+    error: Cause,
 }
 
 /// The error in the body of an answer, if there is one of the servers' own shape.
 pub(crate) fn cause_of(answer: &Answer) -> Option<Cause> {
-    let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok()?;
-    match body.error {
-        ErrorText::Cause(cause) => Some(cause),
-        ErrorText::Text(reason) => Some(Cause { reason: Some(reason), ..Cause::default() }),
-    }
+    serde_json::from_slice::<ErrorBody>(&answer.body).ok().map(|body| body.error)
 }
 
-/// The fate of a whole request that was not answered with success.
+/// The fate of a whole request that was not answered with success. Only an error in the servers' own
+/// shape says that they refused it before they began: a bare status may come from a proxy that had
+/// already passed the request on.
 pub(crate) fn whole(answer: &Answer) -> Whole {
     let cause = cause_of(answer);
     let text = cause.as_ref().map(describe).filter(|text| !text.is_empty());
@@ -115,7 +145,7 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
         (400, Some(Fate::Invalid(refusal))) => Whole::Malformed(Fate::Invalid(refusal)),
         (401, _) => Whole::Same(denied()),
         // Overload and blocks before the execution began, by their type.
-        (_, Some(Fate::Rejected(_))) => Whole::Same(Fate::Rejected(text)),
+        (_, Some(Fate::RejectedInDoubt(_))) => Whole::Same(Fate::Rejected(text)),
         (403, _) => Whole::Same(denied()),
         _ => Whole::Same(Fate::Unknown(text)),
     }
@@ -133,7 +163,7 @@ pub(crate) fn error(what: &str, answer: &Answer) -> StoreError {
         (401, _) | (_, Fate::Invalid(Refusal { kind: RefusalKind::Denied, .. })) => {
             StoreErrorKind::Denied
         }
-        (_, Fate::Rejected(_)) | (429 | 500..=599, _) => StoreErrorKind::Unavailable,
+        (_, Fate::RejectedInDoubt(_)) | (429 | 500..=599, _) => StoreErrorKind::Unavailable,
         (403, _) => StoreErrorKind::Denied,
         (404, _) => StoreErrorKind::NotFound,
         _ => StoreErrorKind::Misconfigured,
@@ -148,7 +178,9 @@ pub(crate) fn read_error(fate: Fate) -> StoreError {
             (StoreErrorKind::Denied, reason)
         }
         Fate::Invalid(Refusal { reason, .. }) => (StoreErrorKind::Misconfigured, reason),
-        Fate::Rejected(text) | Fate::Unknown(text) => (StoreErrorKind::Unavailable, text),
+        Fate::Rejected(text) | Fate::RejectedInDoubt(text) | Fate::Unknown(text) => {
+            (StoreErrorKind::Unavailable, text)
+        }
         Fate::MissingCollection => (StoreErrorKind::NotFound, "no such collection".to_owned()),
         other => (StoreErrorKind::Unavailable, format!("an answer out of place: {other:?}")),
     };
@@ -272,11 +304,12 @@ mod tests {
             ("version_conflict_engine_exception", "Conflict"),
             ("index_not_found_exception", "MissingCollection"),
             ("document_missing_exception", "MissingDocument"),
-            ("cluster_block_exception", "Rejected"),
-            ("es_rejected_execution_exception", "Rejected"),
-            ("rejected_execution_exception", "Rejected"),
-            ("circuit_breaking_exception", "Rejected"),
-            ("too_many_requests", "Rejected"),
+            ("cluster_block_exception", "RejectedInDoubt"),
+            ("es_rejected_execution_exception", "RejectedInDoubt"),
+            ("rejected_execution_exception", "RejectedInDoubt"),
+            ("circuit_breaking_exception", "RejectedInDoubt"),
+            ("too_many_requests", "RejectedInDoubt"),
+            ("index_closed_exception", "RejectedInDoubt"),
             ("document_parsing_exception", "Invalid"),
             ("mapper_parsing_exception", "Invalid"),
             ("strict_dynamic_mapping_exception", "Invalid"),
@@ -291,6 +324,24 @@ mod tests {
         for (kind, expected) in cases {
             let fate = fate(&Cause { kind: kind.to_owned(), ..Cause::default() });
             assert!(format!("{fate:?}").starts_with(expected), "{kind}: {fate:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_refused_for_good_by_a_400_only() {
+        for (kind, status, expected) in [
+            ("illegal_argument_exception", Some(400), "Invalid"),
+            ("illegal_argument_exception", Some(500), "Unknown"),
+            ("illegal_argument_exception", None, "Unknown"),
+            ("security_exception", Some(403), "Invalid(Refusal { kind: Denied"),
+            ("index_closed_exception", Some(400), "RejectedInDoubt"),
+            ("resource_not_found_exception", Some(404), "MissingCollection"),
+            ("document_missing_exception", Some(404), "MissingDocument"),
+            ("unavailable_shards_exception", Some(503), "Unknown"),
+        ] {
+            let cause = Cause { kind: kind.to_owned(), ..Cause::default() };
+            let fate = format!("{:?}", fate_of_item(&cause, status));
+            assert!(fate.starts_with(expected), "{kind} {status:?}: {fate}");
         }
     }
 
@@ -344,9 +395,9 @@ mod tests {
         let malformed = r#"{"error":{"type":"action_request_validation_exception","reason":"Validation Failed: 1: id is too long;"},"status":400}"#;
         let rejected = r#"{"error":{"type":"es_rejected_execution_exception","reason":"rejected execution of coordinating operation"},"status":429}"#;
         let cases = [
-            (503, blocked, "Same(Rejected"),
-            (403, blocked, "Same(Rejected"),
-            (429, rejected, "Same(Rejected"),
+            (503, blocked, "Same(Rejected("),
+            (403, blocked, "Same(Rejected("),
+            (429, rejected, "Same(Rejected("),
             (401, denied, "Same(Invalid(Refusal { kind: Denied"),
             (403, denied, "Same(Invalid(Refusal { kind: Denied"),
             (401, "Unauthorized", "Same(Invalid(Refusal { kind: Denied"),

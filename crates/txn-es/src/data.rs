@@ -238,6 +238,10 @@ impl Inner {
                     Whole::Malformed(Fate::Invalid(refusal)) if items.len() > 1 => {
                         Fate::Unknown(refusal.reason)
                     }
+                    // A large request may have been begun before it was refused.
+                    Whole::Same(Fate::Rejected(text)) if len >= WHOLE_BYTES => {
+                        Fate::RejectedInDoubt(text)
+                    }
                     Whole::Malformed(fate) | Whole::Same(fate) => fate,
                 },
                 Err(Failure::NotSent(text)) => Fate::Rejected(text),

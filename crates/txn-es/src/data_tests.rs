@@ -164,8 +164,8 @@ async fn what_has_no_answer_is_unknown_and_never_sent_again() {
         (504, "{}", "Unknown"),
         (500, "{}", "Unknown"),
         (429, "<html>", "Unknown"),
-        (429, rejected, "Rejected"),
-        (503, rejected, "Rejected"),
+        (429, rejected, "Rejected("),
+        (503, rejected, "Rejected("),
         (401, "", "Invalid(Refusal { kind: Denied"),
         (200, "{}", "Unknown"),
         (200, r#"{"items":[]}"#, "Unknown"),
@@ -184,6 +184,22 @@ async fn what_has_no_answer_is_unknown_and_never_sent_again() {
             assert!(matches!(reads[0], Read::Unavailable(_)), "{status} {body}: {reads:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_large_request_that_is_refused_whole_is_in_doubt() {
+    let fake = Fake::new(|_, _| {
+        let error = r#"{"error":{"type":"es_rejected_execution_exception","reason":"r"}}"#;
+        (429, error.to_owned())
+    })
+    .await;
+    let source = format!(r#"{{"pad":"{}"}}"#, "x".repeat(WHOLE_BYTES));
+    let large = Write::new(Key::new("a", "1"), WriteOp::Create(source.into()));
+    let outcomes = fake.store.write_many(&[large, create("2")]).await;
+    for outcome in outcomes {
+        assert!(matches!(outcome, Outcome::RejectedInDoubt(_)), "{outcome:?}");
+    }
+    assert_eq!(fake.bulks(), 1);
 }
 
 #[tokio::test]
