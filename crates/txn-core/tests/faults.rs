@@ -74,6 +74,60 @@ async fn applied_and_answered_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn applied_and_answered_with_a_refusal() {
+    let store = faulty(FaultPlan::none(1).with_applied_rejected(1.0)).await;
+    assert!(matches!(write(&store, create()).await, Outcome::RejectedInDoubt(_)));
+    assert!(contains(&stands(&store).await, "create"));
+    assert_eq!(write(&store, create()).await, Outcome::Conflict, "nothing to refuse");
+    assert_eq!(store.injected().applied_rejected, 1);
+
+    let store = faulty(FaultPlan::none(1).with_applied_missing(1.0)).await;
+    assert_eq!(write(&store, create()).await, Outcome::MissingCollection);
+    assert!(contains(&stands(&store).await, "create"));
+
+    let store = faulty(FaultPlan::none(1).with_late_rejected(1.0)).await;
+    assert!(matches!(write(&store, create()).await, Outcome::RejectedInDoubt(_)));
+    assert_eq!(stands(&store).await, Read::Absent);
+    store.settle().await;
+    assert!(contains(&stands(&store).await, "create"));
+
+    let store = faulty(FaultPlan::none(1).with_lost_rejected(1.0)).await;
+    assert!(matches!(write(&store, create()).await, Outcome::RejectedInDoubt(_)));
+    store.settle().await;
+    assert_eq!(stands(&store).await, Read::Absent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_begins_behind_a_refusal_and_ends() {
+    let second = Duration::from_secs(1);
+    let plan = FaultPlan::none(1).with_applied_rejected(1.0).with_outage(1.0, second, second);
+    let store = faulty(plan).await;
+    assert!(matches!(write(&store, create()).await, Outcome::RejectedInDoubt(_)));
+    assert_eq!(store.injected().outage, 1);
+    for reads in [store.get_many(&[key("1")]).await, store.read_primary(&[key("1")]).await] {
+        assert!(matches!(reads[..], [Read::Unavailable(_)]), "{reads:?}");
+    }
+    let page = store.scan(COLLECTION, &Filter::All, 10, None).await;
+    assert_eq!(page.unwrap_err().kind, StoreErrorKind::Unavailable);
+    let refreshed = store.refresh(COLLECTION).await;
+    assert_eq!(refreshed.unwrap_err().kind, StoreErrorKind::Unavailable);
+    let other = Write::new(key("2"), create());
+    let outcomes = store.write_many(std::slice::from_ref(&other)).await;
+    assert!(matches!(outcomes[..], [Outcome::Rejected(_)]), "{outcomes:?}");
+
+    tokio::time::sleep(second).await;
+    assert_eq!(store.get_many(&[key("2")]).await, [Read::Absent], "it was not carried out");
+    assert!(contains(&store.get_many(&[key("1")]).await[0], "create"));
+    // Of one collection.
+    store.begin_outage(Some("another".into()), second);
+    assert!(matches!(store.get_many(&[key("1")]).await[..], [Read::Found { .. }]));
+    store.begin_outage(Some(COLLECTION.into()), second);
+    assert!(matches!(store.get_many(&[key("1")]).await[..], [Read::Unavailable(_)]));
+    // It ends with the faults.
+    assert!(contains(&stands(&store).await, "create"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn never_applied() {
     let lost = FaultPlan::none(1).with_lost_unknown(1.0);
     let rejected = FaultPlan::none(1).with_rejected(1.0);

@@ -1,19 +1,46 @@
 //! An actor: one session of a process, which runs one operation after the other.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::{Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction, Typed};
+use txn_core::{Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction, Typed};
 
 use crate::history::{Content, Doc, Fate, History, Kind};
-use crate::process::Process;
-use crate::scenario::{ACCOUNTS, SLOTS, TOKENS};
+use crate::process::{Planned, Process, panic_as_planned};
+use crate::scenario::{ACCOUNTS, ANNEXED, SLOTS, TOKENS};
 
-/// The one collection of the world.
+/// A collection of the world.
 pub(crate) type World = Collection<Typed<Content>>;
+
+/// A type of documents that panics whenever one is read or written.
+#[derive(Debug)]
+pub(crate) struct Bomb;
+
+impl Codec for Bomb {
+    type Value = ();
+
+    fn encode((): &()) -> Result<String, serde_json::Error> {
+        panic_as_planned()
+    }
+
+    fn decode(_: &str) -> Result<(), serde_json::Error> {
+        panic_as_planned()
+    }
+}
+
+/// Where a closure panics once it has done its work.
+#[derive(Clone, Copy, Debug)]
+enum Panic {
+    Itself,
+    WhereItReads,
+    WhereItWrites,
+}
 
 /// One actor.
 #[derive(Clone, Debug)]
@@ -24,6 +51,14 @@ pub(crate) struct Actor {
     pub(crate) domain: Domain,
     /// The documents.
     pub(crate) world: World,
+    /// The documents in an index of their own, if there are any.
+    pub(crate) annex: Option<World>,
+    /// The documents as a type that panics, if callers panic.
+    pub(crate) bombs: Option<Collection<Bomb>>,
+    /// Some callers hold their transaction open.
+    pub(crate) hangs: bool,
+    /// How many stray copies there are.
+    pub(crate) strays: Arc<AtomicU64>,
     /// What everybody did.
     pub(crate) history: History,
     /// When the world began.
@@ -43,6 +78,7 @@ enum Plan {
     Slot(Doc),
     Prune(Doc),
     Note(Doc),
+    Both { account: Doc, other: Doc },
     CompareAndSet(Doc),
     Look { doc: Doc, verified: bool },
 }
@@ -58,6 +94,8 @@ impl Plan {
             Self::Slot(_) => Kind::Slot,
             Self::Prune(_) => Kind::Prune,
             Self::Note(_) => Kind::Note,
+            Self::Both { other: Doc::Stray(_), .. } => Kind::Tend,
+            Self::Both { .. } => Kind::Filing,
             Self::CompareAndSet(_) => Kind::CompareAndSet,
             Self::Look { verified: false, .. } => Kind::Look,
             Self::Look { verified: true, .. } => Kind::VerifiedLook,
@@ -98,6 +136,13 @@ impl Actor {
     }
 
     fn plan(&self, dice: &mut fastrand::Rng) -> Plan {
+        if self.annex.is_some() && dice.u8(..5) == 0 {
+            return Plan::Both { account: account(dice), other: Doc::Annex(dice.u8(..ANNEXED)) };
+        }
+        let strays = self.strays.load(Ordering::Relaxed);
+        if strays > 0 && dice.u8(..8) == 0 {
+            return Plan::Both { account: account(dice), other: Doc::Stray(dice.u64(..strays)) };
+        }
         match dice.u8(..100) {
             0..28 => Plan::Transfer { legs: legs(dice), journal: dice.u8(..3) == 0 },
             28..42 => Plan::Audit { singly: dice.bool() },
@@ -123,10 +168,18 @@ impl Actor {
         if let Plan::Transfer { legs, .. } = &plan {
             self.history.note(number, |operation| operation.legs.clone_from(legs));
         }
-        let fate = match &plan {
-            Plan::CompareAndSet(doc) => self.compare_and_set(number, *doc, dice).await,
-            Plan::Look { doc, verified } => self.look(number, *doc, *verified).await,
-            plan => self.transact(number, plan, dice, deadline).await,
+        let fate = async {
+            match &plan {
+                Plan::CompareAndSet(doc) => self.compare_and_set(number, *doc, dice).await,
+                Plan::Look { doc, verified } => self.look(number, *doc, *verified).await,
+                plan => self.transact(number, plan, dice, deadline).await,
+            }
+        };
+        let fate = match AssertUnwindSafe(fate).catch_unwind().await {
+            Ok(fate) => fate,
+            // Nobody is told.
+            Err(panic) if panic.is::<Planned>() => None,
+            Err(panic) => resume_unwind(panic),
         };
         let now = self.now();
         if let Some(fate) = fate {
@@ -149,6 +202,13 @@ impl Actor {
             .with_lock_reads(self.lock_reads || dice.u8(..5) == 0)
             .with_read_only(read_only)
             .with_deadline(Some(deadline));
+        let hang = (self.hangs && dice.u8(..12) == 0).then(|| dice.u64(15..120));
+        let panic = self.bombs.is_some() && dice.u8(..10) == 0;
+        let panic = panic.then(|| [Panic::Itself, Panic::WhereItReads, Panic::WhereItWrites]);
+        let panic = panic.map(|kinds| kinds[dice.usize(..kinds.len())]);
+        // What hangs holds locks, and hangs once.
+        let options = if hang.is_some() { options.with_pessimistic(true) } else { options };
+        let hang = Mutex::new(hang.map(Duration::from_secs));
         let pauses = Mutex::new(dice.fork());
         let dawdles = dice.u64(..4) * dice.u64(..4) * 10;
         let run = self.domain.run::<_, Error, _>(&options, async |tx| {
@@ -162,8 +222,17 @@ impl Actor {
             let pause = pauses.lock().u64(..=dawdles);
             tokio::time::sleep(Duration::from_millis(pause)).await;
             self.process.step().await;
-            Ok(())
+            let hang = hang.lock().take();
+            if let Some(hang) = hang {
+                self.process.log(|| format!("operation {number} hangs"));
+                tokio::time::sleep(hang).await;
+            }
+            match (panic, &self.bombs) {
+                (Some(panic), Some(bombs)) => self.panic(tx, number, bombs, panic).await,
+                _ => Ok(()),
+            }
         });
+
         // Some callers go away.
         if dice.u8(..25) == 0 {
             let patience = Duration::from_millis(dice.u64(..200));
@@ -172,8 +241,31 @@ impl Actor {
         Some(fate(run.await.map(drop)))
     }
 
+    /// Panics, one way or the other.
+    async fn panic(
+        &self,
+        tx: &Transaction,
+        number: u64,
+        bombs: &Collection<Bomb>,
+        panic: Panic,
+    ) -> Result<(), Error> {
+        self.process.log(|| format!("operation {number} panics: {panic:?}"));
+        match panic {
+            Panic::Itself => panic_as_planned(),
+            Panic::WhereItReads => tx.get(bombs, Doc::Account(0).id()).await.map(drop),
+            Panic::WhereItWrites => tx.put(bombs, Doc::Account(0).id(), &()),
+        }
+    }
+
+    fn collection(&self, doc: Doc) -> &World {
+        match (doc, &self.annex) {
+            (Doc::Annex(_), Some(annex)) => annex,
+            _ => &self.world,
+        }
+    }
+
     async fn get(&self, tx: &Transaction, number: u64, doc: Doc) -> Result<Option<Content>, Error> {
-        let content = tx.get(&self.world, doc.id()).await?;
+        let content = tx.get(self.collection(doc), doc.id()).await?;
         self.history.note(number, |operation| {
             operation.reads.insert(doc, content.clone());
         });
@@ -182,7 +274,7 @@ impl Actor {
 
     fn put(&self, tx: &Transaction, number: u64, doc: Doc, content: &Content) -> Result<(), Error> {
         self.note_write(number, doc, Some(content.clone()));
-        tx.put(&self.world, doc.id(), content)
+        tx.put(self.collection(doc), doc.id(), content)
     }
 
     fn delete(&self, tx: &Transaction, number: u64, doc: Doc) -> Result<(), Error> {
@@ -281,6 +373,19 @@ impl Actor {
             Plan::Note(doc) => {
                 let content = self.get(tx, number, *doc).await?.unwrap_or_default();
                 self.put(tx, number, *doc, &content.after(number, 0))?;
+            }
+            Plan::Both { account, other: stray @ Doc::Stray(_) } => {
+                let content = self.get(tx, number, *account).await?.unwrap_or_default();
+                self.put(tx, number, *account, &content.after(number, 0))?;
+                // Nothing is expected of it but that it can be written.
+                tx.get(&self.world, stray.id()).await?;
+                tx.put(&self.world, stray.id(), &Content::default().after(number, 0))?;
+            }
+            Plan::Both { account, other } => {
+                for doc in [account, other] {
+                    let content = self.get(tx, number, *doc).await?.unwrap_or_default();
+                    self.put(tx, number, *doc, &content.after(number, 0))?;
+                }
             }
             // Without a transaction.
             Plan::CompareAndSet(_) | Plan::Look { .. } => {}

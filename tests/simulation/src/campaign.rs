@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 use txn_core::guard::{self, Guard};
 
 use crate::schedules;
-use crate::world::{Counts, Verdict, run};
+use crate::counts::{Counts, Verdict};
+use crate::scenario::Troubles;
+use crate::world::run;
 
 /// What many worlds came to.
 #[derive(Clone, Debug, Default)]
@@ -36,8 +38,12 @@ pub enum Extent {
 const ENOUGH: usize = 20;
 
 /// Runs worlds on every core. `progress` is told after each of them.
-pub fn campaign(extent: &Extent, progress: impl Fn(&Campaign) + Sync) -> Campaign {
-    on_every_core(extent, ENOUGH, run, progress)
+pub fn campaign(
+    extent: &Extent,
+    troubles: Troubles,
+    progress: impl Fn(&Campaign) + Sync,
+) -> Campaign {
+    on_every_core(extent, ENOUGH, |seed| run(seed, troubles), progress)
 }
 
 /// Who noticed that a guard was gone, and by what.
@@ -52,14 +58,14 @@ pub struct Noticed {
 /// Runs the schedules, and then worlds, without one guard until something does not hold. `None` if everything held in all of
 /// them: nobody noticed that the guard was gone.
 #[must_use]
-pub fn catch(guard: Guard, seeds: Range<u64>) -> Option<Noticed> {
+pub fn catch(guard: Guard, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
     for (name, schedule) in schedules::ALL {
         let violations = guard::without(guard, schedule);
         if !violations.is_empty() {
             return Some(Noticed { by: format!("{name:?}"), violations });
         }
     }
-    let unguarded = |seed| guard::without(guard, || run(seed));
+    let unguarded = |seed| guard::without(guard, || run(seed, troubles));
     let caught = on_every_core(&Extent::Seeds(seeds), 1, unguarded, |_| {});
     let first = caught.failed.into_iter().min_by_key(|verdict| verdict.seed)?;
     Some(Noticed { by: format!("seed {}", first.seed), violations: first.violations })

@@ -48,12 +48,16 @@ pub enum Doc {
     Token(u8),
     /// Is inserted and deleted again and again.
     Slot(u8),
+    /// In an index of its own, which may be lost; never deleted.
+    Annex(u8),
+    /// A copy of a document that an application made while that was locked. Nothing is expected of its content.
+    Stray(u64),
     /// Inserted by one transfer, perhaps deleted later, and never made again.
     Journal(u64),
 }
 
 impl Doc {
-    /// Its id in the one collection of the world.
+    /// Its id in its collection.
     #[must_use]
     pub fn id(self) -> String {
         match self {
@@ -62,6 +66,8 @@ impl Doc {
             Self::Claim(n) => format!("claim-{n}"),
             Self::Token(n) => format!("token-{n}"),
             Self::Slot(n) => format!("slot-{n}"),
+            Self::Annex(n) => format!("annex-{n}"),
+            Self::Stray(n) => format!("stray-{n}"),
             Self::Journal(n) => format!("journal-{n}"),
         }
     }
@@ -69,7 +75,7 @@ impl Doc {
     /// Whether it is never deleted, so that it tells its whole history.
     #[must_use]
     pub fn lasts(self) -> bool {
-        matches!(self, Self::Account(_) | Self::OnCall(_))
+        matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Annex(_))
     }
 }
 
@@ -94,6 +100,10 @@ pub enum Kind {
     Note,
     /// Writes one document by compare-and-set, without a transaction.
     CompareAndSet,
+    /// Writes an account and a document of the annex.
+    Filing,
+    /// Writes an account and a stray copy.
+    Tend,
     /// Reads one document without locks, from any copy.
     Look,
     /// Reads one document without locks, from the primary.

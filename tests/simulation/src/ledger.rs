@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::history::{Content, Doc, Fate, Operation};
 use crate::scenario::Scenario;
 use crate::server::Mirage;
+use crate::watch::LongLock;
 
 /// The history, settled.
 #[derive(Debug)]
@@ -19,6 +20,21 @@ pub struct Ledger {
     pub finals: BTreeMap<Doc, Content>,
     /// The writes that were seen and vanished.
     pub mirages: Vec<Mirage>,
+    /// What stayed locked for too long once everybody had a server to talk to.
+    pub long_locks: Vec<LongLock>,
+    /// What it took to clean up.
+    pub clean_up: CleanUp,
+}
+
+/// What a janitor did that came when the faults had ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanUp {
+    /// Locks and open records that there were since.
+    pub found: u64,
+    /// How often it looked.
+    pub passes: u64,
+    /// Documents and records that it wrote.
+    pub written: u64,
 }
 
 impl Ledger {

@@ -6,17 +6,23 @@
 
 mod actor;
 mod campaign;
+mod counts;
 pub mod history;
 pub mod invariants;
 mod ledger;
+mod meddle;
 pub mod process;
 mod scenario;
 pub mod schedules;
 pub mod server;
 mod virtual_time;
+mod watch;
+mod witness;
 mod world;
 
 pub use campaign::{Campaign, Extent, Noticed, campaign, catch};
-pub use ledger::Ledger;
-pub use scenario::{Clocks, Scenario};
-pub use world::{Counts, Verdict, run, run_logged};
+pub use counts::{Counts, Verdict};
+pub use ledger::{CleanUp, Ledger};
+pub use scenario::{Annex, Clocks, Scenario, Troubles};
+pub use watch::LongLock;
+pub use world::{run, run_logged};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use txn_core::guard::{self, Guard};
-use txn_simulation::{Campaign, Extent, Noticed, campaign, catch, run_logged};
+use txn_simulation::{Campaign, Extent, Noticed, Troubles, campaign, catch, run_logged};
 
 /// The engine on a simulated store, in virtual time, by seeds.
 #[derive(Debug, Parser)]
@@ -27,6 +27,9 @@ struct Arguments {
     /// Switch off this guard only: with `--mutations`, or in the world that is replayed.
     #[arg(long, value_parser = guard)]
     without: Option<Guard>,
+    /// Only these of the troubles that are switched, separated by commas; `all` or `none` of them.
+    #[arg(long, value_parser = troubles)]
+    troubles: Option<Troubles>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -34,10 +37,11 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let troubles = arguments.troubles.unwrap_or_default();
     if let Some(seed) = arguments.replay {
         let (verdict, log) = match arguments.without {
-            Some(guard) => guard::without(guard, || run_logged(seed, true)),
-            None => run_logged(seed, true),
+            Some(guard) => guard::without(guard, || run_logged(seed, troubles, true)),
+            None => run_logged(seed, troubles, true),
         };
         for line in log {
             println!("{line}");
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
     if arguments.mutations {
         let seeds = arguments.from..arguments.from.saturating_add(arguments.seeds);
         let guards = arguments.without.map_or(Guard::ALL.to_vec(), |guard| vec![guard]);
-        return mutations(&guards, &seeds);
+        return mutations(&guards, &seeds, troubles);
     }
     let (extent, length) = match arguments.seconds {
         Some(seconds) => (Extent::Time(arguments.from, Duration::from_secs(seconds)), seconds),
@@ -63,7 +67,7 @@ fn main() -> ExitCode {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let began = Instant::now();
-    let result = campaign(&extent, |so_far| {
+    let result = campaign(&extent, troubles, |so_far| {
         let at =
             if arguments.seconds.is_some() { began.elapsed().as_secs() } else { so_far.worlds };
         bar.set_position(at);
@@ -81,11 +85,16 @@ fn guard(name: &str) -> Result<Guard, String> {
     Guard::ALL.into_iter().find(named).ok_or_else(|| format!("one of {:?}", Guard::ALL))
 }
 
+fn troubles(names: &str) -> Result<Troubles, String> {
+    let switches = Troubles::SWITCHES.map(|(name, _)| name).join(", ");
+    Troubles::named(names).ok_or_else(|| format!("all, none, or some of {switches}"))
+}
+
 /// Prints a line for each guard, and fails if one was not missed.
-fn mutations(guards: &[Guard], seeds: &Range<u64>) -> ExitCode {
+fn mutations(guards: &[Guard], seeds: &Range<u64>, troubles: Troubles) -> ExitCode {
     let mut fine = true;
     for guard in guards {
-        match catch(*guard, seeds.clone()) {
+        match catch(*guard, seeds.clone(), troubles) {
             Some(Noticed { by, violations }) => {
                 let first = violations.first().map(String::as_str).unwrap_or_default();
                 let shown: String = first.chars().take(100).collect();

@@ -31,6 +31,17 @@ struct State {
     pauses_in: Option<(u64, Duration)>,
     paused_until: Option<Instant>,
     killed: bool,
+    /// How often its way to the store panics.
+    panics: f64,
+}
+
+/// A panic that belongs to the world, and is not reported by the panic hook.
+#[derive(Debug)]
+pub struct Planned;
+
+/// Panics as a part of the world.
+pub fn panic_as_planned() -> ! {
+    std::panic::resume_unwind(Box::new(Planned))
 }
 
 /// What happened in a world, line by line, if somebody wants to read it.
@@ -95,6 +106,7 @@ impl Process {
             pauses_in: None,
             paused_until: None,
             killed: false,
+            panics: 0.0,
         };
         let (origin, off, state) = (log.origin, AtomicI64::new(off), Mutex::new(state));
         Arc::new(Self { name, log, store, origin, speed, off, state })
@@ -106,6 +118,11 @@ impl Process {
         &self.name
     }
 
+    /// Adds a line to the log of the world.
+    pub fn log(&self, line: impl FnOnce() -> String) {
+        self.log.line(|| format!("{} {}", self.name, line()));
+    }
+
     /// Kills it after so many steps.
     pub fn kill_after(&self, steps: u64) {
         self.state.lock().dies_in = Some(steps);
@@ -114,6 +131,22 @@ impl Process {
     /// Pauses it after so many steps for so long.
     pub fn pause_after(&self, steps: u64, span: Duration) {
         self.state.lock().pauses_in = Some((steps, span));
+    }
+
+    /// From now on its way to the store panics so often.
+    pub fn panic_at(&self, odds: f64) {
+        self.state.lock().panics = odds;
+    }
+
+    fn perhaps_panic(&self) {
+        let panics = {
+            let mut state = self.state.lock();
+            state.panics > 0.0 && state.dice.f64() < state.panics
+        };
+        if panics {
+            self.log(|| "panics in its store".to_owned());
+            panic_as_planned();
+        }
     }
 
     /// Moves its wall clock.
@@ -137,6 +170,7 @@ impl Process {
     pub fn leave_alone(&self) {
         let mut state = self.state.lock();
         (state.dies_in, state.pauses_in, state.paused_until) = (None, None, None);
+        state.panics = 0.0;
     }
 
     /// A step: from here it goes on later, or never. Cancel safe.
@@ -236,6 +270,7 @@ impl Store for StoreOf {
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.0.perhaps_panic();
         self.0.ask(self.0.store.read_primary(keys)).await
     }
 
@@ -247,6 +282,7 @@ impl Store for StoreOf {
                 format!("{} {} {op:?} -> {outcome:?}", self.0.name, write.key)
             });
         }
+        self.0.perhaps_panic();
         outcomes
     }
 

@@ -6,12 +6,19 @@ use txn_core::store::FaultPlan;
 
 use crate::server::Manners;
 
+/// How long an attempt may take, and the longest lease.
+const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
+/// How often a process looks for what is left behind.
+pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Accounts of the world. Few, so that everybody meets everybody.
 pub(crate) const ACCOUNTS: u8 = 4;
 /// Tokens of the world, of which one exists.
 pub(crate) const TOKENS: u8 = 3;
 /// Slots of the world.
 pub(crate) const SLOTS: u8 = 2;
+/// Documents of the annex.
+pub(crate) const ANNEXED: u8 = 2;
 /// What each account has at the beginning.
 pub(crate) const OPENING: i64 = 1_000;
 
@@ -24,6 +31,89 @@ pub enum Clocks {
     Wild,
     /// They go on by days, one process after the other, so that partitions are dropped.
     Days,
+}
+
+/// Kinds of trouble that are not in every campaign. What they are is decided by dice of their own: without them a seed
+/// is the world that it would be if they did not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Troubles {
+    /// Writes are applied, at once or later, and answered with a refusal.
+    pub refusals: bool,
+    /// Behind what was applied and answered otherwise everything is out of reach for a while.
+    pub outages: bool,
+    /// Callers hold their transaction open past every limit, while their process lives.
+    pub hangs: bool,
+    /// The index of some documents is closed, or not known, for a while, or lost for good.
+    pub annex: bool,
+    /// An application copies locked documents to other ids.
+    pub copies: bool,
+    /// Closures, codecs and observers panic.
+    pub panics: bool,
+    /// The store panics.
+    pub store_panics: bool,
+}
+
+impl Troubles {
+    /// None of them.
+    pub const NONE: Self = Self {
+        refusals: false,
+        outages: false,
+        hangs: false,
+        annex: false,
+        copies: false,
+        panics: false,
+        store_panics: false,
+    };
+
+    /// The name of each, and how it is switched.
+    pub const SWITCHES: [(&'static str, fn(&mut Self)); 7] = [
+        ("refusals", |troubles| troubles.refusals = true),
+        ("outages", |troubles| troubles.outages = true),
+        ("hangs", |troubles| troubles.hangs = true),
+        ("annex", |troubles| troubles.annex = true),
+        ("copies", |troubles| troubles.copies = true),
+        ("panics", |troubles| troubles.panics = true),
+        ("store-panics", |troubles| troubles.store_panics = true),
+    ];
+
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Self {
+        let mut troubles = Self::NONE;
+        Self::SWITCHES.iter().for_each(|(_, switch)| switch(&mut troubles));
+        troubles
+    }
+
+    /// Those that are named, separated by commas; `all` and `none` are names.
+    #[must_use]
+    pub fn named(names: &str) -> Option<Self> {
+        let mut troubles = Self::NONE;
+        for name in names.split(',').filter(|name| *name != "none") {
+            match Self::SWITCHES.iter().find(|(known, _)| *known == name) {
+                Some((_, switch)) => switch(&mut troubles),
+                None if name == "all" => troubles = Self::all(),
+                None => return None,
+            }
+        }
+        Some(troubles)
+    }
+}
+
+impl Default for Troubles {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// What becomes of the annex: the index of documents that others are written together with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Annex {
+    /// There is none.
+    None,
+    /// It goes out of reach and comes back.
+    ComesAndGoes,
+    /// It is lost for good.
+    Lost,
 }
 
 /// One simulated world.
@@ -50,14 +140,59 @@ pub struct Scenario {
     pub pauses: bool,
     /// The clocks.
     pub clocks: Clocks,
+    /// Some callers hang.
+    pub hangs: bool,
+    /// What becomes of the annex.
+    pub annex: Annex,
+    /// Locked documents are copied.
+    pub copies: bool,
+    /// Closures, codecs and observers panic.
+    pub panics: bool,
+    /// How often a process's way to the store panics.
+    pub store_panics: f64,
     /// Seeds of the rest.
     pub dice: fastrand::Rng,
+    /// Seeds of the troubles that are not in every campaign.
+    pub trouble: fastrand::Rng,
 }
 
 impl Scenario {
-    /// The world of a seed.
+    /// The world of a seed, with some of these troubles.
     #[must_use]
-    pub fn of(seed: u64) -> Self {
+    pub fn of(seed: u64, troubles: Troubles) -> Self {
+        Self::usual(seed).with(troubles)
+    }
+
+    /// Each kind of trouble is absent in some worlds, so that the others are seen alone.
+    fn with(mut self, troubles: Troubles) -> Self {
+        let mut dice = self.trouble.fork();
+        let mut often = |switch: bool, odds: f64, most: f64| {
+            let (drawn, share) = (dice.f64() < odds, dice.f64());
+            if switch && drawn { most * share } else { 0.0 }
+        };
+        let refusals = troubles.refusals;
+        self.faults = self
+            .faults
+            .with_applied_rejected(often(refusals, 0.5, 0.06))
+            .with_lost_rejected(often(refusals, 0.4, 0.06))
+            .with_late_rejected(often(refusals, 0.4, 0.06))
+            .with_applied_missing(often(refusals, 0.3, 0.04));
+        self.manners.sent_again = often(refusals, 0.4, 0.06);
+        let (shortest, longest) = (Duration::from_millis(300), Duration::from_secs(45));
+        self.faults = self.faults.with_outage(often(troubles.outages, 0.4, 0.3), shortest, longest);
+        self.hangs = often(troubles.hangs, 0.4, 1.0) > 0.0;
+        self.copies = often(troubles.copies, 0.4, 1.0) > 0.0;
+        self.panics = often(troubles.panics, 0.4, 1.0) > 0.0;
+        self.store_panics = often(troubles.store_panics, 0.3, 0.02);
+        self.annex = match often(troubles.annex, 0.5, 1.0) {
+            share if share <= 0.0 => Annex::None,
+            share if share < 0.5 => Annex::ComesAndGoes,
+            _ => Annex::Lost,
+        };
+        self
+    }
+
+    fn usual(seed: u64) -> Self {
         let mut dice = fastrand::Rng::with_seed(seed);
         // Each kind of trouble is absent in some worlds, so that the others are seen alone.
         let mut often = |odds: f64, most: f64| {
@@ -85,6 +220,7 @@ impl Scenario {
             short_answer: often(0.5, 0.05),
             reordered: often(0.6, 0.5),
             late_news: often(0.5, 0.5),
+            sent_again: 0.0,
         };
         let clocks = match dice.u8(..10) {
             0..5 => Clocks::Tame,
@@ -102,8 +238,29 @@ impl Scenario {
             kills: dice.u8(..10) < 5,
             pauses: dice.u8(..10) < 5,
             clocks,
+            hangs: false,
+            annex: Annex::None,
+            copies: false,
+            panics: false,
+            store_panics: 0.0,
             dice,
+            trouble: fastrand::Rng::with_seed(seed ^ 0x7472_6f75_626c_6573),
         }
+    }
+
+    /// Whether a caller may be told that a collection is missing.
+    #[must_use]
+    pub fn may_miss_collections(&self) -> bool {
+        let refuses = self.faults.applied_missing > 0.0 || self.manners.sent_again > 0.0;
+        refuses || self.annex != Annex::None
+    }
+
+    /// How long a document may stay locked by one transaction once everybody has a server to talk to: the
+    /// transaction limit by the slowest clock, the longest lease, and a few passes of a janitor.
+    #[must_use]
+    pub fn longest_lock(&self) -> Duration {
+        let slowest = if self.clocks == Clocks::Wild { 2 } else { 1 };
+        TRANSACTION_LIMIT * slowest + TRANSACTION_LIMIT + 5 * JANITOR_INTERVAL
     }
 
     /// How far the clocks may be apart before commits are refused.

@@ -4,17 +4,17 @@
 //! What goes wrong on the way to it (lost, late, doubled and wrongly answered requests) is the
 //! business of the [`FaultStore`](txn_core::store::FaultStore) in front of it.
 
+mod store;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::store::embedded::{self, Decision, LIMITS, Place};
 use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Source,
-    Store, StoreError, StoreErrorKind, Version, Write,
+    Key, Outcome, Read, Source, StoreError, StoreErrorKind, Version, Write,
 };
 
 /// How often the server itself misbehaves. Probabilities are between 0 and 1.
@@ -32,6 +32,25 @@ pub struct Manners {
     pub reordered: f64,
     /// A node does not know of an alias yet that is younger than [`NEWS`].
     pub late_news: f64,
+    /// An item is sent on again inside the server, and answers for its last try only, which is refused: by a full
+    /// queue, a block, a closed index, a missing one, or by its own first try. That one is carried out, at once or
+    /// up to [`FIRST_TRY`] later.
+    pub sent_again: f64,
+}
+
+/// How much later than its answer the first try of an item may be carried out.
+pub const FIRST_TRY: Duration = Duration::from_secs(5);
+
+/// Whether a collection is within reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// It is.
+    #[default]
+    Open,
+    /// It is closed.
+    Closed,
+    /// The node that is asked does not know of it.
+    Unknown,
 }
 
 /// After this long every node knows of an alias.
@@ -57,12 +76,16 @@ pub struct Misdeeds {
     pub reordered: u64,
     /// Aliases that a node did not know of yet.
     pub late_news: u64,
+    /// Items that were sent on again and answered for their last try.
+    pub sent_again: u64,
+    /// Collections that went out of reach.
+    pub out_of_reach: u64,
 }
 
 impl Misdeeds {
     /// Each kind with its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 7] {
+    pub fn named(&self) -> [(&'static str, u64); 9] {
         [
             ("primaries crashed", self.crashes),
             ("writes vanished", self.vanished),
@@ -71,6 +94,8 @@ impl Misdeeds {
             ("short answers", self.short),
             ("reordered bulks", self.reordered),
             ("unknown aliases", self.late_news),
+            ("items sent on again", self.sent_again),
+            ("collections out of reach", self.out_of_reach),
         ]
     }
 }
@@ -115,6 +140,7 @@ struct Collection {
     uid: Arc<str>,
     owner: Option<String>,
     blocked: bool,
+    reach: Reach,
     term: u64,
     last: u64,
     documents: BTreeMap<Place, Document>,
@@ -241,6 +267,16 @@ impl Server {
         state.collections.iter().map(|(name, c)| (name.clone(), of(c))).collect()
     }
 
+    /// A collection goes out of reach, or comes back.
+    pub fn set_reach(&self, collection: &str, reach: Reach) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if let Some(collection) = state.collections.get_mut(collection) {
+            state.misdeeds.out_of_reach += u64::from(reach != Reach::Open);
+            collection.reach = reach;
+        }
+    }
+
     /// One write reaches the primary.
     fn arrive(&self, write: &Write) -> Arrived {
         let now = self.origin.elapsed();
@@ -259,6 +295,11 @@ impl Server {
         let Some(collection) = state.collections.get_mut(&name) else {
             return answered(Outcome::MissingCollection);
         };
+        match collection.reach {
+            Reach::Open => {}
+            Reach::Closed => return answered(Outcome::RejectedInDoubt(CLOSED.to_owned())),
+            Reach::Unknown => return answered(Outcome::MissingCollection),
+        }
         if collection.blocked {
             return answered(embedded::blocked(write));
         }
@@ -312,7 +353,27 @@ impl Server {
         Outcome::Applied(version)
     }
 
+    /// Carries a write out, and answers for its last try.
     async fn carry_out(&self, write: &Write) -> Outcome {
+        let again = self.state.lock().sent_again(write);
+        let Some(Again { answer, after }) = again else { return self.try_once(write).await };
+        if after == Duration::ZERO {
+            return match self.try_once(write).await {
+                invalid @ Outcome::Invalid(_) => invalid,
+                _ => answer,
+            };
+        }
+        if let Some(this) = self.this.upgrade() {
+            let write = write.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                this.try_once(&write).await;
+            });
+        }
+        answer
+    }
+
+    async fn try_once(&self, write: &Write) -> Outcome {
         match self.arrive(write) {
             Arrived::Answered(outcome) => outcome,
             Arrived::Replicating { write: number, version, collection, term, takes } => {
@@ -352,7 +413,42 @@ impl Server {
     }
 }
 
+const CLOSED: &str = "index_closed_exception";
+
+fn out_of_reach(name: &str, reach: Reach) -> Result<(), StoreError> {
+    match reach {
+        Reach::Open => Ok(()),
+        Reach::Closed => Err(StoreError::new(StoreErrorKind::Unavailable, CLOSED)),
+        Reach::Unknown => Err(embedded::not_found(name)),
+    }
+}
+
+/// An item is sent on again: what its last try is answered, and how much later its first one is carried out.
+struct Again {
+    answer: Outcome,
+    after: Duration,
+}
+
 impl State {
+    fn sent_again(&mut self, write: &Write) -> Option<Again> {
+        let odds = self.manners.sent_again;
+        if odds <= 0.0 || !write.op.changes() || self.dice.f64() >= odds {
+            return None;
+        }
+        self.misdeeds.sent_again += 1;
+        let refused = |why: &str| Outcome::RejectedInDoubt(why.to_owned());
+        let answer = match self.dice.u8(..5) {
+            0 => refused("es_rejected_execution_exception"),
+            1 => refused("cluster_block_exception"),
+            2 => refused(CLOSED),
+            3 => Outcome::MissingCollection,
+            _ => Outcome::Conflict,
+        };
+        let late = self.dice.u8(..3) == 0;
+        let after = if late { FIRST_TRY.mul_f64(self.dice.f64()) } else { Duration::ZERO };
+        Some(Again { answer, after })
+    }
+
     fn resolve(&self, name: &str) -> Option<Arc<str>> {
         let target = self.aliases.get(name).map(|(target, _)| target.clone());
         target.or_else(|| self.collections.get_key_value(name).map(|(name, _)| name.clone()))
@@ -360,9 +456,11 @@ impl State {
 
     fn existing(&mut self, name: &str) -> Result<&mut Collection, StoreError> {
         let found = self.resolve(name);
-        found
+        let found = found
             .and_then(|name| self.collections.get_mut(&name))
-            .ok_or_else(|| embedded::not_found(name))
+            .ok_or_else(|| embedded::not_found(name))?;
+        out_of_reach(name, found.reach)?;
+        Ok(found)
     }
 
     /// Whether the node that is asked knows of the alias.
@@ -386,6 +484,11 @@ impl State {
         let Some(collection) = self.collections.get(&collection) else {
             return Read::MissingCollection;
         };
+        match out_of_reach(&key.collection, collection.reach) {
+            Ok(()) => {}
+            Err(_) if collection.reach == Reach::Unknown => return Read::MissingCollection,
+            Err(closed) => return Read::Unavailable(closed),
+        }
         let place = (key.id.clone(), key.routing.clone());
         let Some(document) = collection.documents.get(&place) else { return Read::Absent };
         if lagging && !document.dirty.is_empty() {
@@ -423,181 +526,5 @@ impl State {
     }
 }
 
-#[async_trait]
-impl Store for Server {
-    fn limits(&self) -> Limits {
-        LIMITS
-    }
-
-    fn request_timeout(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.read(keys, false)
-    }
-
-    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.read(keys, true)
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let Some(this) = self.this.upgrade() else { return Vec::new() };
-        let writes = writes.to_vec();
-        // Too short an answer, should the task fail.
-        tokio::spawn(async move { this.bulk(&writes).await }).await.unwrap_or_default()
-    }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.state.lock().existing(collection).map(|_| ())
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let name = state.resolve(collection).ok_or_else(|| embedded::not_found(collection))?;
-        let after = from.as_ref().map(embedded::place_of).transpose()?;
-        let Some(found) = state.collections.get(&name) else {
-            return Err(embedded::not_found(collection));
-        };
-        let mut page = Page::default();
-        let mut last = None;
-        for (place, document) in &found.documents {
-            let Some((version, source)) = document.on_replica() else { continue };
-            if after.as_ref().is_some_and(|after| place <= after)
-                || !embedded::matches(filter, source)
-            {
-                continue;
-            }
-            if page.documents.len() == size.max(1) {
-                page.next = last;
-                break;
-            }
-            last = Some(embedded::cursor_after(&place.0, place.1.as_deref()));
-            let key =
-                Key { collection: name.clone(), id: place.0.clone(), routing: place.1.clone() };
-            page.documents.push((key, version, source.clone()));
-        }
-        if !found.blocked {
-            let before = page.documents.len();
-            let (dice, odds) = (&mut state.dice, state.manners.scan_hides);
-            page.documents.retain(|_| dice.f64() >= odds);
-            state.misdeeds.hidden += (before - page.documents.len()) as u64;
-        }
-        Ok(page)
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        let mut state = self.state.lock();
-        if state.resolve(&spec.name).is_none() && spec.create {
-            state.writes += 1;
-            let uid = format!("simulated-{}", state.writes).into();
-            let documents = BTreeMap::new();
-            let new = Collection { uid, owner: None, blocked: false, term: 1, last: 0, documents };
-            state.collections.insert(spec.name.as_str().into(), new);
-        }
-        let name = state.resolve(&spec.name);
-        let collection = state.existing(&spec.name)?;
-        if let Role::Data { owner: Some(owner) } = &spec.role {
-            collection.owner = Some(owner.clone());
-        }
-        let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
-        Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        state.collections.remove(name);
-        state.aliases.retain(|_, (target, _)| &**target != name);
-        Ok(())
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        let target = state.resolve(collection).ok_or_else(|| embedded::not_found(collection))?;
-        state.aliases.entry(alias.into()).or_insert((target, Instant::now()));
-        Ok(())
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        let found = state.existing(collection)?;
-        if blocked && found.documents.values().any(|document| !document.dirty.is_empty()) {
-            // A block is acknowledged once every write before it has ended.
-            let message = "writes are still under way";
-            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
-        }
-        found.blocked = blocked;
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use txn_core::store::WriteOp;
-
-    use super::*;
-
-    fn key(id: &str) -> Key {
-        Key::new("things", id)
-    }
-
-    async fn server(slow_replication: f64) -> Arc<Server> {
-        let server = Server::new(1, Manners { slow_replication, ..Manners::default() });
-        let role = Role::Data { owner: None };
-        let spec = CollectionSpec { name: "things".to_owned(), role, create: true, mappings: None };
-        server.open_collection(&spec).await.expect("opens");
-        server
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
-        let server = server(1.0).await;
-        let task = tokio::spawn({
-            let server = server.clone();
-            async move {
-                let create = Write::new(key("a"), WriteOp::Create("{}".into()));
-                server.write_many(&[create]).await
-            }
-        });
-        tokio::task::yield_now().await;
-        let seen = server.read_primary(&[key("a")]).await;
-        assert!(matches!(seen[0], Read::Found { .. }));
-        server.crash();
-        assert_eq!(server.read_primary(&[key("a")]).await, [Read::Absent]);
-        assert!(matches!(task.await.expect("no panic")[0], Outcome::Unknown(_)));
-        assert_eq!(server.mirages().len(), 1);
-        let again = Write::new(key("a"), WriteOp::Create("{}".into()));
-        let outcomes = server.write_many(&[again]).await;
-        // The sequence number is used again, under another term.
-        assert_eq!(outcomes, [Outcome::Applied(Version { term: 2, seq_no: 1 })]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_acknowledged_write_makes_what_it_replaced_durable() {
-        let server = server(0.0).await;
-        let first = Write::new(key("a"), WriteOp::Create("{}".into()));
-        let Arrived::Answered(Outcome::Applied(version)) = server.arrive(&first) else {
-            panic!("not applied")
-        };
-        server.state.lock().manners.slow_replication = 1.0;
-        let second = Write::new(key("a"), WriteOp::Replace("{\"n\":2}".into(), version));
-        let Arrived::Replicating { write, version: v2, collection, term, .. } =
-            server.arrive(&second)
-        else {
-            panic!("not replicating")
-        };
-        server.state.lock().manners.slow_replication = 0.0;
-        let third = Write::new(key("a"), WriteOp::Replace("{\"n\":3}".into(), v2));
-        assert!(matches!(server.arrive(&third), Arrived::Answered(Outcome::Applied(_))));
-        let outcome = server.replicated(&key("a"), write, v2, &collection, term);
-        assert_eq!(outcome, Outcome::Applied(v2));
-        assert!(server.documents()["things"]["a"].contains('3'));
-    }
-}
+mod tests;

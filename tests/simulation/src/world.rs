@@ -1,26 +1,31 @@
 //! One world from its beginning to its end.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use futures::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use txn_core::event::{Event, Observer};
-use txn_core::store::{FaultStore, Store};
-use txn_core::{Config, Domain, Error, TransactionOutcome, fields};
+use txn_core::store::{CountingStore, FaultStore, Key, Store};
+use txn_core::{Config, Domain, Error, State, TransactionOutcome, fields};
 
-use crate::actor::{Actor, World};
+use crate::actor::{Actor, Bomb, World};
+use crate::counts::Verdict;
 use crate::history::{Content, Doc, Fate, History, Operation};
 use crate::invariants;
-use crate::ledger::Ledger;
-use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
-use crate::scenario::{ACCOUNTS, Clocks, OPENING, Scenario, TOKENS};
-use crate::server::{Manners, REPLICATION, Server};
+use crate::ledger::{CleanUp, Ledger};
+use crate::meddle::Meddler;
+use crate::process::{ClockOf, EntropyOf, Log, Planned, Process, StoreOf};
+use crate::scenario::{
+    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, Scenario, TOKENS, Troubles,
+};
+use crate::server::{FIRST_TRY, Manners, REPLICATION, Server};
 use crate::virtual_time::in_virtual_time;
+use crate::watch::{LongLock, Watch};
+use crate::witness::{Told, Witness};
 
 /// Most virtual time with faults.
 const TROUBLE: Duration = Duration::from_secs(60);
@@ -29,99 +34,10 @@ const PEACE: Duration = Duration::from_secs(300);
 /// The deadline of operations that have to get through: everybody else gives up before.
 const PATIENT: Duration = Duration::from_secs(3_600);
 
-/// What became of one world.
-#[derive(Clone, Debug, Default)]
-pub struct Verdict {
-    /// Its seed.
-    pub seed: u64,
-    /// What did not hold.
-    pub violations: Vec<String>,
-    /// How much happened.
-    pub counts: Counts,
-    /// The same for the same seed and the same engine.
-    pub fingerprint: u64,
-}
-
-/// How much happened in a world, or in many.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Operations that were acknowledged.
-    pub acknowledged: u64,
-    /// Operations that failed for certain.
-    pub aborted: u64,
-    /// Operations whose caller was not told, and which are committed.
-    pub settled_committed: u64,
-    /// Operations whose caller was not told, and which are not committed.
-    pub settled_aborted: u64,
-    /// Transactions of the dead that were applied or voided by others.
-    pub recoveries: u64,
-    /// Transactions that were wounded by older ones.
-    pub wounds: u64,
-    /// Partitions of the transaction table that were dropped.
-    pub drops: u64,
-    /// Whatever went wrong, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-}
-
-impl Counts {
-    /// Counts a fault.
-    fn fault(&mut self, kind: &'static str, times: u64) {
-        *self.faults.entry(kind).or_default() += times;
-    }
-
-    /// Counts of one more world.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.acknowledged += other.acknowledged;
-        self.aborted += other.aborted;
-        self.settled_committed += other.settled_committed;
-        self.settled_aborted += other.settled_aborted;
-        self.recoveries += other.recoveries;
-        self.wounds += other.wounds;
-        self.drops += other.drops;
-        for (kind, times) in &other.faults {
-            self.fault(kind, *times);
-        }
-    }
-}
-
-/// What observers of the engine told.
-#[derive(Debug, Default)]
-struct Told {
-    damaged: Mutex<Vec<String>>,
-    counts: Mutex<Counts>,
-}
-
-/// One process's observer.
-struct Witness {
-    name: String,
-    told: Arc<Told>,
-    log: Arc<Log>,
-}
-
-impl fmt::Debug for Witness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl Observer for Witness {
-    fn on_event(&self, event: &Event) {
-        self.log.line(|| format!("{} {event:?}", self.name));
-        let mut counts = self.told.counts.lock();
-        match event {
-            Event::Damaged { .. } => self.told.damaged.lock().push(format!("{event:?}")),
-            Event::Wounded { .. } => counts.wounds += 1,
-            Event::Replayed { .. } | Event::Voided { .. } => counts.recoveries += 1,
-            Event::PartitionDropped { .. } => counts.drops += 1,
-            _ => {}
-        }
-    }
-}
-
 /// Runs the world of a seed, in virtual time. The same seed gives the same run.
 #[must_use]
-pub fn run(seed: u64) -> Verdict {
-    run_logged(seed, false).0
+pub fn run(seed: u64, troubles: Troubles) -> Verdict {
+    run_logged(seed, troubles, false).0
 }
 
 /// As [`run`], with what the engine told and what the actors did, line by line.
@@ -129,8 +45,8 @@ pub fn run(seed: u64) -> Verdict {
 /// # Panics
 /// If no runtime can be made.
 #[must_use]
-pub fn run_logged(seed: u64, log: bool) -> (Verdict, Vec<String>) {
-    in_virtual_time(async { Simulation::new(Scenario::of(seed), log).run().await })
+pub fn run_logged(seed: u64, troubles: Troubles, log: bool) -> (Verdict, Vec<String>) {
+    in_virtual_time(async { Simulation::new(Scenario::of(seed, troubles), log).run().await })
 }
 
 /// A process that runs, and its actors.
@@ -152,6 +68,9 @@ struct Simulation {
     started: u64,
     /// Days that every new process's clock is ahead.
     days: i64,
+    meddler: Meddler,
+    long_locks: Vec<LongLock>,
+    clean_up: CleanUp,
 }
 
 const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
@@ -163,6 +82,7 @@ impl Simulation {
         faults.set_enabled(false);
         let told = Arc::new(Told::default());
         let (log, origin) = (Arc::new(Log::new(log)), Instant::now());
+        let meddler = Meddler::new(&server, &scenario);
         Self {
             scenario,
             origin,
@@ -174,13 +94,25 @@ impl Simulation {
             violations: Vec::new(),
             started: 0,
             days: 0,
+            meddler,
+            long_locks: Vec::new(),
+            clean_up: CleanUp::default(),
         }
     }
 
     fn process(&mut self, role: &str, speed: f64, off: i64) -> Arc<Process> {
+        self.process_on(self.faults.clone(), role, speed, off)
+    }
+
+    fn process_on(
+        &mut self,
+        store: Arc<dyn Store>,
+        role: &str,
+        speed: f64,
+        off: i64,
+    ) -> Arc<Process> {
         self.started += 1;
         let name = format!("{role} {}", self.started);
-        let store: Arc<dyn Store> = self.faults.clone();
         let seed = self.scenario.seed ^ (self.started << 32);
         Process::new(name, store, self.log.clone(), seed, speed, off)
     }
@@ -194,7 +126,7 @@ impl Simulation {
             .with_observer(Some(Arc::new(Witness { name, told, log })))
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
-            .with_janitor_interval(janitor.then_some(Duration::from_secs(2)));
+            .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL));
         Domain::open(Arc::new(StoreOf(process.clone())), "world", config).await
     }
 
@@ -209,6 +141,7 @@ impl Simulation {
                 self.peace(running).await;
                 // What the dead had sent is still carried out.
                 tokio::time::sleep(2 * REPLICATION).await;
+                self.told.rash.lock().take();
                 match self.last_look().await {
                     Ok(found) => (settled, finals) = found,
                     Err(error) => self.violations.push(format!("no last look: {error}")),
@@ -237,7 +170,20 @@ impl Simulation {
                 Ok::<_, Error>(())
             })
             .await?;
+        if self.scenario.annex != Annex::None {
+            let annex: World = domain.create_collection("annex", None).await?;
+            domain
+                .transact(async |tx| {
+                    (0..ANNEXED).try_for_each(|n| {
+                        tx.put(&annex, Doc::Annex(n).id(), &Content::default())
+                    })
+                })
+                .await?;
+        }
         domain.shutdown(PEACE).await;
+        if self.scenario.panics {
+            *self.told.rash.lock() = Some(self.scenario.trouble.fork());
+        }
         self.server.set_manners(self.scenario.manners);
         self.faults.set_enabled(true);
         Ok(())
@@ -255,12 +201,28 @@ impl Simulation {
         if self.scenario.kills && dice.u8(..3) == 0 {
             process.kill_after(dice.u64(1..400));
         }
+        let scenario = &self.scenario;
         let opened = async {
             let domain = self.domain(&process, true).await?;
             let world: World = domain.collection("world").await?;
-            Ok::<_, Error>((domain, world))
+            let bombs = match scenario.panics {
+                true => Some(domain.collection::<Bomb>("world").await?),
+                false => None,
+            };
+            // Lost, or out of reach for the moment: the process does without it.
+            let annex: Option<World> = match scenario.annex {
+                Annex::None => None,
+                _ => domain.collection("annex").await.ok(),
+            };
+            Ok::<_, Error>((domain, world, bombs, annex))
         };
-        let (domain, world) = tokio::time::timeout(TROUBLE, opened).await.ok()?.ok()?;
+        let opened = tokio::time::timeout(TROUBLE, AssertUnwindSafe(opened).catch_unwind());
+        let (domain, world, bombs, annex) = match opened.await.ok()? {
+            Ok(opened) => opened.ok()?,
+            Err(panic) if panic.is::<Planned>() => return None,
+            Err(panic) => resume_unwind(panic),
+        };
+        process.panic_at(self.scenario.store_panics);
         let actors = (0..self.scenario.actors).map(|_| {
             let actor = Actor {
                 process: process.clone(),
@@ -269,6 +231,10 @@ impl Simulation {
                 history: self.history.clone(),
                 origin: self.origin,
                 lock_reads: self.scenario.crashes,
+                annex: annex.clone(),
+                bombs: bombs.clone(),
+                hangs: self.scenario.hangs,
+                strays: self.meddler.strays.clone(),
             };
             let mut dice = dice.fork();
             tokio::spawn(async move {
@@ -307,6 +273,7 @@ impl Simulation {
             }
             let pick = dice.usize(..running.len());
             self.disturb(&running[pick].process, &mut dice);
+            self.meddler.meddle().await;
             let dead = running.iter().any(|r| r.process.is_killed());
             if restarts > 0 && (dead || all_done) {
                 restarts -= 1;
@@ -352,7 +319,19 @@ impl Simulation {
         for one in &running {
             one.process.leave_alone();
         }
+        self.told.rash.lock().take();
+        self.meddler.ends().await;
         self.faults.settle().await;
+        if self.scenario.manners.sent_again > 0.0 {
+            tokio::time::sleep(FIRST_TRY).await;
+        }
+        // From here on everybody who may act has a server to talk to.
+        let watch = Watch::begin(&self.server);
+        let counting = Arc::new(CountingStore::new(self.faults.clone()));
+        let caretaker =
+            self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
+        let began = Instant::now();
+        let caretaker = self.domain(&caretaker, true).await;
         for mut one in running {
             if one.process.is_killed() {
                 self.told.counts.lock().fault("processes killed", 1);
@@ -377,6 +356,25 @@ impl Simulation {
                 self.violations.push(format!("liveness: the shutdown of {name} does not end"));
             }
         }
+        let longest = self.scenario.longest_lock();
+        while !watch.is_free() && began.elapsed() < 2 * longest {
+            tokio::time::sleep(JANITOR_INTERVAL).await;
+        }
+        match caretaker {
+            Ok(caretaker) => drop(caretaker.shutdown(PEACE).await),
+            Err(error) => self.violations.push(format!("nobody takes care: {error}")),
+        }
+        self.long_locks = watch.longer_than(longest);
+        self.clean_up = CleanUp {
+            found: watch.work(),
+            passes: began.elapsed().div_duration_f64(JANITOR_INTERVAL) as u64,
+            written: counting.counts().documents_written,
+        };
+    }
+
+    /// Whether it can not be otherwise than that this is stuck: it is about the index that was lost.
+    fn is_stuck(&self, key: &Key) -> bool {
+        self.meddler.lost && &*key.collection == "annex"
     }
 
     /// A process that knows nothing of the others cleans up and looks.
@@ -392,6 +390,11 @@ impl Simulation {
             }
             report = domain.janitor_pass().await?;
         }
+        let lost = self.meddler.lost;
+        report.damaged.retain(|(key, _)| !self.is_stuck(key));
+        report.locked.retain(|(key, _)| !self.is_stuck(key));
+        // A committed write into what is lost stays to be told of.
+        report.open.retain(|(_, state)| !lost || *state != State::Committed);
         if !report.is_clean() {
             self.violations.push(format!("left over: {report:?}"));
         }
@@ -402,9 +405,19 @@ impl Simulation {
         docs.extend((0..ACCOUNTS).map(Doc::Account));
         docs.extend((0..2).map(Doc::OnCall));
         docs.extend((0..TOKENS).map(Doc::Token));
+        docs.retain(|doc| !matches!(doc, Doc::Annex(_)));
+        let annex: Option<World> = match self.scenario.annex {
+            Annex::ComesAndGoes => Some(domain.collection("annex").await?),
+            Annex::None | Annex::Lost => None,
+        };
+        if annex.is_some() {
+            docs.extend((0..ANNEXED).map(Doc::Annex));
+        }
         let mut finals = BTreeMap::new();
         for doc in docs {
-            if let Some(content) = domain.reader().verified().get(&world, doc.id()).await? {
+            let collection = annex.as_ref().filter(|_| matches!(doc, Doc::Annex(_)));
+            let collection = collection.unwrap_or(&world);
+            if let Some(content) = domain.reader().verified().get(collection, doc.id()).await? {
                 finals.insert(doc, content);
             }
         }
@@ -439,7 +452,9 @@ impl Simulation {
                     }
                 }
                 let state = document.get(fields::STATE).and_then(|state| state.as_str());
-                if let Some(state @ ("pending" | "staged" | "committed")) = state {
+                if let Some(state @ ("pending" | "staged" | "committed")) = state
+                    && !(self.meddler.lost && state == "committed")
+                {
                     self.violations.push(format!("left over: {collection}/{id} is {state}"));
                 }
             }
@@ -452,11 +467,13 @@ impl Simulation {
         finals: BTreeMap<Doc, Content>,
     ) -> (Verdict, Vec<String>) {
         let seed = self.scenario.seed;
-        let operations = self.history.operations();
+        let mut operations = self.history.operations();
         let mut hasher = DefaultHasher::new();
         format!("{operations:?} {finals:?}").hash(&mut hasher);
-        for what in std::mem::take(&mut *self.told.damaged.lock()) {
-            self.violations.push(format!("damage: {what}"));
+        for (key, what) in std::mem::take(&mut *self.told.damaged.lock()) {
+            if !self.is_stuck(&key) {
+                self.violations.push(format!("damage: {what}"));
+            }
         }
         let unfair: Vec<String> = operations.iter().filter_map(|o| self.unfair(o)).collect();
         self.violations.extend(unfair);
@@ -466,8 +483,17 @@ impl Simulation {
             counts.fault(kind, times);
         }
         let mirages = self.server.mirages();
-        let scenario = self.scenario.clone();
-        let ledger = Ledger { scenario, operations, settled, finals, mirages };
+        if self.scenario.annex == Annex::Lost {
+            // Nobody can tell any more what stood there.
+            for operation in &mut operations {
+                operation.reads.retain(|doc, _| !matches!(doc, Doc::Annex(_)));
+                operation.writes.retain(|doc, _| !matches!(doc, Doc::Annex(_)));
+            }
+        }
+        let (scenario, long_locks) = (self.scenario.clone(), std::mem::take(&mut self.long_locks));
+        let clean_up = self.clean_up;
+        let ledger =
+            Ledger { scenario, operations, settled, finals, mirages, long_locks, clean_up };
         for operation in &ledger.operations {
             let open = matches!(operation.fate, Fate::Unknown | Fate::Unheard);
             match (ledger.committed(operation), open) {
@@ -493,7 +519,8 @@ impl Simulation {
         let expected = ["mismatch", "Conflict", "Unavailable"];
         // Clocks that are too far apart are a reason to refuse a commit.
         let clocks = self.scenario.clocks != Clocks::Tame && why.starts_with("Misconfigured");
-        let fair = clocks || expected.iter().any(|kind| why.starts_with(kind));
+        let missing = self.scenario.may_miss_collections() && why.starts_with("Misconfigured");
+        let fair = clocks || missing || expected.iter().any(|kind| why.starts_with(kind));
         (!fair).then(|| format!("operation {} failed: {why}", operation.number))
     }
 }

@@ -1,7 +1,7 @@
 //! Each guard of the protocol is switched off in turn, and something must notice.
 
 use txn_core::guard::Guard;
-use txn_simulation::catch;
+use txn_simulation::{Troubles, catch};
 
 /// Seeds that notice, for each guard that no schedule is about. Where the engine or the worlds changed, others
 /// are tried.
@@ -32,10 +32,11 @@ const TRIES: u64 = 6_000;
 #[test]
 fn every_guard_is_missed() {
     let mut not_missed = Vec::new();
+    let troubles = Troubles::default();
     for guard in Guard::ALL {
         let known = NOTICED_BY.iter().find(|(known, _)| *known == guard).map(|(_, seed)| *seed);
         let noticed =
-            known.and_then(|seed| catch(guard, seed..seed + 1)).or_else(|| catch(guard, 0..TRIES));
+            known.and_then(|seed| catch(guard, seed..seed + 1, troubles)).or_else(|| catch(guard, 0..TRIES, troubles));
         match noticed {
             Some(noticed) => {
                 println!("{guard:?}: {}: {}", noticed.by, noticed.violations[0]);

@@ -10,23 +10,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::{
     CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
     StoreError, StoreErrorKind, Write, WriteOp,
 };
-use plan::{Dice, ReadFault, WriteFault};
+use plan::{Dice, Outage, ReadFault, WriteFault};
 pub use plan::{FaultPlan, Injected};
 
 /// How many contents of one document are remembered for stale reads.
 const REMEMBERED: usize = 4;
 
 /// Passes calls on to another store, with faults by a [`FaultPlan`]: item by item for writes and
-/// reads, call by call for scans and delays. Work on collections and aliases is only delayed.
+/// reads, call by call for scans and delays. Work on collections and aliases is only delayed, but for outages.
 ///
-/// The faults keep to the contract. What is answered [`Outcome::Applied`], [`Outcome::Rejected`],
-/// [`Outcome::Invalid`] or [`Outcome::MissingCollection`] is true; late writes carry their
-/// condition; primary reads and verifies never show what is past.
+/// The faults keep to the contract. What is answered [`Outcome::Applied`], [`Outcome::Rejected`] or
+/// [`Outcome::Invalid`] is true; [`Outcome::RejectedInDoubt`] and [`Outcome::MissingCollection`] are the answer to
+/// the last try of a write whose first may have been applied; late writes carry their condition; primary reads and
+/// verifies never show what is past. In an outage nothing is carried out, and every answer says so.
 ///
 /// Late writes run as tasks, on tokio's clock: [`FaultStore::settle`] waits for them. The same plan
 /// gives the same faults for the same calls in the same order.
@@ -34,6 +36,15 @@ const REMEMBERED: usize = 4;
 pub struct FaultStore {
     shared: Arc<Shared>,
     enabled: AtomicBool,
+    outage: Mutex<Option<Ongoing>>,
+}
+
+/// An outage that has begun.
+#[derive(Debug)]
+struct Ongoing {
+    until: Instant,
+    /// What is out of reach; everything if nothing is named.
+    collection: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -107,6 +118,67 @@ impl Shared {
         });
     }
 
+    /// The answer to a write that is not carried out now.
+    fn keeps_back(self: &Arc<Self>, write: &Write, fault: WriteFault) -> Option<Outcome> {
+        Some(match fault {
+            WriteFault::LostUnknown => {
+                self.count(|n| n.lost_unknown += 1);
+                unknown()
+            }
+            WriteFault::LateUnknown(after) => {
+                self.count(|n| n.late_unknown += 1);
+                self.later(write.clone(), after);
+                unknown()
+            }
+            WriteFault::Rejected => {
+                self.count(|n| n.rejected += 1);
+                Outcome::Rejected("an injected fault".to_owned())
+            }
+            WriteFault::LostRejected => {
+                self.count(|n| n.lost_rejected += 1);
+                in_doubt()
+            }
+            WriteFault::LateRejected(after) => {
+                self.count(|n| n.late_rejected += 1);
+                self.later(write.clone(), after);
+                in_doubt()
+            }
+            _ => return None,
+        })
+    }
+
+    /// The answer to a write that was carried out.
+    fn answer(self: &Arc<Self>, write: &Write, fault: WriteFault, outcome: Outcome) -> Outcome {
+        match (fault, &outcome) {
+            (WriteFault::AppliedConflict, Outcome::Applied(_)) => {
+                self.count(|n| n.applied_conflict += 1);
+                Outcome::Conflict
+            }
+            (WriteFault::AppliedUnknown, _) => {
+                self.count(|n| n.applied_unknown += 1);
+                unknown()
+            }
+            (WriteFault::AppliedRejected, Outcome::Applied(_)) => {
+                self.count(|n| n.applied_rejected += 1);
+                in_doubt()
+            }
+            (WriteFault::AppliedMissing, Outcome::Applied(_)) => {
+                self.count(|n| n.applied_missing += 1);
+                Outcome::MissingCollection
+            }
+            // "Never will be applied" holds for the second delivery as well.
+            (
+                WriteFault::CreateTwice(after),
+                Outcome::Applied(_) | Outcome::Conflict | Outcome::Unknown(_),
+            ) => {
+                self.count(|n| n.create_twice += 1);
+                self.later(write.clone(), after);
+                outcome
+            }
+            _ => outcome,
+        }
+    }
+
     /// Lays the faults over the answers to a read.
     fn spoil(&self, keys: &[Key], faults: &[ReadFault], reads: &mut [Read]) {
         for ((key, read), fault) in keys.iter().zip(reads).zip(faults) {
@@ -149,8 +221,16 @@ fn unavailable() -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, "an injected fault")
 }
 
+fn outage() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "an injected outage")
+}
+
 fn unknown() -> Outcome {
     Outcome::Unknown("an injected fault".to_owned())
+}
+
+fn in_doubt() -> Outcome {
+    Outcome::RejectedInDoubt("an injected fault".to_owned())
 }
 
 impl FaultStore {
@@ -164,13 +244,55 @@ impl FaultStore {
             history: Mutex::default(),
             late: watch::Sender::new(0),
         };
-        Self { shared: Arc::new(shared), enabled: AtomicBool::new(true) }
+        let (enabled, outage) = (AtomicBool::new(true), Mutex::default());
+        Self { shared: Arc::new(shared), enabled, outage }
     }
 
-    /// Switches faults on or off for the calls to come. Off, the dice stand still; late writes of
-    /// before still arrive.
+    /// Switches faults on or off for the calls to come. Off, the dice stand still and an outage ends; late writes
+    /// of before still arrive.
     pub fn set_enabled(&self, enabled: bool) {
         self.enabled.store(enabled, Ordering::SeqCst);
+        if !enabled {
+            *self.outage.lock() = None;
+        }
+    }
+
+    /// Begins an outage, as the plan does by chance: of one collection by the name under which it is asked for, or
+    /// of everything.
+    pub fn begin_outage(&self, collection: Option<Arc<str>>, lasts: Duration) {
+        self.shared.count(|n| n.outage += 1);
+        *self.outage.lock() = Some(Ongoing { until: Instant::now() + lasts, collection });
+    }
+
+    /// Whether an outage keeps a call on this collection from being carried out.
+    fn is_out(&self, collection: &str) -> bool {
+        let mut outage = self.outage.lock();
+        if outage.as_ref().is_some_and(|outage| outage.until <= Instant::now()) {
+            *outage = None;
+        }
+        outage
+            .as_ref()
+            .is_some_and(|outage| outage.collection.as_ref().is_none_or(|out| **out == *collection))
+    }
+
+    /// Perhaps an outage begins behind a write that was applied and answered otherwise.
+    fn perhaps_an_outage(&self, write: &Write) {
+        if let Some(Outage { lasts, everywhere }) = self.throw(None, Dice::outage) {
+            let collection = (!everywhere).then(|| write.key.collection.clone());
+            self.begin_outage(collection, lasts);
+        }
+    }
+
+    /// Carries out a call on a collection, unless it is out of reach.
+    async fn reach<T>(
+        &self,
+        collection: &str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match self.is_out(collection) {
+            true => self.slowly(async { Err(outage()) }).await,
+            false => self.slowly(call).await,
+        }
     }
 
     /// What was injected until now.
@@ -213,6 +335,11 @@ impl FaultStore {
             let mut reads =
                 if primary { inner.read_primary(keys).await } else { inner.get_many(keys).await };
             self.shared.spoil(keys, &faults, &mut reads);
+            for (key, read) in keys.iter().zip(&mut reads) {
+                if self.is_out(&key.collection) {
+                    *read = Read::Unavailable(outage());
+                }
+            }
             reads
         })
         .await
@@ -221,55 +348,38 @@ impl FaultStore {
     /// Carries out what is to be carried out now, and answers by the faults.
     async fn write(&self, writes: &[Write], faults: &[WriteFault]) -> Vec<Outcome> {
         let shared = &self.shared;
+        let mut answers: Vec<Option<Outcome>> = Vec::with_capacity(writes.len());
         let mut now = Vec::with_capacity(writes.len());
         for (write, fault) in writes.iter().zip(faults) {
-            match fault {
-                WriteFault::LostUnknown => shared.count(|n| n.lost_unknown += 1),
-                WriteFault::Rejected => shared.count(|n| n.rejected += 1),
-                WriteFault::LateUnknown(after) => {
-                    shared.count(|n| n.late_unknown += 1);
-                    shared.later(write.clone(), *after);
-                }
-                _ => now.push(write.clone()),
+            let answer = match self.is_out(&write.key.collection) {
+                true => Some(Outcome::Rejected("an injected outage".to_owned())),
+                false => shared.keeps_back(write, *fault),
+            };
+            if answer.is_none() {
+                now.push(write.clone());
             }
+            answers.push(answer);
         }
         let outcomes = match now.is_empty() && !writes.is_empty() {
             true => Vec::new(),
             false => shared.inner.write_many(&now).await,
         };
         let mut outcomes = outcomes.into_iter();
-        let answer = |(write, fault): (&Write, &WriteFault)| {
-            match fault {
-                WriteFault::LostUnknown | WriteFault::LateUnknown(_) => return unknown(),
-                WriteFault::Rejected => return Outcome::Rejected("an injected fault".to_owned()),
-                _ => {}
+        let answer = |((write, fault), kept): ((&Write, &WriteFault), Option<Outcome>)| {
+            if let Some(kept) = kept {
+                return kept;
             }
             let Some(outcome) = outcomes.next() else {
                 return Outcome::Unknown("the store gave no outcome".to_owned());
             };
             shared.saw(write, &outcome);
-            match (fault, &outcome) {
-                (WriteFault::AppliedConflict, Outcome::Applied(_)) => {
-                    shared.count(|n| n.applied_conflict += 1);
-                    Outcome::Conflict
-                }
-                (WriteFault::AppliedUnknown, _) => {
-                    shared.count(|n| n.applied_unknown += 1);
-                    unknown()
-                }
-                // "Never will be applied" holds for the second delivery as well.
-                (
-                    WriteFault::CreateTwice(after),
-                    Outcome::Applied(_) | Outcome::Conflict | Outcome::Unknown(_),
-                ) => {
-                    shared.count(|n| n.create_twice += 1);
-                    shared.later(write.clone(), *after);
-                    outcome
-                }
-                _ => outcome,
+            let answer = shared.answer(write, *fault, outcome.clone());
+            if matches!(outcome, Outcome::Applied(_)) && answer != outcome {
+                self.perhaps_an_outage(write);
             }
+            answer
         };
-        writes.iter().zip(faults).map(answer).collect()
+        writes.iter().zip(faults).zip(answers).map(answer).collect()
     }
 }
 
@@ -305,7 +415,7 @@ impl Store for FaultStore {
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.slowly(self.shared.inner.refresh(collection)).await
+        self.reach(collection, self.shared.inner.refresh(collection)).await
     }
 
     async fn scan(
@@ -320,7 +430,7 @@ impl Store for FaultStore {
             return self.slowly(async { Err(unavailable()) }).await;
         }
         let scan = self.shared.inner.scan(collection, filter, size, from);
-        let mut page = self.slowly(scan).await?;
+        let mut page = self.reach(collection, scan).await?;
         let found = page.documents.len();
         page.documents.retain(|_| !self.throw(false, Dice::hides));
         let hidden = (found - page.documents.len()) as u64;
@@ -329,22 +439,22 @@ impl Store for FaultStore {
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.slowly(self.shared.inner.open_collection(spec)).await
+        self.reach(&spec.name, self.shared.inner.open_collection(spec)).await
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
         // What was seen in a dropped collection must not show up in another of its name; by which
         // aliases it was seen is not known here, so all is forgotten.
-        let dropped = self.slowly(self.shared.inner.drop_collection(name)).await;
+        let dropped = self.reach(name, self.shared.inner.drop_collection(name)).await;
         self.shared.history.lock().0.clear();
         dropped
     }
 
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.slowly(self.shared.inner.add_alias(alias, collection)).await
+        self.reach(alias, self.shared.inner.add_alias(alias, collection)).await
     }
 
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.slowly(self.shared.inner.block_writes(collection, blocked)).await
+        self.reach(collection, self.shared.inner.block_writes(collection, blocked)).await
     }
 }

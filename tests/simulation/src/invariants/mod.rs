@@ -2,8 +2,10 @@
 
 mod acknowledged;
 mod all_or_nothing;
+mod bounded_recovery;
 mod committed_reads;
 mod exact_ledger;
+mod lock_liveness;
 mod lost_updates;
 mod money;
 mod order;
@@ -18,11 +20,13 @@ use crate::ledger::Ledger;
 type Check = fn(&Ledger) -> Vec<String>;
 
 /// Every invariant with its name.
-const ALL: [(&str, Check); 11] = [
+const ALL: [(&str, Check); 13] = [
     ("acknowledged", acknowledged::check),
     ("all or nothing", all_or_nothing::check),
+    ("bounded recovery", bounded_recovery::check),
     ("committed reads", committed_reads::check),
     ("exact ledger", exact_ledger::check),
+    ("lock liveness", lock_liveness::check),
     ("lost updates", lost_updates::check),
     ("money", money::check),
     ("order", order::check),

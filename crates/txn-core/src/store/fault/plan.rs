@@ -26,6 +26,21 @@ pub struct FaultPlan {
     /// A write, check or verify is never carried out and answered
     /// [`Rejected`](crate::store::Outcome::Rejected).
     pub rejected: f64,
+    /// A write is applied and answered [`RejectedInDoubt`](crate::store::Outcome::RejectedInDoubt).
+    pub applied_rejected: f64,
+    /// A write, check or verify is never carried out and answered `RejectedInDoubt`.
+    pub lost_rejected: f64,
+    /// A write is answered `RejectedInDoubt` and carried out later, if its condition still holds then.
+    pub late_rejected: f64,
+    /// A write is applied and answered [`MissingCollection`](crate::store::Outcome::MissingCollection).
+    pub applied_missing: f64,
+    /// After a write that was applied and answered otherwise an outage begins: for a while nothing is carried out,
+    /// of all collections or of the one written to. Late writes still arrive.
+    pub outage: f64,
+    /// The shortest outage.
+    pub min_outage: Duration,
+    /// The longest outage. Short ones are as frequent as long ones, by their order of magnitude.
+    pub max_outage: Duration,
     /// A read by `get_many` shows what the document was before.
     pub stale_read: f64,
     /// A read of either kind is answered [`Unavailable`](crate::store::Read::Unavailable).
@@ -64,6 +79,10 @@ probabilities! {
     with_late_unknown late_unknown,
     with_create_twice create_twice,
     with_rejected rejected,
+    with_applied_rejected applied_rejected,
+    with_lost_rejected lost_rejected,
+    with_late_rejected late_rejected,
+    with_applied_missing applied_missing,
     with_stale_read stale_read,
     with_read_unavailable read_unavailable,
     with_scan_unavailable scan_unavailable,
@@ -82,6 +101,13 @@ impl FaultPlan {
             late_unknown: 0.0,
             create_twice: 0.0,
             rejected: 0.0,
+            applied_rejected: 0.0,
+            lost_rejected: 0.0,
+            late_rejected: 0.0,
+            applied_missing: 0.0,
+            outage: 0.0,
+            min_outage: Duration::from_millis(300),
+            max_outage: Duration::from_secs(45),
             stale_read: 0.0,
             read_unavailable: 0.0,
             scan_unavailable: 0.0,
@@ -118,6 +144,14 @@ impl FaultPlan {
         self
     }
 
+    /// Sets the probability of an outage after a write that was applied and answered otherwise, and how short and
+    /// how long it may be.
+    #[must_use]
+    pub const fn with_outage(mut self, probability: f64, min: Duration, max: Duration) -> Self {
+        (self.outage, self.min_outage, self.max_outage) = (probability, min, max);
+        self
+    }
+
     /// Sets how much later a late write or a second create may arrive.
     #[must_use]
     pub const fn with_max_late(mut self, max: Duration) -> Self {
@@ -142,6 +176,16 @@ pub struct Injected {
     pub create_twice: u64,
     /// See [`FaultPlan::rejected`].
     pub rejected: u64,
+    /// See [`FaultPlan::applied_rejected`].
+    pub applied_rejected: u64,
+    /// See [`FaultPlan::lost_rejected`].
+    pub lost_rejected: u64,
+    /// See [`FaultPlan::late_rejected`].
+    pub late_rejected: u64,
+    /// See [`FaultPlan::applied_missing`].
+    pub applied_missing: u64,
+    /// See [`FaultPlan::outage`].
+    pub outage: u64,
     /// See [`FaultPlan::stale_read`].
     pub stale_read: u64,
     /// See [`FaultPlan::read_unavailable`].
@@ -157,7 +201,7 @@ pub struct Injected {
 impl Injected {
     /// Each kind with its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 11] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("applied and in conflict", self.applied_conflict),
             ("applied and unknown", self.applied_unknown),
@@ -165,6 +209,11 @@ impl Injected {
             ("late", self.late_unknown),
             ("created twice", self.create_twice),
             ("rejected", self.rejected),
+            ("applied and rejected", self.applied_rejected),
+            ("rejected in doubt", self.lost_rejected),
+            ("late and rejected", self.late_rejected),
+            ("applied and missing", self.applied_missing),
+            ("outages", self.outage),
             ("stale", self.stale_read),
             ("unread", self.read_unavailable),
             ("unscanned", self.scan_unavailable),
@@ -200,6 +249,18 @@ pub(super) enum WriteFault {
     LateUnknown(Duration),
     CreateTwice(Duration),
     Rejected,
+    AppliedRejected,
+    LostRejected,
+    LateRejected(Duration),
+    AppliedMissing,
+}
+
+/// What is out of reach, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outage {
+    pub(super) lasts: Duration,
+    /// All collections, not only the one that was written to.
+    pub(super) everywhere: bool,
 }
 
 /// What happens to one read.
@@ -252,15 +313,36 @@ impl Dice {
             (plan.late_unknown, WriteFault::LateUnknown(late)),
             (plan.create_twice, WriteFault::CreateTwice(late)),
             (plan.rejected, WriteFault::Rejected),
+            (plan.applied_rejected, WriteFault::AppliedRejected),
+            (plan.lost_rejected, WriteFault::LostRejected),
+            (plan.late_rejected, WriteFault::LateRejected(late)),
+            (plan.applied_missing, WriteFault::AppliedMissing),
         ];
         match (choose(at, &faults).unwrap_or(WriteFault::None), op) {
             (fault @ WriteFault::CreateTwice(_), WriteOp::Create(_)) => fault,
             (WriteFault::CreateTwice(_), _) => WriteFault::None,
             // What only asks is never answered wrongly, and nobody waits for it later.
-            (WriteFault::AppliedConflict, op) if !op.changes() => WriteFault::None,
+            (WriteFault::AppliedConflict | WriteFault::AppliedMissing, op) if !op.changes() => {
+                WriteFault::None
+            }
             (WriteFault::LateUnknown(_), op) if !op.changes() => WriteFault::LostUnknown,
+            (WriteFault::AppliedRejected | WriteFault::LateRejected(_), op) if !op.changes() => {
+                WriteFault::LostRejected
+            }
             (fault, _) => fault,
         }
+    }
+
+    /// Whether an outage begins. Draws nothing where the plan has none.
+    pub(super) fn outage(&mut self) -> Option<Outage> {
+        let plan = self.plan;
+        if plan.outage <= 0.0 || self.fraction() >= plan.outage {
+            return None;
+        }
+        let (shortest, longest) = (plan.min_outage.as_secs_f64(), plan.max_outage.as_secs_f64());
+        let seconds = shortest * (longest / shortest).max(1.0).powf(self.fraction());
+        let lasts = Duration::try_from_secs_f64(seconds).unwrap_or(plan.max_outage);
+        Some(Outage { lasts, everywhere: self.fraction() < 0.5 })
     }
 
     /// Chooses for one read. Draws the same numbers for every read.
@@ -329,14 +411,34 @@ mod tests {
 
     #[test]
     fn what_only_asks_is_never_answered_wrongly() {
-        let mut dice = Dice::new(FaultPlan::rough(3).with_applied_conflict(0.5));
+        let plan = FaultPlan::rough(3).with_applied_conflict(0.3).with_applied_rejected(0.1);
+        let mut dice = Dice::new(plan.with_late_rejected(0.1).with_applied_missing(0.1));
         for _ in 0..10_000 {
             let fault = dice.write(&WriteOp::Verify(None));
-            let (wrong, late) =
-                (WriteFault::AppliedConflict, matches!(fault, WriteFault::LateUnknown(_)));
-            assert!(fault != wrong && !late, "{fault:?}");
+            let allowed = [
+                WriteFault::None,
+                WriteFault::AppliedUnknown,
+                WriteFault::LostUnknown,
+                WriteFault::Rejected,
+                WriteFault::LostRejected,
+            ];
+            assert!(allowed.contains(&fault), "{fault:?}");
             assert!(!matches!(dice.read(true), ReadFault::Stale(_)));
         }
+    }
+
+    #[test]
+    fn outages_are_short_and_long() {
+        let (min, max) = (Duration::from_millis(300), Duration::from_secs(30));
+        let mut dice = Dice::new(FaultPlan::none(5).with_outage(0.5, min, max));
+        let outages: Vec<Outage> = (0..10_000).filter_map(|_| dice.outage()).collect();
+        assert!((4_700..5_300).contains(&outages.len()), "{}", outages.len());
+        // Three seconds are half way.
+        let short = outages.iter().filter(|outage| outage.lasts < Duration::from_secs(3)).count();
+        assert!((2_200..2_800).contains(&short), "{short}");
+        assert!(outages.iter().all(|outage| outage.lasts >= min && outage.lasts <= max));
+        assert!(outages.iter().any(|o| o.everywhere) && outages.iter().any(|o| !o.everywhere));
+        assert_eq!(Dice::new(FaultPlan::rough(5)).outage(), None);
     }
 
     #[test]
