@@ -198,8 +198,10 @@ impl Engine {
         let mut records = BTreeMap::new();
         for tids in tids.chunks(RECORDS) {
             let tids = tids.iter().copied().collect();
+            let at = self.now();
             // Where one of them can not be read, each is asked for alone.
-            records.extend(self.records(&tids, From::AnyCopy, &each()).await.unwrap_or_default());
+            let found = self.records(&tids, From::AnyCopy, &each()).await.unwrap_or_default();
+            records.extend(found.into_iter().map(|(tid, found)| (tid, (found, at))));
         }
         for (holder, locks) in holders {
             let met_at = locks.first().map_or(self.table.record_key(holder), |l| l.key.clone());
@@ -210,7 +212,9 @@ impl Engine {
                     busy |= recovery.busy;
                     *recovered += recovery.settled;
                     for (key, error) in recovery.unsettled {
-                        busy |= note(&key, holder, error.into())?;
+                        // A document that can not be written for now is no matter of its holder's day.
+                        let later = error.kind() == ErrorKind::Unavailable;
+                        busy |= later || note(&key, holder, error.into())?;
                     }
                 }
                 Err(stop) => busy |= note(&met_at, holder, stop)?,
@@ -225,15 +229,16 @@ impl Engine {
         holder: Tid,
         locks: Vec<Lock>,
         whole: bool,
-        known: Option<Found>,
+        known: Option<(Found, Duration)>,
         patience: &Patience,
     ) -> Result<Recovered, Stop> {
-        let found = match known {
-            Some(found) => found,
-            None => self.record_of(holder, From::AnyCopy, patience).await?,
+        let now = self.now();
+        let (found, at) = match known {
+            Some(known) => known,
+            None => (self.record_of(holder, From::AnyCopy, patience).await?, now),
         };
         let mut recovered = Recovered::default();
-        let holding = Holding { holder, locks: locks.clone(), found, whole };
+        let holding = Holding { holder, locks: locks.clone(), found, at, whole };
         let mut met = self.meet_holder(Requester::Patient, holding, patience).await?;
         let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Met::Void)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::document::View;
 use crate::engine::{Engine, From};
@@ -59,8 +60,9 @@ pub(crate) struct Holding {
     pub(crate) holder: Tid,
     /// Its locks.
     pub(crate) locks: Vec<Lock>,
-    /// Its record.
+    /// Its record, and when it was asked for, on the monotonic clock.
     pub(crate) found: Found,
+    pub(crate) at: Duration,
     /// Its record was met as well: all of its members are wanted, wherever they stand.
     pub(crate) whole: bool,
 }
@@ -119,10 +121,11 @@ impl Engine {
             return Ok(met);
         }
         let tids = holders.keys().copied().collect();
+        let at = self.now();
         let mut records = self.records(&tids, From::AnyCopy, patience).await?;
         for (holder, locks) in holders {
             let Some(found) = records.remove(&holder) else { continue };
-            let holding = Holding { holder, locks, found, whole: false };
+            let holding = Holding { holder, locks, found, at, whole: false };
             for (key, result) in self.meet_holder(requester, holding, patience).await? {
                 met.insert(key, result?);
             }
@@ -134,7 +137,7 @@ impl Engine {
     pub(crate) async fn meet_holder(
         &self,
         requester: Requester,
-        Holding { holder, locks, found, whole }: Holding,
+        Holding { holder, locks, found, at, whole }: Holding,
         patience: &Patience,
     ) -> Result<Meeting, Stop> {
         let record_key = self.table.record_key(holder);
@@ -143,9 +146,10 @@ impl Engine {
             keys.map(|key| (key.clone(), Ok(met))).collect()
         };
         let lease = self.config.lease_of(holder.attempt());
-        let (now, live) = (self.now(), self.locals.is_live(holder));
-        let stands = |at: &Key, lock: Option<Version>| {
-            self.liveness.is_dead(holder, at, (found.version(), lock), lease, now)
+        let live = self.locals.is_live(holder);
+        // Of what moved on while others were dealt with nothing is known yet.
+        let stands = |key: &Key, lock: Option<Version>| {
+            self.liveness.is_dead(holder, key, (found.version(), lock), lease, at)
         };
         // Each of them is noted, whatever the others say.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;

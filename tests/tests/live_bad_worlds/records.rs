@@ -13,7 +13,7 @@ async fn remove(ground: &Ground, stage: &Stage, tid: txn_core::Tid) {
     ground.plain.ok("DELETE", &path, None).await;
 }
 
-/// Its owner knows what was committed, writes it, and says that the record is gone.
+/// Its owner knows what was committed, writes it and the record, and says that it was gone.
 pub(crate) async fn a_record_that_is_removed_while_its_owner_lives(ground: &Ground) {
     let stage = Stage::on(ground).await;
     let (hold, transfer) = stage.held(steps::applies(), Point::Before).await;
@@ -23,7 +23,9 @@ pub(crate) async fn a_record_that_is_removed_while_its_owner_lives(ground: &Grou
     until("the damage", || !stage.log.damages().is_empty()).await;
     assert!(stage.log.damages()[0].1.contains("record was removed"), "{:?}", stage.log);
     assert_eq!(stage.log.damaged(), [committed.tid.to_string()], "the record is named");
-    assert!(!stage.domain.shutdown(txn_tests::ground::PATIENCE).await, "not in order");
+    assert!(stage.domain.shutdown(txn_tests::ground::PATIENCE).await, "in order");
+    let outcome = stage.witness.outcome(committed.tid).await.expect("known");
+    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
     let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
     assert_eq!(stage.balances().await, expected);
     stage.spread().await.expect("goes on");
