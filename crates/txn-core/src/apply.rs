@@ -64,6 +64,9 @@ impl Work<'_> {
     }
 }
 
+/// How often a void lock is looked for again that somebody's touch moved: who looks late must not fail each time.
+const UNLOCK_TRIES: u32 = 3;
+
 impl Engine {
     /// Applies a committed transaction of somebody else, and marks it finished if nothing is left of it.
     #[tracing::instrument(level = "debug", skip_all, fields(tid = %record.tid))]
@@ -331,6 +334,10 @@ impl Engine {
 
     /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was acknowledged.
     pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
+        self.unlock_up_to(locks, UNLOCK_TRIES).await
+    }
+
+    async fn unlock_up_to(&self, locks: &[Lock], tries: u32) -> BTreeMap<Key, Result<bool, Error>> {
         let mut unlocked = BTreeMap::new();
         let mut writes = Vec::new();
         for Lock { key, view } in locks {
@@ -350,13 +357,40 @@ impl Engine {
         }
         let (holders, writes): (Vec<Tid>, Vec<Write>) = writes.into_iter().unzip();
         let outcomes = self.write_all(&writes).await;
+        let mut moved = Vec::new();
         for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
-            if let Outcome::Applied(_) = outcome {
-                self.tell(&Event::Unlocked { tid, document: key.clone() });
-                unlocked.insert(key, Ok(true));
+            match outcome {
+                Outcome::Applied(_) => {
+                    self.tell(&Event::Unlocked { tid, document: key.clone() });
+                    unlocked.insert(key, Ok(true));
+                }
+                Outcome::Conflict => moved.push(key),
+                _ => {}
             }
         }
+        if tries > 1 && !moved.is_empty() {
+            let again = self.still_locked(locks, moved).await;
+            unlocked.extend(Box::pin(self.unlock_up_to(&again, tries - 1)).await);
+        }
         unlocked
+    }
+
+    /// Those of the locks that stand as they stood, over the same content, but were moved by a touch of somebody else.
+    /// A placeholder counts at its version only.
+    async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
+        let looks = self.look_at(&moved, From::Primary).await;
+        let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {
+            let Look::Seen(view @ View::Present { .. }) = look else { return None };
+            let before = locks.iter().find(|lock| lock.key == key)?;
+            let same = match (&before.view, &view) {
+                (View::Present { stored: a, .. }, View::Present { stored: b, .. }) => {
+                    a == b && !a.absent
+                }
+                _ => false,
+            };
+            same.then_some(Lock { key, view })
+        });
+        again.collect()
     }
 
     /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that was acknowledged.

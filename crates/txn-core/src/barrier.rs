@@ -102,6 +102,7 @@ impl Engine {
         loop {
             // The owner of one that lives here is at it.
             let away = committed.iter().copied().filter(|tid| !self.locals.is_live(*tid)).collect();
+            let at = self.now();
             for (tid, found) in self.records(&away, From::Primary, patience).await? {
                 let HolderState::Record(State::Committed | State::Staged) = found.state else {
                     committed.remove(&tid);
@@ -110,10 +111,10 @@ impl Engine {
                 let (key, lease) =
                     (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
                 let signs = (found.version(), None);
-                if !self.liveness.is_dead(tid, &key, signs, lease, self.now()) {
+                if !self.liveness.is_dead(tid, &key, signs, lease, at) {
                     continue;
                 }
-                let holding = Holding { holder: tid, locks: Vec::new(), found, whole: true };
+                let holding = Holding { holder: tid, locks: Vec::new(), found, at, whole: true };
                 let met = self.meet_holder(Requester::Patient, holding, patience).await?;
                 met.into_values().collect::<Result<Vec<_>, _>>()?;
             }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::{Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction, Typed};
+use txn_core::{
+    Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction, Typed,
+};
 
 use crate::history::{Content, Doc, Fate, History, Kind};
 use crate::process::{Planned, Process, panic_as_planned};

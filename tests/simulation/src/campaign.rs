@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use txn_core::guard::{self, Guard};
 
-use crate::schedules;
 use crate::counts::{Counts, Verdict};
 use crate::scenario::Troubles;
+use crate::schedules;
 use crate::world::run;
 
 /// What many worlds came to.

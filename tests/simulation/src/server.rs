@@ -13,9 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::store::embedded::{self, Decision, LIMITS, Place};
-use txn_core::store::{
-    Key, Outcome, Read, Source, StoreError, StoreErrorKind, Version, Write,
-};
+use txn_core::store::{Key, Outcome, Read, Source, StoreError, StoreErrorKind, Version, Write};
 
 /// How often the server itself misbehaves. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, Debug, Default)]

@@ -174,9 +174,8 @@ impl Simulation {
             let annex: World = domain.create_collection("annex", None).await?;
             domain
                 .transact(async |tx| {
-                    (0..ANNEXED).try_for_each(|n| {
-                        tx.put(&annex, Doc::Annex(n).id(), &Content::default())
-                    })
+                    (0..ANNEXED)
+                        .try_for_each(|n| tx.put(&annex, Doc::Annex(n).id(), &Content::default()))
                 })
                 .await?;
         }
@@ -328,8 +327,7 @@ impl Simulation {
         // From here on everybody who may act has a server to talk to.
         let watch = Watch::begin(&self.server);
         let counting = Arc::new(CountingStore::new(self.faults.clone()));
-        let caretaker =
-            self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
+        let caretaker = self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
         let began = Instant::now();
         let caretaker = self.domain(&caretaker, true).await;
         for mut one in running {

@@ -35,8 +35,9 @@ fn every_guard_is_missed() {
     let troubles = Troubles::default();
     for guard in Guard::ALL {
         let known = NOTICED_BY.iter().find(|(known, _)| *known == guard).map(|(_, seed)| *seed);
-        let noticed =
-            known.and_then(|seed| catch(guard, seed..seed + 1, troubles)).or_else(|| catch(guard, 0..TRIES, troubles));
+        let noticed = known
+            .and_then(|seed| catch(guard, seed..seed + 1, troubles))
+            .or_else(|| catch(guard, 0..TRIES, troubles));
         match noticed {
             Some(noticed) => {
                 println!("{guard:?}: {}: {}", noticed.by, noticed.violations[0]);
