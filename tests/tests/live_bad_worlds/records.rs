@@ -18,13 +18,17 @@ pub(crate) async fn a_record_that_is_removed_while_its_owner_lives(ground: &Grou
     let stage = Stage::on(ground).await;
     let (hold, transfer) = stage.held(steps::applies(), Point::Before).await;
     let committed = soon(transfer).await.expect("no panic").expect("it is committed");
-    remove(ground, &stage, committed.tid).await;
+    remove(ground, &stage, committed.tid.expect("a record")).await;
     hold.release();
     until("the damage", || !stage.log.damages().is_empty()).await;
     assert!(stage.log.damages()[0].1.contains("record was removed"), "{:?}", stage.log);
-    assert_eq!(stage.log.damaged(), [committed.tid.to_string()], "the record is named");
+    assert_eq!(
+        stage.log.damaged(),
+        [committed.tid.expect("a record").to_string()],
+        "the record is named"
+    );
     assert!(stage.domain.shutdown(txn_tests::ground::PATIENCE).await, "in order");
-    let outcome = stage.witness.outcome(committed.tid).await.expect("known");
+    let outcome = stage.witness.outcome(committed.tid.expect("a record")).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
     let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
     assert_eq!(stage.balances().await, expected);
@@ -44,7 +48,7 @@ pub(crate) async fn the_record_of_an_abort_that_is_removed_before_the_commit(gro
     remove(ground, &stage, tid).await;
     hold.release();
     let committed = soon(transfer).await.expect("no panic").expect("it is committed");
-    assert_eq!(committed.tid, tid, "by the same attempt");
+    assert_eq!(committed.tid, Some(tid), "by the same attempt");
     until("the damage", || stage.log.damaged() == stage.names).await;
     assert_eq!(stage.balances().await, [Some(OPENING); 3]);
     let report = stage.witness.janitor_pass().await.expect("passes");
@@ -64,12 +68,17 @@ pub(crate) async fn a_record_that_is_removed_when_its_owner_is_dead(ground: &Gro
     let nothing = Odds::none().with(FaultKind::CutBefore, 1.0);
     stage.proxy.set_schedule(Schedule::new(0, nothing));
     hold.discard();
-    remove(ground, &stage, committed.tid).await;
+    remove(ground, &stage, committed.tid.expect("a record")).await;
     let report = stage.witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered > 0, "{report:?}");
-    assert_eq!(stage.witness_log.voided(), [committed.tid], "{:?}", stage.witness_log);
+    assert_eq!(
+        stage.witness_log.voided(),
+        [committed.tid.expect("a record")],
+        "{:?}",
+        stage.witness_log
+    );
     assert_eq!(stage.balances().await, [Some(OPENING); 3]);
-    let outcome = stage.witness.outcome(committed.tid).await.expect("known");
+    let outcome = stage.witness.outcome(committed.tid.expect("a record")).await.expect("known");
     assert_eq!(outcome, TransactionOutcome::Aborted);
     stage.spread().await.expect("goes on");
     // It was not dead, but cut off: if it still tries, it does no harm.
