@@ -113,7 +113,7 @@ pub(crate) async fn a_lock_that_is_taken_off_and_another_transaction(ground: &Gr
     assert_eq!(stage.balances().await[1], Some(OPENING + 50));
     let report = stage.witness.janitor_pass().await.expect("passes");
     let told = stage.log.damaged() == ["a1"] || stage.witness_log.damaged() == ["a1"];
-    let tid = committed.tid;
+    let tid = committed.tid.expect("a record");
     assert!(told, "the write of {tid} to a1 is lost, and nobody was told: {report:?}");
     stage.ends().await;
 }
@@ -159,7 +159,7 @@ pub(crate) async fn a_forged_lock_of_a_finished_transaction(ground: &Ground) {
     settle(&stage).await;
     let expected = [OPENING - 4, OPENING + 2, OPENING + 2].map(Some);
     assert_eq!(stage.balances().await, expected);
-    forge(ground, &stage, "a1", &first.tid.to_string()).await;
+    forge(ground, &stage, "a1", &first.tid.expect("a record").to_string()).await;
     assert_eq!(stage.balances().await, expected, "a reader is shown what is committed");
     let report = stage.witness.janitor_pass().await.expect("passes");
     let balances = stage.balances().await;
