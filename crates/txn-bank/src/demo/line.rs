@@ -76,7 +76,7 @@ impl Line {
             Event::Replayed { tid, documents: keys } => {
                 Self::Replayed { tid: *tid, documents: documents(keys) }
             }
-            Event::Voided { tid, document: key } => {
+            Event::Voided { tid, document: key, .. } => {
                 Self::Voided { tid: *tid, document: document(key) }
             }
             Event::Unlocked { tid, document: key } => {
