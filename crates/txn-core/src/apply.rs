@@ -11,7 +11,7 @@ use crate::guard::Guard;
 use crate::record::{Member, Record, State};
 use crate::resolve::{Lock, Met, by_holder};
 use crate::rules::apply::{Applying, applying, is_locked_by, voiding};
-use crate::rules::conflict::{HolderState, Requester};
+use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use crate::tid::Tid;
@@ -32,6 +32,8 @@ struct Work<'a> {
     /// What is in the way of a member in this round.
     hindered: BTreeMap<Key, Hindrance>,
     unsettled: Unsettled,
+    /// What is wrong with members, in short.
+    damages: BTreeMap<Key, String>,
 }
 
 /// What a round of an apply sends and asks.
@@ -60,6 +62,7 @@ impl Work<'_> {
 
     fn never(&mut self, key: &Key, why: &str) {
         let message = format!("a committed transaction can not be applied to it: {why}");
+        self.damages.insert(key.clone(), why.to_owned());
         self.give_up(key, Error::damaged(message));
     }
 }
@@ -107,8 +110,16 @@ impl Engine {
         })?;
         let mut pending = record.by_key();
         pending.retain(|key, _| record.state == State::Committed || wanted.contains(key));
-        let (locked, hindered, unsettled) = (known.clone(), BTreeMap::new(), Unsettled::new());
-        let mut work = Work { record, commit, pending, known, locked, hindered, unsettled };
+        let mut work = Work {
+            record,
+            commit,
+            pending,
+            locked: known.clone(),
+            known,
+            hindered: BTreeMap::new(),
+            unsettled: Unsettled::new(),
+            damages: BTreeMap::new(),
+        };
         // Only its owner applies it while it lives in this process.
         let is_own = self.locals.is_live(record.tid);
         let mut looks_again = self.now() + self.config.lease / 4;
@@ -145,7 +156,10 @@ impl Engine {
             work.known.clear();
             if is_own && self.now() >= looks_again {
                 looks_again = self.now() + self.config.lease / 4;
-                self.keep_record(record, patience).await?;
+                let soon = self.now() + self.config.lease / 4;
+                if let Err(stop) = self.keep_record(record, &patience.at_most(soon)).await {
+                    tracing::debug!(tid = %record.tid, why = %stop.into_error(), "the record is not seen");
+                }
             }
             let hindrance = work.hindered.values().next().cloned();
             match self.pause(patience, &mut backoff, hindrance.unwrap_or_else(changing)).await {
@@ -158,7 +172,7 @@ impl Engine {
             let hindrance = work.hindered.remove(&key).unwrap_or_else(changing);
             work.give_up(&key, hindrance.into_error());
         }
-        self.tell_of_damage(record.tid, &work.unsettled);
+        self.tell_of_damage(&work);
         Ok(work.unsettled)
     }
 
@@ -168,6 +182,7 @@ impl Engine {
         let is_unknown = |key: &&Key| !work.known.contains_key(*key);
         let unread: Vec<Key> = work.pending.keys().filter(is_unknown).cloned().collect();
         let looks = self.look_at(&unread, From::Primary).await;
+        let mut gone = BTreeMap::new();
         for (key, look) in unread.into_iter().zip(looks) {
             match look {
                 Look::Seen(view) => {
@@ -180,11 +195,18 @@ impl Engine {
                 Look::Later(why) => {
                     work.hindered.insert(key, Hindrance::Store(why));
                 }
-                Look::Missing if self.is_gone_for_good(tid, &key).await => {
-                    work.pending.remove(&key);
-                    self.tell_of_gone(tid, &key);
+                Look::Missing => {
+                    if !gone.contains_key(&key.collection) {
+                        let is_gone = self.is_gone_for_good(tid, &key).await;
+                        gone.insert(key.collection.clone(), is_gone);
+                    }
+                    if gone.get(&key.collection) == Some(&true) {
+                        work.pending.remove(&key);
+                        self.tell_of_gone(tid, &key);
+                    } else {
+                        work.give_up(&key, missing_collection(&key));
+                    }
                 }
-                Look::Missing => work.give_up(&key, missing_collection(&key)),
                 Look::Broken(error) => work.give_up(&key, error),
             }
         }
@@ -403,12 +425,14 @@ impl Engine {
     }
 
     /// What a person must look at.
-    fn tell_of_damage(&self, tid: Tid, unsettled: &Unsettled) {
-        for (document, error) in unsettled {
+    fn tell_of_damage(&self, work: &Work<'_>) {
+        let tid = work.record.tid;
+        for (document, error) in &work.unsettled {
             if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) {
                 tracing::error!(%tid, %document, %error, "committed but not applied");
-                let (document, what) = (document.clone(), error.to_string());
-                self.tell(&Event::Damaged { tid, document, what });
+                let what = work.damages.get(document).cloned();
+                let what = what.unwrap_or_else(|| error.to_string());
+                self.tell(&Event::Damaged { tid, document: document.clone(), what });
             }
         }
     }
@@ -460,76 +484,6 @@ impl Engine {
             .await?;
         *tombstone = Some(fresh);
         Ok(fresh)
-    }
-
-    /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take
-    /// the owner for dead, abort it, and take off the locks that are not applied yet. Where they did, the record is theirs.
-    async fn keep_record(&self, record: &Record, patience: &Patience) -> Result<(), Stop> {
-        let found = self.record_of(record.tid, From::Primary, patience).await?;
-        if found.state == HolderState::Missing {
-            let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
-            let write = self.write_record(record.tid, &WriteOp::Create(source), patience).await?;
-            if let Outcome::Applied(_) = write {
-                self.tell_of_removed(record.tid);
-            }
-        }
-        Ok(())
-    }
-
-    /// Marks a committed transaction as finished: every one of its writes was acknowledged.
-    pub(crate) async fn finish(
-        &self,
-        record: &Record,
-        version: Version,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
-        let tid = record.tid;
-        let finished =
-            Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
-        let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
-        let key = self.table.record_key(tid);
-        let mut op = WriteOp::Replace(source.clone(), version);
-        let mut backoff = self.backoff();
-        loop {
-            let why = match self.write_record(tid, &op, patience).await? {
-                Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
-                Outcome::Conflict => "its record is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    why
-                }
-                refused => {
-                    return Err(Error::from_refused(&refused, &key, "finish a transaction").into());
-                }
-            };
-            let found = self.record_of(tid, From::Primary, patience).await?;
-            match (found.state, found.version()) {
-                // Others finished it; its day may even be dropped since.
-                (HolderState::Gone | HolderState::Record(State::Finished), _) => return Ok(()),
-                (HolderState::Record(State::Committed), Some(now)) => {
-                    op = WriteOp::Replace(source.clone(), now);
-                }
-                (HolderState::Missing, _) => {
-                    if !matches!(op, WriteOp::Create(_)) {
-                        self.tell_of_removed(tid);
-                    }
-                    op = WriteOp::Create(source.clone());
-                }
-                _ => {
-                    let message = "its committed record was removed, and replaced by something else: \
-                                   look at each of its documents";
-                    return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
-                }
-            }
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
-        }
-    }
-
-    /// Somebody removed the record of a transaction that is committed, as an acknowledged write has said.
-    fn tell_of_removed(&self, tid: Tid) {
-        let document = self.table.record_key(tid);
-        tracing::error!(%tid, record = %document, "a committed record was removed");
-        let what = "its committed record was removed; it is written again".to_owned();
-        self.tell(&Event::Damaged { tid, document, what });
     }
 }
 

@@ -86,7 +86,7 @@ pub enum Event {
         /// deleted by somebody, and then it may have been committed: nobody can tell the two apart any more.
         recorded: bool,
     },
-    /// A lock of an aborted transaction was taken off.
+    /// A void lock was taken off: of an aborted transaction, or one that the record of a committed one does not name.
     Unlocked {
         /// The transaction.
         tid: Tid,

@@ -45,6 +45,7 @@ mod engine;
 mod error;
 pub mod event;
 pub mod fields;
+mod finish;
 #[cfg(feature = "testing")]
 pub mod guard;
 #[cfg(not(feature = "testing"))]

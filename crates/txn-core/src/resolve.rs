@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::apply::Unsettled;
 use crate::document::View;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
@@ -210,23 +211,25 @@ impl Engine {
             locks.iter().partition(|lock| is_named(lock));
         let mut met: Meeting =
             strays.into_iter().map(|lock| (lock.key.clone(), Ok(Met::Void))).collect();
-        let mut wanted: BTreeSet<Key> = named.into_iter().map(|lock| lock.key.clone()).collect();
-        if whole {
+        let mut wanted: BTreeSet<Key> = named.iter().map(|lock| lock.key.clone()).collect();
+        if whole && record.state == State::Committed {
+            wanted.extend(members.into_keys());
+        }
+        let mut unsettled = Unsettled::new();
+        if !wanted.is_empty() {
+            // An apply may have to decide another holder first.
+            let replayed = self.replay(record, version, &wanted, requester, patience);
+            unsettled = Box::pin(replayed).await?;
+        }
+        if whole && unsettled.is_empty() {
             met.insert(self.table.record_key(record.tid), Ok(Met::Applied));
-            if record.state == State::Committed {
-                wanted.extend(members.into_keys());
-            }
         }
-        if wanted.is_empty() {
-            return Ok(met);
+        for lock in named {
+            let result = unsettled.remove(&lock.key).map_or(Ok(Met::Applied), Err);
+            met.insert(lock.key.clone(), result);
         }
-        // An apply may have to decide another holder first.
-        let replayed = self.replay(record, version, &wanted, requester, patience);
-        let mut unsettled = Box::pin(replayed).await?;
-        for key in wanted {
-            let result = unsettled.remove(&key).map_or(Ok(Met::Applied), Err);
-            // A stray lock is void, whatever its document is besides.
-            met.entry(key).or_insert(result);
+        if whole {
+            met.extend(unsettled.into_iter().map(|(key, error)| (key, Err(error))));
         }
         Ok(met)
     }

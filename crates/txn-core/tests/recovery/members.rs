@@ -30,6 +30,8 @@ async fn a_dropped_collection_does_not_keep_the_others_locked() {
             assert_eq!(p.values(2).await, [Some(3), Some(3)]);
         }
         assert_eq!(p.log.damaged(), [Key::new("other", "x")]);
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
         assert!(state(&w, tid, State::Committed).await, "it is not finished");
     }
 }

@@ -1,0 +1,86 @@
+//! The record of a committed transaction while it is applied, and the mark that it is finished.
+
+use crate::engine::{Engine, From};
+use crate::error::Error;
+use crate::event::Event;
+use crate::record::{Record, State};
+use crate::rules::conflict::HolderState;
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{Outcome, Version, WriteOp};
+use crate::tid::Tid;
+
+impl Engine {
+    /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take
+    /// the owner for dead, abort it, and take off the locks that are not applied yet. Where they did, the record is theirs.
+    pub(crate) async fn keep_record(
+        &self,
+        record: &Record,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        let found = self.record_of(record.tid, From::Primary, patience).await?;
+        if found.state == HolderState::Missing {
+            let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
+            let write = self.write_record(record.tid, &WriteOp::Create(source), patience).await?;
+            if let Outcome::Applied(_) = write {
+                self.tell_of_removed(record.tid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a committed transaction as finished: every one of its writes was acknowledged.
+    pub(crate) async fn finish(
+        &self,
+        record: &Record,
+        version: Version,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        let tid = record.tid;
+        let finished =
+            Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
+        let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
+        let key = self.table.record_key(tid);
+        let mut op = WriteOp::Replace(source.clone(), version);
+        let mut backoff = self.backoff();
+        loop {
+            let why = match self.write_record(tid, &op, patience).await? {
+                Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
+                Outcome::Conflict => "its record is being changed by others".to_owned(),
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
+                refused => {
+                    return Err(Error::from_refused(&refused, &key, "finish a transaction").into());
+                }
+            };
+            let found = self.record_of(tid, From::Primary, patience).await?;
+            match (found.state, found.version()) {
+                // Others finished it; its day may even be dropped since.
+                (HolderState::Gone | HolderState::Record(State::Finished), _) => return Ok(()),
+                (HolderState::Record(State::Committed), Some(now)) => {
+                    op = WriteOp::Replace(source.clone(), now);
+                }
+                (HolderState::Missing, _) => {
+                    if !matches!(op, WriteOp::Create(_)) {
+                        self.tell_of_removed(tid);
+                    }
+                    op = WriteOp::Create(source.clone());
+                }
+                _ => {
+                    let message = "its committed record was removed, and replaced by something else: \
+                                   look at each of its documents";
+                    return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
+                }
+            }
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+    }
+
+    /// Somebody removed the record of a transaction that is committed, as an acknowledged write has said.
+    fn tell_of_removed(&self, tid: Tid) {
+        let document = self.table.record_key(tid);
+        tracing::error!(%tid, record = %document, "a committed record was removed");
+        let what = "its committed record was removed; it is written again".to_owned();
+        self.tell(&Event::Damaged { tid, document, what });
+    }
+}
