@@ -225,7 +225,7 @@ async fn two_loads_on_the_same_accounts() {
 #[tokio::test(start_paused = true)]
 async fn a_load_ends_soon_after_its_time_whatever_its_store_does() {
     let (seconds, ending) = (Duration::from_secs(8), Duration::from_secs(6));
-    let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(20));
+    let plan = FaultPlan::none(7).with_delay(1.0, Duration::from_millis(20));
     for plan in [plan.with_rejected(1.0), plan.with_lost_unknown(1.0)] {
         let store = FaultStore::new(Arc::new(MemoryStore::new()), plan);
         store.set_enabled(false);

@@ -13,7 +13,7 @@ use crate::{coordinator, proxy, soon};
 const OPENING: i64 = 100;
 
 /// Less than the tests wait for anything, and more than what is not held up takes.
-const DEADLINE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(12);
 
 struct Stage {
     proxy: Proxy,

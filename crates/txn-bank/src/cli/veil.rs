@@ -1,13 +1,13 @@
 //! What was given to the command and may hold a password is never repeated, whoever words the error: this
 //! command, the parser of its line, or a store.
 
-/// What stands for it.
-const VEIL: &str = "***";
+/// What stands for a login.
+const VEIL: &str = "***@";
 
 /// How much of a text an error repeats at least, in characters; some cut it off there.
 const REPEATED: usize = 80;
 
-/// The text without the arguments and the address of this process that may hold a login.
+/// The text without the logins in the arguments and in the address of this process.
 pub(crate) fn veiled(text: &str) -> String {
     let arguments = std::env::args_os().skip(1);
     let given = arguments.chain(std::env::var_os("TXN_BANK_STORE"));
@@ -19,9 +19,9 @@ fn veil(text: &str, given: impl IntoIterator<Item = String>) -> String {
     for given in given {
         // Also `--option=value`, and as a text that is quoted in an error.
         let value = given.split_once('=').map_or("", |(_, value)| value).to_owned();
-        for secret in [given, value].into_iter().filter(|given| may_hold_login(given)) {
-            let quoted = format!("{secret:?}").trim_matches('"').to_owned();
-            for secret in [secret, quoted] {
+        for login in [&*given, &*value].into_iter().filter_map(login) {
+            let quoted = format!("{login:?}").trim_matches('"').to_owned();
+            for secret in [login.to_owned(), quoted] {
                 let cut = secret.char_indices().nth(REPEATED).map_or(secret.len(), |(end, _)| end);
                 text = text.replace(&secret, VEIL).replace(&secret[..cut], VEIL);
             }
@@ -30,10 +30,10 @@ fn veil(text: &str, given: impl IntoIterator<Item = String>) -> String {
     text
 }
 
-/// Whether there is a `user:password@` in it.
-fn may_hold_login(text: &str) -> bool {
-    let login = text.rsplit_once('@').map_or("", |(login, _)| login);
-    login.contains(':')
+/// What may be a `user:password@` in it, and all that is before.
+fn login(text: &str) -> Option<&str> {
+    let end = text.rfind('@')? + 1;
+    text[..end].contains(':').then_some(&text[..end])
 }
 
 #[cfg(test)]

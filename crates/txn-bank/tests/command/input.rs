@@ -215,7 +215,7 @@ fn a_damaged_file_is_told_in_one_line() {
     // A bit of a document: its page is sound for redb.
     let mut flipped = whole.clone();
     let place =
-        whole.windows(15).position(|text| text == b"\"owner\":\"Alice").expect("a document");
+        whole.windows(14).position(|text| text == b"\"owner\":\"Alice").expect("a document");
     flipped[place + 12] = 0xff;
     std::fs::write(desk.file(), &flipped).expect("writes");
     for command in ["balance alice", "audit", "transfer alice:-1 bob:1"] {

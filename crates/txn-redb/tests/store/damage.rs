@@ -27,25 +27,22 @@ async fn filled() -> (Place, Vec<u8>) {
         create(&store, &key, &source).await;
     }
     store.close();
-    let bytes = std::fs::read(&place.path).unwrap();
+    let bytes = std::fs::read(&place.path).expect("reads");
     (place, bytes)
 }
 
 /// Opens a file with these bytes. `None` if that was refused as it should be.
 fn open(place: &Place, bytes: &[u8]) -> Option<RedbStore> {
-    std::fs::write(&place.path, bytes).unwrap();
+    std::fs::write(&place.path, bytes).expect("writes");
     let error = match RedbStore::open(&place.path) {
         Ok(store) => return Some(store),
         Err(error) => error,
     };
     assert!(error.to_string().contains("store.redb"), "{error}");
-    match error.kind() {
-        OpenErrorKind::Damaged => {
-            assert!(error.to_string().contains("restore the file"), "{error}")
-        }
-        // The first bytes say what kind of a file it is.
-        kind => assert_eq!(kind, OpenErrorKind::NotAStore, "{error}"),
-    }
+    // The first bytes say what kind of a file it is.
+    let damaged = error.kind() == OpenErrorKind::Damaged;
+    assert!(damaged || error.kind() == OpenErrorKind::NotAStore, "{error}");
+    assert!(!damaged || error.to_string().contains("restore the file"), "{error}");
     None
 }
 
