@@ -176,7 +176,7 @@ impl Item<'_> {
                     None => self.settle(Fate::Invalid(no_source())),
                 };
             }
-            _ => return unknown(&format!("an answer out of place: {result:?}")),
+            _ => return unknown("an answer out of place"),
         };
         Settled::Write(outcome)
     }

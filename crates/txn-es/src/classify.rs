@@ -193,10 +193,11 @@ pub(crate) fn describe(cause: &Cause) -> String {
     let mut next = Some(cause);
     while let Some(cause) = next {
         let reason = cause.reason.as_deref().map(strip).unwrap_or_default();
-        let part = match (cause.kind.is_empty(), reason.is_empty()) {
+        let kind = type_name(&cause.kind);
+        let part = match (kind.is_empty(), reason.is_empty()) {
             (true, _) => reason,
-            (false, true) => cause.kind.clone(),
-            (false, false) => format!("{}: {reason}", cause.kind),
+            (false, true) => kind.to_owned(),
+            (false, false) => format!("{kind}: {reason}"),
         };
         if !part.is_empty() && !parts.contains(&part) {
             parts.push(part);
@@ -204,6 +205,12 @@ pub(crate) fn describe(cause: &Cause) -> String {
         next = cause.caused_by.as_deref().filter(|_| parts.len() < 4);
     }
     parts.join("; caused by ")
+}
+
+/// The type of an error, if it looks like one.
+fn type_name(kind: &str) -> &str {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '$');
+    if kind.len() <= 100 && kind.chars().all(is_name) { kind } else { "" }
 }
 
 /// Where the rest of a reason repeats the document.

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use elasticsearch::http::Method;
+use reqwest::Method;
 use serde_json::Value;
 use txn_core::store::{
     CollectionInfo, CollectionSpec, Outcome, Refusal, RefusalKind, Role, StoreError, StoreErrorKind,
 };
 
 use crate::classify::{self, Fate};
-use crate::data::{Inner, Miss};
+use crate::data::{Inner, Miss, no_index};
 use crate::mapping::{self, Index};
 use crate::names;
 use crate::target::{Target, guard_name};
-use crate::transport::{Answer, Failure, Patience, Request};
+use crate::transport::{ADMIN_ROOM, Answer, Failure, Patience, Request};
 
 /// What the account of a domain needs to be granted.
 const PRIVILEGES: &str = "grant the index privileges read, write, view_index_metadata and manage on \
@@ -29,7 +29,8 @@ impl Inner {
     ) -> Result<Answer, StoreError> {
         let body = body.map(|body| body.to_string().into());
         let patience = Patience::Admin;
-        let request = Request { method, path, query, body, items: 0, patience };
+        let room = ADMIN_ROOM;
+        let request = Request { method, path, query, body, items: 0, room, patience };
         self.transport.send(request).await.map_err(Failure::into_error)
     }
 
@@ -65,7 +66,7 @@ impl Inner {
     /// The index behind a name, if there is one.
     async fn look(&self, name: &str) -> Result<Option<Index>, StoreError> {
         let path = format!("/{}", names::segment(name));
-        let answer = self.admin(Method::Get, &path, &[("flat_settings", "true")], None).await?;
+        let answer = self.admin(Method::GET, &path, &[("flat_settings", "true")], None).await?;
         let cause = classify::cause_of(&answer);
         if answer.status == 404
             && cause.is_some_and(|c| classify::fate(&c) == Fate::MissingCollection)
@@ -111,7 +112,7 @@ impl Inner {
         }
         let index = self.look(name).await.map_err(Miss::Failed)?.ok_or(Miss::Missing)?;
         let guarded = self.guard(&index).await.map_err(Miss::Failed)?;
-        self.remember(name, &index, guarded).map_err(Miss::Failed)
+        self.remember(name, &index, guarded, index.is_data()).map_err(Miss::Failed)
     }
 
     fn remember(
@@ -119,8 +120,11 @@ impl Inner {
         asked: &str,
         index: &Index,
         guarded: Result<(), StoreError>,
+        data: bool,
     ) -> Result<Arc<Target>, StoreError> {
-        let target = Arc::new(Target::new(&index.name, index.uid()?, guarded.is_ok()));
+        let mut target = Target::new(&index.name, index.uid()?, guarded.is_ok());
+        target.data = data;
+        let target = Arc::new(target);
         self.targets.put(asked, target.clone());
         Ok(target)
     }
@@ -133,7 +137,7 @@ impl Inner {
         }
         let what = format!("adding the alias that guards {}", index.name);
         let actions = index.guard_actions(uid);
-        match self.change(&what, Method::Post, "/_aliases", Some(&actions)).await {
+        match self.change(&what, Method::POST, "/_aliases", Some(&actions)).await {
             Ok(_) => Ok(Ok(())),
             Err(changed) => match changed.into_error() {
                 error if error.kind == StoreErrorKind::Denied => Ok(Err(error)),
@@ -160,16 +164,13 @@ impl Inner {
                     StoreError::new(StoreErrorKind::Unavailable, text)
                 })?
             }
-            None => {
-                let text = format!("there is no index {name}");
-                return Err(StoreError::new(StoreErrorKind::NotFound, text));
-            }
+            None => return Err(no_index(name)),
         };
         index.check(&spec.role)?;
         if let Some(change) = index.change(&spec.role)? {
             let what = format!("preparing the mapping of {}", index.name);
             let path = format!("/{}/_mapping", names::segment(&index.name));
-            let changed = self.change(&what, Method::Put, &path, Some(&change)).await;
+            let changed = self.change(&what, Method::PUT, &path, Some(&change)).await;
             changed.map_err(Changed::into_error)?;
         }
         let guarded = self.guard(&index).await?;
@@ -185,7 +186,8 @@ impl Inner {
             Role::Data { owner: Some(owner) } => Some(owner.clone()),
             _ => index.owner(),
         };
-        let target = self.remember(name, &index, guarded)?;
+        let data = matches!(spec.role, Role::Data { .. });
+        let target = self.remember(name, &index, guarded, data)?;
         Ok(CollectionInfo { name: target.name.clone(), uid: target.uid.clone(), owner })
     }
 
@@ -198,7 +200,7 @@ impl Inner {
         let body = mapping::creation(spec)?;
         let path = format!("/{}", names::segment(name));
         let what = format!("making the index {name}");
-        match self.change(&what, Method::Put, &path, Some(&body)).await {
+        match self.change(&what, Method::PUT, &path, Some(&body)).await {
             Ok(_) => Ok(()),
             // Somebody else made it at the same time.
             Err(Changed::Refused { kind, .. }) if kind == "resource_already_exists_exception" => {
@@ -219,13 +221,13 @@ impl Inner {
             Ok(None) => {
                 let what = format!("adding the alias {alias}");
                 let actions = mapping::committed_actions(&index.name);
-                let added = self.change(&what, Method::Post, "/_aliases", Some(&actions)).await;
+                let added = self.change(&what, Method::POST, "/_aliases", Some(&actions)).await;
                 added.err().map(|changed| changed.into_error().message)
             }
             Ok(Some(_)) => Some("the name is taken".to_owned()),
             Err(error) => Some(error.message),
         };
-        if let Some(reason) = skipped {
+        if let Some(reason) = skipped.map(|reason| self.transport.secrets.hide(reason)) {
             tracing::warn!(alias, reason, "no alias for searches without placeholders");
         }
     }
@@ -236,7 +238,7 @@ impl Inner {
             return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
         }
         let path = format!("/{}", names::segment(name));
-        let changed = self.change(&format!("dropping {name}"), Method::Delete, &path, None).await;
+        let changed = self.change(&format!("dropping {name}"), Method::DELETE, &path, None).await;
         self.targets.forget(name);
         match changed {
             Ok(_) => Ok(()),
@@ -254,7 +256,7 @@ impl Inner {
         }
         let add = serde_json::json!({"actions": [{"add": {"index": collection, "alias": alias}}]});
         let what = format!("adding the alias {alias} to {collection}");
-        let changed = self.change(&what, Method::Post, "/_aliases", Some(&add)).await;
+        let changed = self.change(&what, Method::POST, "/_aliases", Some(&add)).await;
         self.targets.forget(alias);
         changed.map(|_| ()).map_err(Changed::into_error)
     }
@@ -269,7 +271,7 @@ impl Inner {
         if blocked {
             let what = format!("blocking writes to {}", target.name);
             let path = format!("/{name}/_block/write");
-            let answer = self.change(&what, Method::Put, &path, None).await;
+            let answer = self.change(&what, Method::PUT, &path, None).await;
             let answer = answer.map_err(Changed::into_error)?;
             // The servers answer without any index if the block is there already. They put it there
             // only after every shard had finished the writes it was at; a block that is not yet
@@ -285,7 +287,7 @@ impl Inner {
             let what = format!("lifting the write block of {}", target.name);
             let path = format!("/{name}/_settings");
             let body = serde_json::json!({"index.blocks.write": null});
-            let changed = self.change(&what, Method::Put, &path, Some(&body)).await;
+            let changed = self.change(&what, Method::PUT, &path, Some(&body)).await;
             changed.map_err(Changed::into_error)?;
         }
         Ok(())
@@ -296,11 +298,12 @@ impl Inner {
         let what = format!("refreshing {}", target.name);
         let path = format!("/{}/_refresh", names::segment(&target.name));
         let request = Request {
-            method: Method::Post,
+            method: Method::POST,
             path: &path,
             query: &[],
             body: None,
             items: 0,
+            room: ADMIN_ROOM,
             patience: Patience::Data,
         };
         let answer = self.transport.send(request).await.map_err(Failure::into_error)?;

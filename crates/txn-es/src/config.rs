@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use elasticsearch::http::Url;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use reqwest::Url;
 use txn_core::store::{StoreError, StoreErrorKind};
 
 /// How an [`EsStore`](crate::EsStore) reaches its cluster. Nothing of it is printed that is secret.
@@ -49,13 +51,42 @@ impl fmt::Debug for EsAuth {
     }
 }
 
+impl EsAuth {
+    /// The value of the header that logs in.
+    pub(crate) fn header(&self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Basic { user, password } => {
+                Some(format!("Basic {}", BASE64.encode(format!("{user}:{password}"))))
+            }
+            Self::ApiKey(key) => Some(format!("ApiKey {key}")),
+        }
+    }
+
+    /// What of it is secret, in each of its forms.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Basic { user, password } => {
+                vec![BASE64.encode(format!("{user}:{password}")), password.clone()]
+            }
+            Self::ApiKey(key) => {
+                let decoded = BASE64.decode(key).ok().and_then(|text| String::from_utf8(text).ok());
+                let secret = decoded.and_then(|text| Some(text.split_once(':')?.1.to_owned()));
+                std::iter::once(key.clone()).chain(secret).collect()
+            }
+        }
+    }
+}
+
 impl EsConfig {
     /// A configuration for the nodes of one cluster, each named as `http(s)://host:port`. Requests
-    /// go round robin. A user and a password in the first address that has them are taken over as
-    /// [`EsAuth::Basic`]; they are never printed.
+    /// go round robin, and redirects are never followed. A user and a password in the first address that
+    /// has them (`http://user:password@host:port`, special characters percent-encoded: `%40` for `@`, `%2F`
+    /// for `/`) are taken over as [`EsAuth::Basic`]; they are never printed.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Misconfigured`] for an address that is none, or if there are none.
+    /// [`StoreErrorKind::Misconfigured`] for an address that is none or has a path, or if there are none.
     pub fn new<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, StoreError> {
         let mut config = Self {
             urls: Vec::new(),
@@ -166,25 +197,65 @@ fn misconfigured(message: String) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, message)
 }
 
-/// The address without its user information, and that. The text itself is not repeated in errors:
-/// it may hold a password.
+/// The address without its user information, and that.
 fn parse(text: &str) -> Result<(Url, Option<EsAuth>), StoreError> {
-    let mut url = Url::parse(text)
-        .map_err(|e| misconfigured(format!("a server address is not a URL: {e}")))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        let message = "a server address has to look like http(s)://host:port";
-        return Err(misconfigured(message.to_owned()));
+    let text = text.trim();
+    let refuse = |fault: &str| {
+        Err(misconfigured(format!(
+            "the server address {} {fault}: it has to look like http(s)://host:port, with a login \
+             http(s)://user:password@host:port, where special characters are percent-encoded (%40 for @, \
+             %2F for /, %23 for #)",
+            shown(text)
+        )))
+    };
+    if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return refuse("has white space");
     }
-    let auth = (!url.username().is_empty()).then(|| EsAuth::Basic {
+    let mut url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(error) => return refuse(&format!("is no URL ({error})")),
+    };
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return refuse("is not one of a server");
+    }
+    // A password with one of these signs in it ends up here, too.
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return refuse("goes on behind the host");
+    }
+    let auth = (!url.username().is_empty() || url.password().is_some()).then(|| EsAuth::Basic {
         user: percent_decode(url.username()),
         password: percent_decode(url.password().unwrap_or_default()),
     });
     // Both can fail for addresses without a host only, which were refused above.
     let stripped = url.set_username("").and_then(|()| url.set_password(None));
-    stripped.map_err(|()| misconfigured("a server address has no host".to_owned()))?;
-    url.set_query(None);
-    url.set_fragment(None);
-    Ok((url, auth))
+    match stripped {
+        Ok(()) => Ok((url, auth)),
+        Err(()) => refuse("has no host"),
+    }
+}
+
+/// What of a wrong address may be printed: scheme, host and port. Anything else may be a piece of a password.
+fn shown(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphabetic()) => {
+            (format!("{scheme}://"), rest)
+        }
+        _ => (String::new(), text),
+    };
+    let (login, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => ("***@", rest),
+        None => ("", rest),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']');
+    let end = rest.find(|c: char| !plain(c) && c != ':').unwrap_or(rest.len());
+    let (host, tail) = rest.split_at(end);
+    let ported = host.rsplit_once(':').filter(|_| !host.ends_with(']'));
+    let host = match ported {
+        Some((host, port)) if !port.chars().all(|c| c.is_ascii_digit()) => format!("{host}:***"),
+        _ => host.to_owned(),
+    };
+    let tail = if tail.is_empty() { "" } else { "***" };
+    format!("\"{scheme}{login}{host}{tail}\"")
 }
 
 fn percent_decode(text: &str) -> String {
@@ -223,15 +294,45 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_is_refused_without_repeating_it() {
-        for text in
-            ["", "db:9200", "ftp://u:hunter2@h", "http://u:hunter2@", "http://u:hunter2@h:x"]
-        {
+    fn a_wrong_address_is_shown_without_what_may_be_secret() {
+        for (text, shown) in [
+            ("", "\"\""),
+            ("db:9200", "\"db:9200\""),
+            ("shop:hunter2@db:9200", "\"***@db:9200\""),
+            ("ftp://u:hunter2@h", "\"ftp://***@h\""),
+            ("http://u:hunter2@", "\"http://***@\""),
+            ("http://u:hunter2@h:x", "\"http://***@h:***\""),
+            ("http://u:hunter2", "\"http://u:***\""),
+            ("http://shop:p@hun/ter2:rd@host", "\"http://***@host\""),
+            ("http://shop:1/hunter2@host", "\"http://***@host\""),
+            ("http://shop:1#hunter2@host", "\"http://***@host\""),
+            ("http://shop:1?hunter2@host:9200", "\"http://***@host:9200\""),
+            ("http://shop:1\\hunter2@host", "\"http://***@host\""),
+            ("http://shop:hunter2 @host", "\"http://***@host\""),
+            ("http://host:9200/hunter2", "\"http://host:9200***\""),
+            ("http://host:9200?key=hunter2", "\"http://host:9200***\""),
+            ("http://[::1]:9200/hunter2", "\"http://[::1]:9200***\""),
+        ] {
             let error = EsConfig::from_url(text).unwrap_err();
             assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{text}");
-            assert!(!error.message.contains("hunter2"), "{}", error.message);
+            assert!(error.message.contains(&format!("address {shown} ")), "{}", error.message);
+            assert!(error.message.contains("http(s)://host:port"), "{}", error.message);
+            for piece in ["hun", "ter2"] {
+                assert!(!error.message.contains(piece), "{}", error.message);
+            }
         }
         assert!(EsConfig::new(Vec::<String>::new()).is_err());
+        for good in ["http://h", " https://h:9200/ ", "http://[::1]:9200", "http://u:p@h"] {
+            assert!(EsConfig::from_url(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_a_header() {
+        let basic = EsConfig::from_url("http://shop:p%40ss%2Fw%3Ard@host").unwrap().auth;
+        assert_eq!(basic.header().as_deref(), Some("Basic c2hvcDpwQHNzL3c6cmQ="));
+        assert_eq!(EsAuth::ApiKey("k".to_owned()).header().as_deref(), Some("ApiKey k"));
+        assert_eq!(EsAuth::None.header(), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use elasticsearch::http::Method;
 use futures::future::join_all;
+use reqwest::Method;
 use txn_core::store::{
     Cursor, Filter, Key, Limits, Outcome, Page, Read, Refusal, RefusalKind, StoreError,
     StoreErrorKind, Write, WriteOp,
@@ -12,9 +12,8 @@ use txn_core::store::{
 
 use crate::bulk::{self, Item, Op, Settled};
 use crate::classify::{self, Fate, Whole};
-use crate::mget::{self, Ask};
 use crate::target::{Target, Targets};
-use crate::transport::{Failure, Patience, Request, Transport};
+use crate::transport::{ADMIN_ROOM, Failure, Patience, Request, Transport, room_for};
 use crate::{names, scan};
 
 /// What all handles of one store share.
@@ -37,74 +36,16 @@ pub(crate) enum Miss {
     Failed(StoreError),
 }
 
-type Resolved<'a> = BTreeMap<&'a str, Result<Arc<Target>, Miss>>;
+pub(crate) type Resolved<'a> = BTreeMap<&'a str, Result<Arc<Target>, Miss>>;
 
 /// A request of this size is never carried out in parts, so that a refusal of the whole means that
 /// nothing was carried out. (Newer servers begin large ones before they have read them to the end.)
 const WHOLE_BYTES: usize = 512 << 10;
 
 impl Inner {
-    async fn resolve<'a>(&self, names: BTreeSet<&'a str>) -> Resolved<'a> {
+    pub(crate) async fn resolve<'a>(&self, names: BTreeSet<&'a str>) -> Resolved<'a> {
         let lookups = names.into_iter().map(|name| async move { (name, self.target(name).await) });
         join_all(lookups).await.into_iter().collect()
-    }
-
-    pub(crate) async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        let targets = self.resolve(keys.iter().map(|key| &*key.collection).collect()).await;
-        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
-        let mut asks = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            match plan_read(self.limits, key, &targets) {
-                Ok(target) => asks.push(Ask { at, key, target }),
-                Err(read) => reads[at] = Some(read),
-            }
-        }
-        let chunks = asks.chunks(self.max_items);
-        let answers = join_all(chunks.map(|chunk| self.get_chunk(chunk))).await;
-        for (ask, read) in asks.iter().zip(answers.into_iter().flatten()) {
-            reads[ask.at] = Some(read);
-        }
-        let none = || mget::unavailable("not answered");
-        reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
-    }
-
-    async fn get_chunk(&self, asks: &[Ask<'_>]) -> Vec<Read> {
-        let request = Request {
-            method: Method::Post,
-            path: "/_mget",
-            query: &[],
-            body: Some(mget::encode(asks)),
-            items: asks.len(),
-            patience: Patience::Data,
-        };
-        let all = |error: StoreError| vec![Read::Unavailable(error); asks.len()];
-        match self.transport.send(request).await {
-            Ok(answer) if answer.status == 200 => mget::decode(asks, &answer.body),
-            Ok(answer) => all(classify::error("reading documents", &answer)),
-            Err(failure) => all(failure.into_error()),
-        }
-    }
-
-    pub(crate) async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        let targets = self.resolve(keys.iter().map(|key| &*key.collection).collect()).await;
-        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
-        let mut items = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            match plan_read(self.limits, key, &targets) {
-                Ok(target) => match target.guard.clone() {
-                    Some(route) => items.push(item(at, key, route, target, Op::Read)),
-                    None => reads[at] = Some(Read::Unavailable(unguarded(&target))),
-                },
-                Err(read) => reads[at] = Some(read),
-            }
-        }
-        for (at, settled) in self.bulk(items).await {
-            if let Settled::Read(read) = settled {
-                reads[at] = Some(read);
-            }
-        }
-        let none = || mget::unavailable("not answered");
-        reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
     }
 
     pub(crate) async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
@@ -169,7 +110,7 @@ impl Inner {
     }
 
     /// Sends operations, in as many requests as their number and size ask for.
-    async fn bulk(&self, items: Vec<Item<'_>>) -> Vec<(usize, Settled)> {
+    pub(crate) async fn bulk(&self, items: Vec<Item<'_>>) -> Vec<(usize, Settled)> {
         let mut chunks: Vec<&[Item<'_>]> = Vec::new();
         let mut rest = items.as_slice();
         while !rest.is_empty() {
@@ -207,12 +148,16 @@ impl Inner {
         while let Some(items) = stack.pop() {
             let body = bulk::encode(items);
             let len = body.len();
+            // Errors may repeat what was sent.
+            let only_reads = items.iter().all(|item| item.op == Op::Read);
+            let documents = if only_reads { self.max_bytes } else { 0 };
             let request = Request {
-                method: Method::Post,
+                method: Method::POST,
                 path: "/_bulk",
                 query: &[("pipeline", "_none"), ("timeout", &timeout)],
                 body: Some(body),
                 items: items.len(),
+                room: room_for(items.len(), documents).saturating_add(2 * len),
                 patience: Patience::Data,
             };
             let fate = match self.transport.send(request).await {
@@ -244,8 +189,24 @@ impl Inner {
                     }
                     Whole::Malformed(fate) | Whole::Same(fate) => fate,
                 },
-                Err(Failure::NotSent(text)) => Fate::Rejected(text),
-                Err(Failure::Lost(text)) => Fate::Unknown(text),
+                Err(Failure::TooLarge(_)) if only_reads && items.len() > 1 => {
+                    let (first, second) = items.split_at(items.len() / 2);
+                    stack.extend([second, first]);
+                    continue;
+                }
+                Err(failure) if only_reads => {
+                    let error = match failure {
+                        Failure::TooLarge(error) => too_large(error),
+                        failure => failure.into_error(),
+                    };
+                    let read = Settled::Read(Read::Unavailable(error));
+                    settled.resize(settled.len() + items.len(), read);
+                    continue;
+                }
+                Err(Failure::NotSent(error)) => Fate::Rejected(error.message),
+                Err(Failure::Lost(error) | Failure::TooLarge(error)) => {
+                    Fate::Unknown(error.message)
+                }
             };
             settled.extend(items.iter().map(|item| item.settle(fate.clone())));
         }
@@ -260,7 +221,7 @@ impl Inner {
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
         let target = self.existing(collection).await?;
-        let size = size.clamp(1, scan::MAX_PAGE);
+        let mut size = size.clamp(1, scan::MAX_PAGE).min(target.most_per_page());
         let what = format!("scanning {}", target.name);
         let first_path = format!("/{}/_search", names::segment(&target.name));
         let mut query = vec![("scroll", scan::KEEP_ALIVE)];
@@ -268,19 +229,38 @@ impl Inner {
             // With segment replication, replicas lag behind a refresh.
             query.push(("preference", "_primary"));
         }
-        let (path, query, body) = match &from {
-            None => (first_path.as_str(), query.as_slice(), scan::first(filter, size)),
-            Some(Cursor(scroll_id)) => ("/_search/scroll", [].as_slice(), scan::next(scroll_id)),
+        let answer = loop {
+            let (path, query, body) = match &from {
+                None => (first_path.as_str(), query.as_slice(), scan::first(filter, size)),
+                Some(cursor) => {
+                    let (page, scroll_id) = scan::parts(cursor)?;
+                    size = page;
+                    ("/_search/scroll", [].as_slice(), scan::next(scroll_id))
+                }
+            };
+            let request = Request {
+                method: Method::POST,
+                path,
+                query,
+                body: Some(body.into()),
+                items: size,
+                room: room_for(size, self.max_bytes),
+                patience: Patience::Data,
+            };
+            match self.transport.send(request).await {
+                Ok(answer) => break answer,
+                Err(Failure::TooLarge(error)) if size == 1 => return Err(too_large(error)),
+                // The next scan has smaller pages. One that has begun can not change its own.
+                Err(Failure::TooLarge(error)) => {
+                    size /= 2;
+                    target.shrink_pages(size);
+                    if from.is_some() {
+                        return Err(error);
+                    }
+                }
+                Err(failure) => return Err(failure.into_error()),
+            }
         };
-        let request = Request {
-            method: Method::Post,
-            path,
-            query,
-            body: Some(body.into()),
-            items: size,
-            patience: Patience::Data,
-        };
-        let answer = self.transport.send(request).await.map_err(Failure::into_error)?;
         if answer.status != 200 {
             let mut error = classify::error(&what, &answer);
             if from.is_some() && error.kind == StoreErrorKind::NotFound {
@@ -298,7 +278,9 @@ impl Inner {
         };
         // A page that is not full is the last one.
         let next = match found.scroll_id {
-            Some(scroll_id) if found.documents.len() >= size => Some(Cursor(scroll_id)),
+            Some(scroll_id) if found.documents.len() >= size => {
+                Some(scan::cursor(size, &scroll_id))
+            }
             scroll_id => {
                 self.end_scan(scroll_id).await;
                 None
@@ -312,11 +294,12 @@ impl Inner {
     async fn end_scan(&self, scroll_id: Option<String>) {
         let Some(scroll_id) = scroll_id else { return };
         let request = Request {
-            method: Method::Delete,
+            method: Method::DELETE,
             path: "/_search/scroll",
             query: &[],
             body: Some(scan::clear(&scroll_id).into()),
             items: 0,
+            room: ADMIN_ROOM,
             patience: Patience::Data,
         };
         if let Err(failure) = self.transport.send(request).await {
@@ -327,22 +310,24 @@ impl Inner {
     /// The target of a name that has to exist.
     pub(crate) async fn existing(&self, name: &str) -> Result<Arc<Target>, StoreError> {
         self.target(name).await.map_err(|miss| match miss {
-            Miss::Missing => {
-                StoreError::new(StoreErrorKind::NotFound, format!("there is no index {name}"))
-            }
+            Miss::Missing => no_index(name),
             Miss::Failed(error) => error,
         })
     }
 }
 
-fn plan_read(limits: Limits, key: &Key, targets: &Resolved<'_>) -> Result<Arc<Target>, Read> {
-    match targets.get(&*key.collection) {
-        // A document with such a key can not be.
-        Some(Ok(_)) if limits.check(key, 0).is_err() => Err(Read::Absent),
-        Some(Ok(target)) => Ok(target.clone()),
-        Some(Err(Miss::Missing)) | None => Err(Read::MissingCollection),
-        Some(Err(Miss::Failed(error))) => Err(Read::Unavailable(error.clone())),
-    }
+/// The error where a collection has to exist.
+pub(crate) fn no_index(name: &str) -> StoreError {
+    let text = format!(
+        "there is no index {name}: correct the name, or make it (create_collection does so where it is missing)"
+    );
+    StoreError::new(StoreErrorKind::NotFound, text)
+}
+
+/// Of an answer about one document: asked again, it would be no smaller.
+pub(crate) fn too_large(error: StoreError) -> StoreError {
+    let advice = "if the documents are that large, raise EsConfig::with_max_bulk_bytes";
+    StoreError::new(StoreErrorKind::Misconfigured, format!("{}; {advice}", error.message))
 }
 
 fn plan_write<'a>(
@@ -376,7 +361,13 @@ fn plan_write<'a>(
     Ok(item(at, &write.key, route, target, op))
 }
 
-fn item<'a>(at: usize, key: &'a Key, route: Arc<str>, target: Arc<Target>, op: Op<'a>) -> Item<'a> {
+pub(crate) fn item<'a>(
+    at: usize,
+    key: &'a Key,
+    route: Arc<str>,
+    target: Arc<Target>,
+    op: Op<'a>,
+) -> Item<'a> {
     let routing = key.routing.as_deref();
     Item { at, route, require_alias: true, target, id: &key.id, routing, op }
 }
@@ -389,7 +380,7 @@ fn condition_of(op: &WriteOp) -> Option<txn_core::store::Version> {
     }
 }
 
-fn unguarded(target: &Target) -> StoreError {
+pub(crate) fn unguarded(target: &Target) -> StoreError {
     let text = format!(
         "writing to {} needs the alias {}, which is missing and may not be added: grant the index \
          privilege manage on {} and on txn-*, or let an administrator open the collection once",

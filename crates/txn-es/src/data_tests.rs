@@ -23,6 +23,13 @@ const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 impl Fake {
     /// There is one index, `a`, with its guard, and `b`, without; the handler answers bulk requests and reads.
     async fn new(handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Self {
+        Self::with(|config| config, handler).await
+    }
+
+    async fn with(
+        tune: impl Fn(EsConfig) -> EsConfig,
+        handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
         let guard = crate::target::guard_name("u");
         let index = format!(
             r#"{{"a":{{"aliases":{{"{guard}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"u"}}}}}}"#
@@ -49,7 +56,7 @@ impl Fake {
             }
         });
         let config = EsConfig::from_url(&url).unwrap();
-        let config = config.with_request_timeout(Duration::from_millis(500));
+        let config = tune(config.with_request_timeout(Duration::from_millis(500)));
         Self { store: EsStore::connect(config).await.unwrap(), asked }
     }
 
@@ -262,4 +269,113 @@ async fn an_account_that_may_not_add_the_guard_reads_only() {
     let outcome = fake.store.write_many(&[write]).await.remove(0);
     let Outcome::Invalid(refusal) = outcome else { panic!("{outcome:?}") };
     assert!(refusal.kind == RefusalKind::Denied && refusal.reason.contains("manage on b"));
+}
+
+/// The answer of a healthy server to `_mget`.
+fn documents(body: &str) -> String {
+    let asked: serde_json::Value = serde_json::from_str(body).unwrap();
+    let docs = asked["docs"].as_array().unwrap().iter().map(|doc| {
+        let id = doc["_id"].as_str().unwrap();
+        format!(
+            r#"{{"_index":"a","_id":"{id}","_seq_no":1,"_primary_term":1,"found":true,"_source":{{}}}}"#
+        )
+    });
+    format!(r#"{{"docs":[{}]}}"#, docs.collect::<Vec<_>>().join(","))
+}
+
+#[tokio::test]
+async fn reads_whose_answer_is_too_large_are_sent_in_parts() {
+    let pad = " ".repeat(2 << 20);
+    let small = |config: EsConfig| config.with_max_bulk_bytes(1_000);
+    let fake = Fake::with(small, move |path, body| match path {
+        "/_mget" if body.matches("_id").count() > 1 => (200, documents(body) + &pad),
+        "/_mget" => (200, documents(body)),
+        // Even one.
+        _ => (200, pad.clone()),
+    })
+    .await;
+    let keys = ["1", "2", "3"].map(|id| Key::new("a", id));
+    let reads = fake.store.get_many(&keys).await;
+    assert!(reads.iter().all(|read| matches!(read, Read::Found { .. })), "{reads:?}");
+    for read in fake.store.read_primary(&keys).await {
+        let Read::Unavailable(error) = read else { panic!("{read:?}") };
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert!(error.message.contains("with_max_bulk_bytes"), "{error}");
+    }
+    let bulks = fake.bulks();
+    for outcome in fake.store.write_many(&three()).await {
+        assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    }
+    assert_eq!(fake.bulks(), bulks + 1, "a write is never sent again");
+}
+
+#[tokio::test]
+async fn a_scan_whose_pages_are_too_large_begins_again_with_smaller_ones() {
+    let page = |ids: &[u32], pad: usize| {
+        let hits = ids.iter().map(|id| {
+            format!(r#"{{"_index":"a","_id":"{id}","_seq_no":1,"_primary_term":1,"_source":{{}}}}"#)
+        });
+        let hits = hits.collect::<Vec<_>>().join(",");
+        let pad = " ".repeat(pad);
+        (
+            200,
+            format!(
+                r#"{{"_scroll_id":"s","timed_out":false,"_shards":{{"failed":0}},"hits":{{"hits":[{hits}]}}}}{pad}"#
+            ),
+        )
+    };
+    let small = |config: EsConfig| config.with_max_bulk_bytes(1_000);
+    let fake = Fake::with(small, move |path, body| {
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        match (path, body["size"].as_u64()) {
+            ("/_search/scroll", _) => page(&[3], 0),
+            (_, Some(2)) => page(&[1, 2], 0),
+            _ => page(&[1, 2, 3], 2 << 20),
+        }
+    })
+    .await;
+    for _ in 0..2 {
+        let first = fake.store.scan("a", &Filter::All, 9, None).await.unwrap();
+        assert_eq!(first.documents.len(), 2);
+        let second = fake.store.scan("a", &Filter::All, 9, first.next).await.unwrap();
+        assert_eq!((second.documents.len(), second.next), (1, None));
+    }
+    let searches = fake.asked.lock().iter().filter(|path| path.starts_with("/a/_search")).count();
+    assert_eq!(searches, 4, "9 and 4 are too large, 2 is remembered");
+}
+
+#[tokio::test]
+async fn no_error_repeats_the_login() {
+    let reason = "rejected: POST with Authorization: Basic c2hvcDpodW50ZXIy for shop:hunter2";
+    for (status, kind) in [(403, "security_exception"), (400, "parsing_exception"), (500, "x")] {
+        let error = format!(
+            r#"{{"error":{{"type":"{kind}","reason":"{reason}","caused_by":{{"type":"Basic c2hvcDpodW50ZXIy"}}}}}}"#
+        );
+        let item =
+            format!(r#"{{"create":{{"_index":"a","_id":"1","status":{status},"#) + &error[1..];
+        let login = |config: EsConfig| config.with_basic_auth("shop", "hunter2");
+        for item in [None, Some(item)] {
+            let error = error.clone();
+            let fake = Fake::with(login, move |path, _| match (path, &item) {
+                (path, Some(item)) if path.starts_with("/_bulk") => {
+                    (200, format!(r#"{{"items":[{item}}}]}}"#))
+                }
+                _ => (status, error.clone()),
+            })
+            .await;
+            let key = Key::new("a", "1");
+            let store = &fake.store;
+            let told = format!(
+                "{:?} {:?} {:?} {:?} {:?} {:?} {store:?}",
+                store.write_many(&[create("1")]).await,
+                store.get_many(std::slice::from_ref(&key)).await,
+                store.read_primary(std::slice::from_ref(&key)).await,
+                store.scan("a", &Filter::All, 1, None).await,
+                store.drop_collection("a").await,
+                store.add_alias("b", "a").await,
+            );
+            assert!(told.contains("rejected"), "{told}");
+            assert!(!told.contains("hunter2") && !told.contains("c2hvcDpod"), "{told}");
+        }
+    }
 }

@@ -5,7 +5,8 @@
 //! plugins.
 //!
 //! # What it adds to a collection
-//! - The reserved fields in the mapping, and the owning domain in the mapping's `_meta`.
+//! - The reserved fields in the mapping, and in its `_meta` the owning domain and the mark that the
+//!   fields are this library's.
 //! - A hidden alias `txn-guard-<identity>`. Operations go through it and require it, so that a
 //!   write into an index that was dropped fails instead of making the index again.
 //! - An alias `<index>-committed`, which hides placeholders from plain searches.
@@ -20,10 +21,13 @@ mod classify;
 mod collection;
 mod config;
 mod data;
+mod definition;
 mod mapping;
 mod mget;
 mod names;
+mod reads;
 mod scan;
+mod secrets;
 mod server;
 mod target;
 mod terms;
@@ -43,6 +47,7 @@ pub use config::{EsAuth, EsConfig};
 pub use server::Server;
 
 use data::Inner;
+use secrets::Secrets;
 use target::Targets;
 use transport::{Patience, Transport};
 
@@ -71,7 +76,8 @@ impl EsStore {
     /// if the login is missing or wrong, `Misconfigured` if the server or the configuration is not fit.
     pub async fn connect(config: EsConfig) -> Result<Self, StoreError> {
         let transport = Transport::new(&config)?;
-        let server = server::detect(&transport).await?;
+        let detected = server::detect(&transport).await;
+        let server = detected.map_err(|error| transport.secrets.hide_in_error(error))?;
         let inner = Inner {
             transport,
             server,
@@ -83,6 +89,14 @@ impl EsStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    fn secrets(&self) -> &Secrets {
+        &self.inner.transport.secrets
+    }
+
+    fn told<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.map_err(|error| self.secrets().hide_in_error(error))
+    }
+
     /// What answered when the store connected.
     #[must_use]
     pub fn server(&self) -> &Server {
@@ -90,6 +104,7 @@ impl EsStore {
     }
 }
 
+/// Everything that goes out passes by here, and leaves the secrets of the login behind.
 #[async_trait]
 impl Store for EsStore {
     fn limits(&self) -> Limits {
@@ -101,19 +116,22 @@ impl Store for EsStore {
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.inner.get_many(keys).await
+        let reads = self.inner.get_many(keys).await;
+        reads.into_iter().map(|read| self.secrets().hide_in_read(read)).collect()
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.inner.read_primary(keys).await
+        let reads = self.inner.read_primary(keys).await;
+        reads.into_iter().map(|read| self.secrets().hide_in_read(read)).collect()
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.inner.write_many(writes).await
+        let outcomes = self.inner.write_many(writes).await;
+        outcomes.into_iter().map(|outcome| self.secrets().hide_in_outcome(outcome)).collect()
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner.refresh(collection).await
+        self.told(self.inner.refresh(collection).await)
     }
 
     async fn scan(
@@ -123,22 +141,22 @@ impl Store for EsStore {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        self.inner.scan(collection, filter, size, from).await
+        self.told(self.inner.scan(collection, filter, size, from).await)
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.inner.open_collection(spec).await
+        self.told(self.inner.open_collection(spec).await)
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.inner.drop_collection(name).await
+        self.told(self.inner.drop_collection(name).await)
     }
 
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.inner.add_alias(alias, collection).await
+        self.told(self.inner.add_alias(alias, collection).await)
     }
 
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.inner.block_writes(collection, blocked).await
+        self.told(self.inner.block_writes(collection, blocked).await)
     }
 }

@@ -6,7 +6,16 @@ use serde_json::{Map, Value, json};
 use txn_core::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
 use txn_core::store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
+use crate::definition;
 use crate::target::{GUARD, guard_name};
+
+/// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
+const FIELDS: &str = "fields";
+
+const FORMAT: u64 = 1;
+
+/// In the mark of this library: the owning domain.
+const DOMAIN: &str = "domain";
 
 /// One index, as `GET /<name>?flat_settings=true` shows it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -23,7 +32,7 @@ pub(crate) struct Index {
     data_stream: Option<String>,
 }
 
-fn misconfigured(text: String) -> StoreError {
+pub(crate) fn misconfigured(text: String) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, text)
 }
 
@@ -31,7 +40,8 @@ fn misconfigured(text: String) -> StoreError {
 pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
     let mut found: std::collections::BTreeMap<String, Index> = serde_json::from_slice(answer)
         .map_err(|e| {
-            let text = format!("{asked}: what the server shows of the index can not be read: {e}");
+            let at = e.column();
+            let text = format!("{asked}: what the server shows can not be read, at byte {at}");
             StoreError::new(StoreErrorKind::Unavailable, text)
         })?;
     if let Some(stream) = found.values().find_map(|index| index.data_stream.as_ref()) {
@@ -40,10 +50,13 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
         )));
     }
     if found.len() > 1 {
-        let names: Vec<_> = found.into_keys().collect();
+        let count = found.len();
+        let mut names: Vec<_> = found.into_keys().take(5).collect();
+        if count > names.len() {
+            names.push("...".to_owned());
+        }
         return Err(misconfigured(format!(
-            "{asked} stands for {} indices ({}); name one of them, or an alias of only one",
-            names.len(),
+            "{asked} stands for {count} indices ({}); name one of them, or an alias of only one",
             names.join(", ")
         )));
     }
@@ -89,8 +102,7 @@ impl Index {
 
     /// The owning domain, as the mapping's `_meta` has it.
     pub(crate) fn owner(&self) -> Option<String> {
-        let domain = self.mappings.get("_meta")?.get("txn")?.get("domain")?;
-        domain.as_str().map(str::to_owned)
+        self.mark()?.get(DOMAIN)?.as_str().map(str::to_owned)
     }
 
     /// Whether its guard is there, and no other index's guard (as left by a restored snapshot).
@@ -189,38 +201,110 @@ impl Index {
         self.mappings.get("properties")?.get(name)
     }
 
-    /// The reserved fields that are not mapped yet.
-    fn missing_fields(&self) -> Result<Map<String, Value>, StoreError> {
-        let properties = self.mappings.get("properties").and_then(Value::as_object);
-        let runtime = self.mappings.get("runtime").and_then(Value::as_object);
-        missing_fields(&self.name, properties, runtime)
+    /// The entry of this library in the mapping's `_meta`.
+    fn mark(&self) -> Option<&Map<String, Value>> {
+        self.mappings.get("_meta")?.get("txn")?.as_object()
     }
 
-    /// The change of the mapping that a role asks for: fields that are missing, and the owner, merged
-    /// into the `_meta` that is there (the servers replace it as a whole).
+    /// Whether this library has mapped the reserved fields: then they are no fields of the application.
+    fn is_prepared(&self) -> Result<bool, StoreError> {
+        let Some(mark) = self.mark() else { return Ok(false) };
+        match mark.get(FIELDS).and_then(Value::as_u64) {
+            Some(format) if format > FORMAT => Err(misconfigured(format!(
+                "{}: a newer version of this library has prepared the index (_meta.txn.{FIELDS} is {format}, \
+                 this version knows {FORMAT}); use that version",
+                self.name
+            ))),
+            Some(_) => Ok(true),
+            None => Ok(mark.contains_key(DOMAIN)),
+        }
+    }
+
+    /// The reserved fields that are not mapped yet.
+    fn missing_fields(&self) -> Result<Map<String, Value>, StoreError> {
+        let prepared = self.is_prepared()?;
+        let mut missing = Map::new();
+        for (field, wanted) in reserved() {
+            let clash = |what: &str| {
+                Err(misconfigured(format!(
+                    "{}: the field {field} is reserved for transactions, and here it is {what}. If it is \
+                     the application's own field, rename it: reindex into an index where it has another name",
+                    self.name
+                )))
+            };
+            let runtime = self.mappings.get("runtime");
+            if runtime.is_some_and(|runtime| runtime.get(field).is_some()) {
+                return clash(&format!("a runtime field, where it has to be {wanted}"));
+            }
+            let Some(found) = self.field(field) else {
+                missing.insert(field.to_owned(), wanted);
+                continue;
+            };
+            let kind = found.get("type").and_then(Value::as_str).unwrap_or("object");
+            if wanted["type"] != kind {
+                return clash(&format!("mapped as {kind}, where it has to be {wanted}"));
+            }
+            if field == TRANSACTION_TID && !is_searchable_keyword(found) {
+                let what = format!("mapped so that it can not be searched; it has to be {wanted}");
+                return clash(&what);
+            }
+            if !prepared {
+                return clash(&format!(
+                    "mapped already, in an index that this library has not prepared (a copy of one that it \
+                     has needs the mark: set txn.{FIELDS} to {FORMAT} in the _meta of its mapping)"
+                ));
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The change of the mapping that a role asks for, in one request: fields that are missing with the mark that
+    /// they are this library's, and the owner, merged into the `_meta` that is there (the servers replace it
+    /// as a whole).
     pub(crate) fn change(&self, role: &Role) -> Result<Option<Value>, StoreError> {
         let Role::Data { owner } = role else { return Ok(None) };
-        let mut change = Map::new();
         let missing = self.missing_fields()?;
+        let owner = owner.as_ref().filter(|owner| self.owner().as_ref() != Some(owner));
+        if missing.is_empty() && owner.is_none() {
+            return Ok(None);
+        }
+        let mut meta = match self.mappings.get("_meta") {
+            Some(Value::Object(meta)) => meta.clone(),
+            _ => Map::new(),
+        };
+        let Value::Object(mark) = meta.entry("txn").or_insert_with(|| json!({})) else {
+            return Err(misconfigured(format!(
+                "{}: the entry txn in the mapping's _meta is reserved; rename it",
+                self.name
+            )));
+        };
+        mark.insert(FIELDS.to_owned(), json!(FORMAT));
+        if let Some(owner) = owner {
+            mark.insert(DOMAIN.to_owned(), json!(owner));
+        }
+        let mut change = json!({"_meta": meta});
         if !missing.is_empty() {
-            change.insert("properties".to_owned(), Value::Object(missing));
+            change["properties"] = Value::Object(missing);
         }
-        if let Some(owner) = owner.as_ref().filter(|owner| self.owner().as_ref() != Some(owner)) {
-            let mut meta = match self.mappings.get("_meta") {
-                Some(Value::Object(meta)) => meta.clone(),
-                _ => Map::new(),
-            };
-            let entry = meta.entry("txn").or_insert_with(|| json!({}));
-            let Value::Object(txn) = entry else {
-                return Err(misconfigured(format!(
-                    "{}: the entry txn in the mapping's _meta is reserved; rename it",
-                    self.name
-                )));
-            };
-            txn.insert("domain".to_owned(), json!(owner));
-            change.insert("_meta".to_owned(), Value::Object(meta));
+        Ok(Some(change))
+    }
+
+    /// Adds fields to the mapping of an index that is not made yet.
+    fn map(&mut self, fields: Value) -> Result<(), StoreError> {
+        let properties = self.mappings.entry("properties").or_insert_with(|| json!({}));
+        match (properties, fields) {
+            (Value::Object(properties), Value::Object(fields)) => {
+                properties.extend(fields);
+                Ok(())
+            }
+            (Value::Object(_), _) => Ok(()),
+            _ => Err(misconfigured(format!("{}: \"properties\" is no object", self.name))),
         }
-        Ok((!change.is_empty()).then_some(Value::Object(change)))
+    }
+
+    /// Whether it holds documents of an application, not those of this library alone.
+    pub(crate) fn is_data(&self) -> bool {
+        self.field(TRANSACTION_TID).is_some()
     }
 }
 
@@ -234,38 +318,6 @@ fn reserved() -> [(&'static str, Value); 4] {
     ]
 }
 
-fn missing_fields(
-    index: &str,
-    properties: Option<&Map<String, Value>>,
-    runtime: Option<&Map<String, Value>>,
-) -> Result<Map<String, Value>, StoreError> {
-    let mut missing = Map::new();
-    for (field, wanted) in reserved() {
-        let clash = |what: &str| {
-            misconfigured(format!(
-                "{index}: the field {field} is reserved for transactions, and here it is {what}; it \
-                 has to be {wanted}. If it is the application's own field, rename it: reindex into \
-                 an index where it has another name"
-            ))
-        };
-        if runtime.is_some_and(|runtime| runtime.contains_key(field)) {
-            return Err(clash("a runtime field"));
-        }
-        let Some(found) = properties.and_then(|properties| properties.get(field)) else {
-            missing.insert(field.to_owned(), wanted);
-            continue;
-        };
-        let kind = found.get("type").and_then(Value::as_str).unwrap_or("object");
-        if wanted["type"] != kind {
-            return Err(clash(&format!("mapped as {kind}")));
-        }
-        if field == TRANSACTION_TID && !is_searchable_keyword(found) {
-            return Err(clash("mapped so that it can not be searched"));
-        }
-    }
-    Ok(missing)
-}
-
 fn is_searchable_keyword(field: &Value) -> bool {
     let off = |name: &str| matches!(&field[name], Value::Bool(false)) || field[name] == "false";
     let shortened = field["ignore_above"].as_u64().is_some_and(|length| length < 64);
@@ -274,45 +326,30 @@ fn is_searchable_keyword(field: &Value) -> bool {
 
 /// The body of the request that makes a collection.
 pub(crate) fn creation(spec: &CollectionSpec) -> Result<Value, StoreError> {
-    let mut mappings = match spec.mappings.as_deref().map(serde_json::from_str::<Value>) {
-        None => Map::new(),
-        Some(Ok(Value::Object(mappings))) => mappings,
-        Some(_) => {
-            let name = &spec.name;
-            return Err(misconfigured(format!("{name}: the mappings are not a JSON object")));
+    let (mappings, settings) = definition::of(spec)?;
+    let mut index = Index { name: spec.name.clone(), mappings, settings, ..Index::default() };
+    index.settings.entry("index.translog.durability").or_insert_with(|| json!("request"));
+    if let Role::Data { .. } = &spec.role {
+        if let Some(Value::Object(mut change)) = index.change(&spec.role)? {
+            let fields = change.remove("properties").unwrap_or_default();
+            index.map(fields)?;
+            index.mappings.extend(change);
         }
-    };
-    let mut settings = json!({"index.translog.durability": "request"});
-    let fields = match &spec.role {
-        Role::Data { .. } => {
-            let runtime = mappings.get("runtime").and_then(Value::as_object);
-            let properties = mappings.get("properties").and_then(Value::as_object);
-            missing_fields(&spec.name, properties, runtime)?
-        }
-        Role::Registry => Map::new(),
-        Role::Partition => {
-            let fields = json!({
-                STATE: {"type": "keyword"},
-                "body": {"type": "object", "enabled": false},
-            });
-            fields.as_object().cloned().unwrap_or_default()
-        }
-    };
-    if !matches!(spec.role, Role::Data { .. }) {
+    } else {
         // Small, found by key: one shard. A copy as soon as there is a second node; without one,
         // nothing that could not be assigned.
-        settings["index.number_of_shards"] = json!(1);
-        settings["index.auto_expand_replicas"] = json!("0-1");
-        mappings.insert("dynamic".to_owned(), json!(false));
+        index.settings.insert("index.number_of_shards".to_owned(), json!(1));
+        index.settings.insert("index.auto_expand_replicas".to_owned(), json!("0-1"));
+        index.mappings.insert("dynamic".to_owned(), json!(false));
     }
-    if !fields.is_empty() {
-        let properties = mappings.entry("properties").or_insert_with(|| json!({}));
-        let Value::Object(properties) = properties else {
-            return Err(misconfigured(format!("{}: \"properties\" is no object", spec.name)));
-        };
-        properties.extend(fields);
+    if spec.role == Role::Partition {
+        index.map(json!({
+            STATE: {"type": "keyword"},
+            "body": {"type": "object", "enabled": false},
+        }))?;
     }
-    Ok(json!({"settings": settings, "mappings": mappings}))
+    index.check(&spec.role)?;
+    Ok(json!({"settings": index.settings, "mappings": index.mappings}))
 }
 
 /// What the alias for plain searches is called.

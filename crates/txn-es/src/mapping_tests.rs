@@ -104,14 +104,15 @@ fn missing_fields_and_the_owner_are_added() {
     assert_eq!(fields.len(), 4);
     let recent = json!({"type": "keyword", "index": false, "doc_values": false});
     assert_eq!(fields["transaction_recent"], recent);
-    assert!(change.get("_meta").is_none());
+    // The mark comes with the fields, in one request.
+    assert_eq!(change["_meta"], json!({"txn": {"fields": 1}}));
 
-    let meta = json!({"app": {"x": 1}, "txn": {"note": "n"}});
+    let meta = json!({"app": {"x": 1}, "txn": {"note": "n", "fields": 1}});
     let mappings = json!({"_meta": meta, "properties": change["properties"]});
     let full = index(mappings, json!({}));
     assert_eq!(full.change(&DATA).unwrap(), None);
     let change = full.change(&owned("bank")).unwrap().unwrap();
-    let merged = json!({"app": {"x": 1}, "txn": {"note": "n", "domain": "bank"}});
+    let merged = json!({"app": {"x": 1}, "txn": {"note": "n", "fields": 1, "domain": "bank"}});
     assert_eq!(change, json!({"_meta": merged}));
     let mappings = json!({"_meta": merged, "properties": full.mappings["properties"]});
     let done = index(mappings, json!({}));
@@ -120,6 +121,28 @@ fn missing_fields_and_the_owner_are_added() {
     let taken = index(json!({"_meta": {"txn": "mine"}}), json!({}));
     assert_eq!(taken.owner(), None);
     assert!(taken.change(&owned("bank")).is_err());
+}
+
+#[test]
+fn reserved_fields_of_an_index_that_was_never_prepared_are_the_applications() {
+    let fields: Map<_, _> =
+        reserved().into_iter().map(|(name, field)| (name.to_owned(), field)).collect();
+    for (field, mapping) in &fields {
+        let mut properties = Map::new();
+        properties.insert(field.clone(), mapping.clone());
+        let text = fault(json!({"properties": properties}), json!({}));
+        assert!(text.contains(field) && text.contains("rename"), "{text}");
+        assert!(text.contains("_meta"), "{text}");
+    }
+    for mark in [json!({"fields": 1}), json!({"domain": "bank"}), json!({"fields": 0, "x": 1})] {
+        let mappings = json!({"_meta": {"txn": mark}, "properties": fields});
+        assert!(index(mappings, json!({})).check(&DATA).is_ok(), "{mark}");
+    }
+    for mark in [json!({}), json!({"note": "n"}), json!("mine")] {
+        fault(json!({"_meta": {"txn": mark}, "properties": fields}), json!({}));
+    }
+    let newer = json!({"_meta": {"txn": {"fields": 2, "domain": "bank"}}, "properties": fields});
+    assert!(fault(newer, json!({})).contains("newer version"));
 }
 
 #[test]
@@ -150,8 +173,21 @@ fn new_collections() {
     assert_eq!(body["mappings"]["dynamic"], "strict");
     assert_eq!(body["mappings"]["properties"].as_object().unwrap().len(), 5);
     assert_eq!(body["settings"], json!({"index.translog.durability": "request"}));
-    let clash = r#"{"properties":{"tid":{"type":"long"}}}"#;
-    for mappings in [clash, "[]", "{"] {
+    assert_eq!(body["mappings"]["_meta"], json!({"txn": {"fields": 1}}));
+    let both = r#"{"settings":{"number_of_shards":3},"mappings":{"_meta":{"app":1}}}"#;
+    let body = creation(&spec(DATA, Some(both))).unwrap();
+    assert_eq!(body["settings"]["index.number_of_shards"], "3");
+    assert_eq!(body["mappings"]["_meta"], json!({"app": 1, "txn": {"fields": 1}}));
+    for mappings in [
+        r#"{"properties":{"tid":{"type":"long"}}}"#,
+        r#"{"properties":{"tid":{"type":"keyword"}}}"#,
+        r#"{"settings":{"translog":{"durability":"async"}}}"#,
+        r#"{"settings":{"index.final_pipeline":"p"}}"#,
+        r#"{"settings":{"index":{"mode":"time_series"}}}"#,
+        r#"{"mappings":{"_source":{"enabled":false}}}"#,
+        r#"{"properties":[]}"#,
+        "[]",
+    ] {
         let error = creation(&spec(DATA, Some(mappings))).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Misconfigured);
     }

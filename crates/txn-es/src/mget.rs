@@ -52,6 +52,8 @@ struct Doc<'a> {
     #[serde(rename = "_id", borrow)]
     id: Cow<'a, str>,
     found: Option<bool>,
+    #[serde(rename = "_routing", borrow)]
+    routing: Option<Cow<'a, str>>,
     #[serde(rename = "_seq_no")]
     seq_no: Option<u64>,
     #[serde(rename = "_primary_term")]
@@ -63,44 +65,86 @@ struct Doc<'a> {
 
 /// What the answer shows of each document, in the order of the request.
 pub(crate) fn decode(asks: &[Ask<'_>], body: &[u8]) -> Vec<Read> {
+    let reads = judge_all(asks, body, read).into_iter();
+    reads.map(|read| read.unwrap_or_else(|instead| instead)).collect()
+}
+
+/// Whether each document is there, under the key that is asked for; or what to answer instead.
+pub(crate) fn decode_presence(asks: &[Ask<'_>], body: &[u8]) -> Vec<Result<bool, Read>> {
+    judge_all(asks, body, |ask, doc| is_present(ask, &doc))
+}
+
+fn judge_all<T>(
+    asks: &[Ask<'_>],
+    body: &[u8],
+    judge: impl Fn(&Ask<'_>, Doc<'_>) -> Result<T, Read>,
+) -> Vec<Result<T, Read>> {
     let answer = serde_json::from_slice::<MultiGet<'_>>(body);
     let docs = answer.map(|answer| answer.docs).unwrap_or_default();
     if docs.len() != asks.len() {
         let text = "the answer to a read can not be read, or is incomplete";
-        return vec![unavailable(text); asks.len()];
+        return asks.iter().map(|_| Err(unavailable(text))).collect();
     }
     asks.iter().zip(docs).map(|(ask, doc)| judge(ask, doc)).collect()
 }
 
-fn judge(ask: &Ask<'_>, doc: Doc<'_>) -> Read {
+fn read(ask: &Ask<'_>, doc: Doc<'_>) -> Result<Read, Read> {
+    if !is_present(ask, &doc)? {
+        return Ok(Read::Absent);
+    }
+    let version = doc.seq_no.zip(doc.primary_term);
+    let version = version.and_then(|(seq_no, term)| ask.target.version(seq_no, term));
+    match (doc.source, version) {
+        (Some(source), Some(version)) => Ok(Read::Found { version, source: source.get().into() }),
+        (Some(_), None) => Err(unavailable("the answer has no version")),
+        (None, _) => Err(Read::Unavailable(classify::read_error(Fate::Invalid(no_source())))),
+    }
+}
+
+fn is_present(ask: &Ask<'_>, doc: &Doc<'_>) -> Result<bool, Read> {
     if *doc.id != *ask.key.id {
-        return unavailable("the answer is about another document");
+        return Err(unavailable("the answer is about another document"));
     }
     if let Some(cause) = &doc.error {
-        return match classify::fate(cause) {
+        return Err(match classify::fate(cause) {
             Fate::MissingCollection => {
                 ask.target.expire();
                 Read::MissingCollection
             }
             other => Read::Unavailable(classify::read_error(other)),
-        };
+        });
     }
     if *doc.index != *ask.target.name {
         ask.target.expire();
-        return unavailable("another index answered than the one that the name stood for");
+        return Err(unavailable("another index answered than the one that the name stood for"));
     }
-    match (doc.found, doc.source) {
-        (Some(false), _) => Read::Absent,
-        (Some(true), Some(source)) => {
-            let version = doc.seq_no.zip(doc.primary_term);
-            match version.and_then(|(seq_no, term)| ask.target.version(seq_no, term)) {
-                Some(version) => Read::Found { version, source: source.get().into() },
-                None => unavailable("the answer has no version"),
-            }
+    let stored = doc.routing.as_deref();
+    match doc.found {
+        Some(true) if stored != ask.key.routing.as_deref() => {
+            Err(Read::Unavailable(other_key(ask.key, stored)))
         }
-        (Some(true), None) => Read::Unavailable(classify::read_error(Fate::Invalid(no_source()))),
-        (None, _) => unavailable("the answer does not say whether the document exists"),
+        Some(found) => Ok(found),
+        None => Err(unavailable("the answer does not say whether the document exists")),
     }
+}
+
+/// In one shard an id is one document, whatever routing it is asked by. Written by a key with another routing it
+/// would lose its own.
+fn other_key(key: &Key, stored: Option<&str>) -> StoreError {
+    let asked = match &key.routing {
+        Some(routing) => format!("the routing {routing:?}"),
+        None => "no routing".to_owned(),
+    };
+    let text = match stored {
+        Some(routing) => format!(
+            "the document is stored with the routing {routing:?}, and was named with {asked}: name it by \
+             DocumentId::routed(id, {routing:?})"
+        ),
+        None => format!(
+            "the document is stored without a routing, and was named with {asked}: name it by its id alone"
+        ),
+    };
+    StoreError::new(StoreErrorKind::Misconfigured, text)
 }
 
 pub(crate) fn unavailable(text: &str) -> Read {
@@ -120,7 +164,7 @@ mod tests {
         let source = r#"{"n":1.10,  "big":12345678901234567890123}"#;
         let body = format!(
             r#"{{"docs":[
-            {{"_index":"a","_type":"_doc","_id":"1","_version":1,"_seq_no":7,"_primary_term":2,"_routing":"r","found":true,"_source":{source}}},
+            {{"_index":"a","_type":"_doc","_id":"1","_version":1,"_seq_no":7,"_primary_term":2,"found":true,"_source":{source}}},
             {{"_index":"a","_id":"2","found":false}},
             {{"_index":"a","_id":"3","error":{{"root_cause":[],"type":"index_not_found_exception","reason":"no such index [a]"}}}},
             {{"_index":"a","_id":"4","error":{{"type":"no_shard_available_action_exception","reason":"r"}}}},
@@ -138,6 +182,36 @@ mod tests {
         for body in [&body[..body.len() - 1], r#"{"docs":[]}"#, ""] {
             let reads = decode(&asks, body.as_bytes());
             assert!(reads.len() == 6 && reads.iter().all(|r| matches!(r, Read::Unavailable(_))));
+        }
+    }
+
+    #[test]
+    fn a_document_under_another_routing_is_refused() {
+        let target = std::sync::Arc::new(Target::new("a", "u", true));
+        for (asked, stored, advice) in [
+            (None, Some("r"), Some("DocumentId::routed(id, \"r\")")),
+            (Some("q"), Some("r"), Some("DocumentId::routed(id, \"r\")")),
+            (Some("r"), None, Some("by its id alone")),
+            (Some("r"), Some("r"), None),
+            (None, None, None),
+        ] {
+            let key = Key { routing: asked.map(Into::into), ..Key::new("a", "1") };
+            let asks = [Ask { at: 0, key: &key, target: target.clone() }];
+            let stored = stored.map(|r| format!(r#""_routing":"{r}","#)).unwrap_or_default();
+            let body = format!(
+                r#"{{"docs":[{{"_index":"a","_id":"1","_seq_no":7,"_primary_term":2,{stored}"found":true,"_source":{{}}}}]}}"#
+            );
+            let read = decode(&asks, body.as_bytes()).remove(0);
+            let present = decode_presence(&asks, body.as_bytes()).remove(0);
+            match (advice, read) {
+                (None, Read::Found { .. }) => assert_eq!(present, Ok(true)),
+                (Some(advice), Read::Unavailable(error)) => {
+                    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+                    assert!(error.message.contains(advice), "{error}");
+                    assert_eq!(present, Err(Read::Unavailable(error)));
+                }
+                (_, read) => panic!("{asked:?} {stored}: {read:?}"),
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use txn_core::store::{Filter, Key, Source, StoreError, StoreErrorKind, Version};
+use txn_core::store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version};
 
 use crate::target::Target;
 
@@ -28,6 +28,19 @@ pub(crate) fn first(filter: &Filter, size: usize) -> String {
 /// The body of the next request.
 pub(crate) fn next(scroll_id: &str) -> String {
     json!({"scroll": KEEP_ALIVE, "scroll_id": scroll_id}).to_string()
+}
+
+/// Where a scan goes on: the size of its pages, which it keeps, and the servers' own id.
+pub(crate) fn cursor(size: usize, scroll_id: &str) -> Cursor {
+    Cursor(format!("{size} {scroll_id}"))
+}
+
+pub(crate) fn parts(cursor: &Cursor) -> Result<(usize, &str), StoreError> {
+    let parts = cursor.0.split_once(' ');
+    let parts = parts.and_then(|(size, scroll_id)| Some((size.parse().ok()?, scroll_id)));
+    parts.filter(|(size, _)| *size > 0).ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Misconfigured, "the cursor is none of this store")
+    })
 }
 
 /// The body of the request that ends a scan before its time.
@@ -155,6 +168,14 @@ mod tests {
             assert!(PAGE.contains(from));
             let error = decode(&target, PAGE.replace(from, to).as_bytes()).unwrap_err();
             assert_eq!(error.kind, kind, "{from}");
+        }
+    }
+
+    #[test]
+    fn cursors() {
+        assert_eq!(parts(&cursor(10, "s 1")), Ok((10, "s 1")));
+        for text in ["", "s", "0 s", "x s"] {
+            assert!(parts(&Cursor(text.to_owned())).is_err(), "{text}");
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use elasticsearch::http::Method;
+use reqwest::Method;
 use serde_json::Value;
 use txn_core::store::{StoreError, StoreErrorKind};
 
 use crate::classify;
-use crate::transport::{Answer, Failure, Patience, Request, Transport};
+use crate::transport::{ADMIN_ROOM, Answer, Failure, Patience, Request, Transport};
 
 /// A server: its kind and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,9 @@ pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> 
                 return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
             }
             Ok(None) => {
-                let text = "what answers is neither Elasticsearch nor OpenSearch".to_owned();
+                let text = format!(
+                    "what answers at {transport} is neither Elasticsearch nor OpenSearch; correct the address"
+                );
                 return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
             }
             Err(error) if error.kind == StoreErrorKind::Unavailable => failure = Some(error),
@@ -69,8 +71,8 @@ pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> 
 
 async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
     let get = |path| {
-        let (method, patience) = (Method::Get, Patience::Data);
-        transport.send(Request { method, path, query: &[], body: None, items: 0, patience })
+        let (method, patience, room) = (Method::GET, Patience::Data, ADMIN_ROOM);
+        transport.send(Request { method, path, query: &[], body: None, items: 0, room, patience })
     };
     // Some packages do not serve the root.
     let root = get("/").await.map_err(Failure::into_error)?;

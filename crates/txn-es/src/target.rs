@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use txn_core::store::Version;
@@ -24,11 +24,15 @@ pub(crate) struct Target {
     pub(crate) name: Arc<str>,
     /// Its UUID.
     pub(crate) uid: Arc<str>,
+    /// It holds documents of an application, which may have a routing.
+    pub(crate) data: bool,
     /// The alias that operations go through; `None` if it is missing and can not be added.
     pub(crate) guard: Option<Arc<str>>,
     stamp: u64,
     /// Set when an answer showed that the name stands for something else by now.
     stale: AtomicBool,
+    /// So many documents may be in a page of a scan, by the size of those that were too large.
+    most_per_page: AtomicUsize,
 }
 
 /// What the servers condition a write on.
@@ -49,8 +53,24 @@ impl Target {
         let guard = guarded.then(|| guard_name(uid).into());
         // 31 bits, so that a term is a positive number for every reader of JSON.
         let stamp = (fnv1a(uid.as_bytes()) >> 33) << TERM_BITS;
-        let stale = AtomicBool::new(false);
-        Self { name: name.into(), uid: uid.into(), guard, stamp, stale }
+        Self {
+            name: name.into(),
+            uid: uid.into(),
+            data: true,
+            guard,
+            stamp,
+            stale: AtomicBool::new(false),
+            most_per_page: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    pub(crate) fn most_per_page(&self) -> usize {
+        self.most_per_page.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a page of more documents made an answer that was too large.
+    pub(crate) fn shrink_pages(&self, size: usize) {
+        self.most_per_page.fetch_min(size.max(1), Ordering::Relaxed);
     }
 
     /// Notes that the name has to be looked up again before it is used again.

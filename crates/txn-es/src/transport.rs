@@ -1,42 +1,48 @@
 //! One request, one answer. Nothing is ever sent twice, but for one case: a node that refuses the
-//! connection has got nothing, and the next node is asked once.
+//! connection has got nothing, and the next node is asked once. Redirects are not followed: they would
+//! carry documents to another place. Answers are taken up to the size that the request allows.
 
-use std::error::Error as _;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use elasticsearch::auth::Credentials;
-use elasticsearch::cert::{Certificate, CertificateValidation};
-use elasticsearch::http::Method;
-use elasticsearch::http::headers::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use elasticsearch::http::transport::{
-    SingleNodeConnectionPool, Transport as Client, TransportBuilder,
-};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::{Certificate, Client, Method, Response, Url};
 use txn_core::store::{StoreError, StoreErrorKind};
 
-use crate::config::{EsAuth, EsConfig};
+use crate::config::EsConfig;
+use crate::secrets::Secrets;
 
 /// The connections to the nodes of one cluster.
 pub(crate) struct Transport {
     nodes: Vec<Node>,
     next: AtomicUsize,
-    identity_only: bool,
+    login: Option<HeaderValue>,
+    pub(crate) secrets: Secrets,
     request_timeout: Duration,
     admin_timeout: Duration,
 }
 
 struct Node {
+    url: Url,
     /// Scheme, host and port.
     label: String,
     client: Client,
+    /// It has answered before: it speaks the protocol of its address.
+    known: AtomicBool,
 }
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client itself prints the password.
         f.debug_list().entries(self.nodes.iter().map(|node| &node.label)).finish()
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels: Vec<_> = self.nodes.iter().map(|node| node.label.as_str()).collect();
+        f.write_str(&labels.join(", "))
     }
 }
 
@@ -59,7 +65,24 @@ pub(crate) struct Request<'a> {
     pub(crate) body: Option<Bytes>,
     /// How many documents it is about.
     pub(crate) items: usize,
+    /// The largest answer that is taken, in bytes.
+    pub(crate) room: usize,
     pub(crate) patience: Patience,
+}
+
+/// Room for an answer without documents.
+pub(crate) const ADMIN_ROOM: usize = 16 << 20;
+
+/// No answer is larger, unless a single document is. Reads of more are sent again in parts.
+const MOST_ROOM: usize = 128 << 20;
+
+/// Beside a document: its names, its version, or an error about it.
+const BESIDE: usize = 8 << 10;
+
+/// Room for an answer about so many documents of at most so many bytes each.
+pub(crate) fn room_for(documents: usize, bytes: usize) -> usize {
+    let one = bytes.saturating_add(BESIDE);
+    one.saturating_mul(documents).min(MOST_ROOM).max(one).max(1 << 20)
 }
 
 /// The answer of a server, of whatever status.
@@ -69,65 +92,67 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// No answer.
+/// No answer, or none that can be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No node has got a byte of the request.
-    NotSent(String),
+    NotSent(StoreError),
     /// The request may have been carried out, or may be later.
-    Lost(String),
+    Lost(StoreError),
+    /// The request may have been carried out; the answer is larger than its room.
+    TooLarge(StoreError),
 }
 
 impl Failure {
-    /// As the error of a request that is no write.
     pub(crate) fn into_error(self) -> StoreError {
-        let (Self::NotSent(text) | Self::Lost(text)) = self;
-        let kind = match text.contains("certificate") {
-            true => StoreErrorKind::Misconfigured,
-            false => StoreErrorKind::Unavailable,
-        };
-        StoreError::new(kind, text)
+        let (Self::NotSent(error) | Self::Lost(error) | Self::TooLarge(error)) = self;
+        error
     }
 }
 
 impl Transport {
     pub(crate) fn new(config: &EsConfig) -> Result<Self, StoreError> {
         let fault = |what: &str| StoreError::new(StoreErrorKind::Misconfigured, what.to_owned());
+        let authorities = match &config.certificate_authority {
+            None => Vec::new(),
+            Some(pem) => match Certificate::from_pem_bundle(pem) {
+                Ok(authorities) if !authorities.is_empty() => authorities,
+                _ => return Err(fault("the certificate authority is not PEM of certificates")),
+            },
+        };
+        let login = match config.auth.header().map(HeaderValue::try_from) {
+            None => None,
+            Some(Ok(mut login)) => {
+                login.set_sensitive(true);
+                Some(login)
+            }
+            Some(Err(_)) => return Err(fault("the API key has characters that no API key has")),
+        };
         let mut nodes = Vec::with_capacity(config.urls.len());
         for url in &config.urls {
-            let mut builder = TransportBuilder::new(SingleNodeConnectionPool::new(url.clone()))
-                .enable_meta_header(false);
+            let mut builder = Client::builder()
+                .user_agent(concat!("txn-es/", env!("CARGO_PKG_VERSION")))
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .referer(false)
+                .gzip(config.compression);
             if !config.proxy_from_environment || is_local(url.host_str()) {
-                builder = builder.disable_proxy();
+                builder = builder.no_proxy();
             }
-            builder = match &config.auth {
-                EsAuth::None => builder,
-                EsAuth::Basic { user, password } => {
-                    builder.auth(Credentials::Basic(user.clone(), password.clone()))
-                }
-                EsAuth::ApiKey(key) => {
-                    // The client panics on a key that is no header value.
-                    if HeaderValue::try_from(key.as_str()).is_err() {
-                        return Err(fault("the API key has characters that no API key has"));
-                    }
-                    builder.auth(Credentials::EncodedApiKey(key.clone()))
-                }
-            };
-            if let Some(pem) = &config.certificate_authority {
-                let authorities = Certificate::from_pem(pem)
-                    .map_err(|_| fault("the certificate authority is not PEM of certificates"))?;
-                builder = builder.cert_validation(CertificateValidation::Full(authorities));
+            for authority in &authorities {
+                builder = builder.add_root_certificate(authority.clone());
             }
             let client = builder.build().map_err(|_| {
                 fault("the HTTP client can not be built; is the certificate authority in order?")
             })?;
             let label = url.as_str().trim_end_matches('/').to_owned();
-            nodes.push(Node { label, client });
+            nodes.push(Node { url: url.clone(), label, client, known: AtomicBool::new(false) });
         }
         Ok(Self {
             nodes,
             next: AtomicUsize::new(0),
-            identity_only: !config.compression,
+            login,
+            secrets: Secrets::of(&config.auth),
             request_timeout: config.request_timeout,
             admin_timeout: config.admin_timeout,
         })
@@ -170,39 +195,126 @@ impl Transport {
         let Request { method, path, items, .. } = request;
         match &result {
             Ok(Answer { status, .. }) => {
-                tracing::debug!(node = %node.label, ?method, path, items, status, took_ms, "answered");
+                tracing::debug!(node = %node.label, %method, path, items, status, took_ms, "answered");
             }
             Err(failure) => {
-                tracing::debug!(node = %node.label, ?method, path, items, took_ms, ?failure, "no answer");
+                tracing::debug!(node = %node.label, %method, path, items, took_ms, ?failure, "no answer");
             }
         }
         result
     }
 
     async fn attempt(&self, node: &Node, request: &Request<'_>) -> Result<Answer, Failure> {
-        let mut headers = HeaderMap::new();
-        if self.identity_only {
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let mut url = node.url.clone();
+        url.set_path(request.path);
+        let mut sending = node
+            .client
+            .request(request.method.clone(), url)
+            .query(request.query)
+            .timeout(self.timeout(request.patience))
+            .header(ACCEPT, "application/json");
+        if let Some(login) = &self.login {
+            sending = sending.header(AUTHORIZATION, login.clone());
         }
-        if request.path.ends_with("_bulk") {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        if let Some(body) = &request.body {
+            let lines = request.path.ends_with("_bulk");
+            let kind = if lines { "application/x-ndjson" } else { "application/json" };
+            sending = sending.header(CONTENT_TYPE, kind).body(body.clone());
         }
-        let query = (!request.query.is_empty()).then_some(request.query);
-        let timeout = Some(self.timeout(request.patience));
-        let Request { method, path, body, .. } = request;
-        let sending = node.client.send(*method, path, headers, query, body.clone(), timeout);
-        let answer = async {
-            let response = sending.await?;
-            let status = response.status_code().as_u16();
-            Ok::<_, elasticsearch::Error>(Answer { status, body: response.bytes().await? })
+        let response = sending.send().await.map_err(|error| node.failure(&error))?;
+        node.known.store(true, Ordering::Relaxed);
+        if response.status().is_redirection() {
+            return Err(Failure::Lost(node.redirected(&response)));
+        }
+        let status = response.status().as_u16();
+        let body = node.body(response, request.room).await?;
+        Ok(Answer { status, body })
+    }
+}
+
+impl Node {
+    /// The body of an answer, as long as it is within its room.
+    async fn body(&self, mut response: Response, room: usize) -> Result<Bytes, Failure> {
+        let too_large = || {
+            let text = format!(
+                "{}: the answer is larger than the {room} bytes that were asked for at most",
+                self.label
+            );
+            Failure::TooLarge(StoreError::new(StoreErrorKind::Unavailable, text))
         };
-        answer.await.map_err(|error| {
-            let text = format!("{}: {}", node.label, describe(&error));
-            match connect_failed(&error) {
-                true => Failure::NotSent(format!("{text}; nothing was sent")),
-                false => Failure::Lost(text),
+        let announced = response.content_length().unwrap_or(0);
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+        if announced > room {
+            return Err(too_large());
+        }
+        let mut body = Vec::with_capacity(announced);
+        while let Some(piece) = response.chunk().await.map_err(|error| self.failure(&error))? {
+            if body.len().saturating_add(piece.len()) > room {
+                return Err(too_large());
             }
-        })
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.into())
+    }
+
+    fn redirected(&self, response: &Response) -> StoreError {
+        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+        let to = location.and_then(|to| self.url.join(to).ok());
+        // Only where it leads to: the rest of an address may hold secrets.
+        let origin = to.filter(Url::has_host).map(|to| to.origin());
+        let advice = match origin {
+            Some(origin) if origin != self.url.origin() => {
+                let origin = origin.ascii_serialization();
+                format!(
+                    "the server redirects to {origin}; if that is your cluster, configure this address"
+                )
+            }
+            _ => "the server redirects elsewhere; configure the address of the cluster itself"
+                .to_owned(),
+        };
+        let text = format!("{}: {advice} (redirects are not followed)", self.label);
+        StoreError::new(StoreErrorKind::Misconfigured, text)
+    }
+
+    /// What went wrong, and whether anything was sent.
+    fn failure(&self, error: &reqwest::Error) -> Failure {
+        let (kind, text) = self.describe(error);
+        // A timeout while connecting is treated as lost: it does not say how far it got.
+        match error.is_connect() && !error.is_timeout() {
+            true => {
+                let text = format!("{}: {text}; nothing was sent", self.label);
+                Failure::NotSent(StoreError::new(kind, text))
+            }
+            false => Failure::Lost(StoreError::new(kind, format!("{}: {text}", self.label))),
+        }
+    }
+
+    /// In words, without the address, which the outermost errors repeat.
+    fn describe(&self, error: &reqwest::Error) -> (StoreErrorKind, String) {
+        use StoreErrorKind::{Misconfigured, Unavailable};
+        if error.is_timeout() {
+            return (Unavailable, "no answer in time".to_owned());
+        }
+        let mut innermost: &dyn std::error::Error = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let text = innermost.to_string();
+        let secure = self.url.scheme() == "https";
+        if secure && text.contains("InvalidContentType") {
+            let advice =
+                "the server does not speak TLS there; give its address as http://host:port";
+            return (Misconfigured, format!("{advice} ({text})"));
+        }
+        if secure && text.contains("certificate") {
+            return (Misconfigured, text);
+        }
+        let unheard = !self.known.load(Ordering::Relaxed);
+        if !secure && unheard && !error.is_connect() {
+            let advice = "if the server speaks TLS there, give its address as https://host:port";
+            return (Unavailable, format!("{text}; {advice}"));
+        }
+        (Unavailable, text)
     }
 }
 
@@ -212,118 +324,6 @@ fn is_local(host: Option<&str>) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Whether the connection was not even made: then nothing was sent.
-fn connect_failed(error: &elasticsearch::Error) -> bool {
-    let inner = error.source().and_then(|e| e.downcast_ref::<reqwest::Error>());
-    // A timeout while connecting is treated as lost: it does not say how far it got.
-    inner.is_some_and(|e| e.is_connect() && !e.is_timeout())
-}
-
-/// What went wrong, without the address, which the outermost errors repeat.
-fn describe(error: &elasticsearch::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
-    }
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_password_is_not_in_the_debug_output() {
-        let config = EsConfig::from_url("http://elastic:hunter2@127.0.0.1:1").unwrap();
-        let transport = Transport::new(&config).unwrap();
-        let printed = format!("{transport:?} {config:?}");
-        assert!(!printed.contains("hunter2"), "{printed}");
-        assert!(printed.contains("127.0.0.1:1"));
-    }
-
-    #[test]
-    fn servers_on_this_machine_are_never_reached_by_proxy() {
-        for host in ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"] {
-            assert!(is_local(Some(host)), "{host}");
-        }
-        assert!(!is_local(Some("db.example")) && !is_local(None));
-    }
-
-    #[test]
-    fn wrong_material_is_refused_and_not_repeated() {
-        let config = EsConfig::from_url("https://127.0.0.1:1").unwrap();
-        let no_pem = Transport::new(&config.clone().with_certificate_authority("hunter2"));
-        let bad_key = Transport::new(&config.with_api_key("hunter2\n"));
-        for error in [no_pem.unwrap_err(), bad_key.unwrap_err()] {
-            assert_eq!(error.kind, StoreErrorKind::Misconfigured);
-            assert!(!error.message.contains("hunter2"), "{}", error.message);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_closed_port_means_nothing_was_sent() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
-        let config = EsConfig::from_url(&format!("http://u:hunter2@{address}")).unwrap();
-        let transport = Transport::new(&config).unwrap();
-        let Failure::NotSent(text) = transport.send(root()).await.unwrap_err() else {
-            panic!("not classified as unsent")
-        };
-        assert!(text.contains("refused") && !text.contains("hunter2"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_connection_that_closes_or_says_nothing_is_lost() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move {
-            let mut held = Vec::new();
-            for n in 0.. {
-                let (socket, _) = listener.accept().await.unwrap();
-                if n > 0 {
-                    held.push(socket);
-                }
-            }
-        });
-        let config = EsConfig::from_url(&url).unwrap();
-        let config = config.with_request_timeout(Duration::from_millis(200));
-        let transport = Transport::new(&config).unwrap();
-        for _ in 0..2 {
-            let failure = transport.send(root()).await.unwrap_err();
-            assert!(matches!(failure, Failure::Lost(_)), "{failure:?}");
-        }
-        server.abort();
-    }
-
-    #[tokio::test]
-    async fn the_next_node_is_asked_once() {
-        let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let urls = [&closed, &open].map(|l| format!("http://{}", l.local_addr().unwrap()));
-        drop(closed);
-        let server = tokio::spawn(async move {
-            use tokio::io::{AsyncReadExt, AsyncWriteExt};
-            loop {
-                let (mut socket, _) = open.accept().await.unwrap();
-                let mut buffer = [0; 1024];
-                let _ = socket.read(&mut buffer).await;
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
-                let _ = socket.write_all(answer).await;
-            }
-        });
-        let transport = Transport::new(&EsConfig::new(urls).unwrap()).unwrap();
-        for _ in 0..4 {
-            assert_eq!(transport.send(root()).await.unwrap().status, 200);
-        }
-        server.abort();
-    }
-
-    fn root() -> Request<'static> {
-        let (path, query) = ("/", &[]);
-        Request { method: Method::Get, path, query, body: None, items: 0, patience: Patience::Data }
-    }
-}
+#[path = "transport_tests.rs"]
+mod tests;

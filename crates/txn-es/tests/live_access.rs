@@ -142,3 +142,21 @@ async fn logins_and_certificates() {
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
     store.drop_collection(&name).await.expect("dropped");
 }
+
+#[tokio::test]
+async fn tls_and_plain_ports_that_are_mixed_up_are_told() {
+    let (url, authority, user, password) = secured();
+    let plain = EsConfig::from_url(&url.replace("https://", "http://")).expect("an address");
+    let error = EsStore::connect(plain.with_basic_auth(&user, &password)).await;
+    let error = error.expect_err("the port speaks TLS");
+    assert!(error.message.contains("https://host:port"), "{error}");
+    assert!(!error.message.contains(&password), "{error}");
+    for variable in live::ALL {
+        let secure = live::url(variable).replace("http://", "https://");
+        let config = EsConfig::from_url(&secure).expect("an address");
+        let config = config.with_certificate_authority(authority.clone());
+        let error = EsStore::connect(config).await.expect_err("the port does not speak TLS");
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        assert!(error.message.contains("http://host:port"), "{error}");
+    }
+}

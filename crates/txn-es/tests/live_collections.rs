@@ -109,6 +109,86 @@ async fn clashing_fields_are_refused() {
 }
 
 #[tokio::test]
+async fn fields_of_the_application_with_a_reserved_name_are_refused() {
+    everywhere("reserved", |store, plain, name| async move {
+        let mine = json!({"mappings": {"properties": {"tid": {"type": "keyword"}}}});
+        plain.ok("PUT", &format!("/{name}"), mine.clone()).await;
+        plain.ok("PUT", &format!("/{name}/_doc/1"), json!({"tid": "mine"})).await;
+        refused(&store, &name, &[&name, "tid", "rename", "_meta"]).await;
+        let error = store.open_collection(&spec(&name, Some("bank"))).await;
+        assert_eq!(error.expect_err("not fit").kind, StoreErrorKind::Misconfigured);
+        assert_eq!(mapping(&plain, &name).await, mine["mappings"], "nothing was changed");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_prepared_index_stays_fit() {
+    everywhere("prepared", |store, plain, name| async move {
+        plain.ok("PUT", &format!("/{name}"), json!({})).await;
+        // Its process died before it had said who owns the index.
+        open(&store, &name).await.expect("fit");
+        let key = Key::new(name.as_str(), "1");
+        let outcome = write(&store, &key, WriteOp::Create(r#"{"tid":"t"}"#.into())).await;
+        let Outcome::Applied(version) = outcome else { panic!("{outcome:?}") };
+        store.open_collection(&spec(&name, Some("bank"))).await.expect("fit");
+        let outcome = write(&store, &key, WriteOp::Delete(version)).await;
+        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+        open(&store, &name).await.expect("emptied");
+        // Made again from its own mapping, as a restore or a copy does.
+        let copy = mapping(&plain, &name).await;
+        store.drop_collection(&name).await.expect("dropped");
+        plain.ok("PUT", &format!("/{name}"), json!({"mappings": copy})).await;
+        open(&store, &name).await.expect("a copy of a prepared index");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_index_has_the_settings_that_are_given() {
+    everywhere("given", |store, plain, name| async move {
+        let create = |definition: Value| CollectionSpec {
+            create: true,
+            mappings: Some(definition.to_string().into()),
+            ..spec(&name, None)
+        };
+        let fields =
+            json!({"name": {"type": "keyword"}, "text": {"type": "text", "analyzer": "x"}});
+        let analyzer = json!({"type": "custom", "tokenizer": "standard", "filter": ["lowercase"]});
+        let settings = json!({"number_of_shards": 3, "index": {"number_of_replicas": 0}});
+        for (definition, word) in [
+            (fields.clone(), "properties"),
+            (json!({"settings": {"translog": {"durability": "async"}}}), "request"),
+            (json!({"settings": {"index.final_pipeline": "p"}}), "final_pipeline"),
+            (json!({"mappings": {"_source": {"enabled": false}}}), "_source"),
+            (json!({"properties": {"tid": {"type": "keyword"}}}), "rename"),
+            (json!({"settings": {"no_such_setting": 1}}), "no_such_setting"),
+        ] {
+            let error = store.open_collection(&create(definition)).await.expect_err("not fit");
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+            assert!(error.message.contains(word), "{error}");
+            let missing = open(&store, &name).await.expect_err("nothing was made");
+            assert_eq!(missing.kind, StoreErrorKind::NotFound, "{missing}");
+            assert!(missing.message.contains("create_collection"), "{missing}");
+        }
+        let mut definition = json!({"settings": settings, "mappings": {"properties": fields}});
+        definition["settings"]["analysis"] = json!({"analyzer": {"x": analyzer}});
+        store.open_collection(&create(definition)).await.expect("made");
+        let shown = plain.send("GET", &format!("/{name}"), None).await.1[&name].clone();
+        let index = &shown["settings"]["index"];
+        assert_eq!(
+            (&index["number_of_shards"], &index["number_of_replicas"]),
+            (&json!("3"), &json!("0"))
+        );
+        assert_eq!(index["translog"]["durability"], "request");
+        assert_eq!(index["analysis"]["analyzer"]["x"], analyzer);
+        assert_eq!(shown["mappings"]["properties"]["text"]["analyzer"], "x");
+        assert_eq!(shown["mappings"]["_meta"]["txn"]["fields"], 1);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn incomplete_sources_are_refused() {
     everywhere("source", |store, plain, name| async move {
         let sources = [
@@ -209,7 +289,8 @@ async fn the_owner_is_merged_into_the_metadata() {
         assert_eq!(open(&store, &name).await.expect("fit").owner, None);
         let info = store.open_collection(&spec(&name, Some("bank"))).await.expect("fit");
         assert_eq!(info.owner.as_deref(), Some("bank"));
-        let merged = json!({"app": {"schema": 7}, "txn": {"note": "kept", "domain": "bank"}});
+        let mark = json!({"note": "kept", "fields": 1, "domain": "bank"});
+        let merged = json!({"app": {"schema": 7}, "txn": mark});
         assert_eq!(mapping(&plain, &name).await["_meta"], merged);
         assert_eq!(open(&store, &name).await.expect("fit").owner.as_deref(), Some("bank"));
     })

@@ -322,8 +322,9 @@ pub struct CollectionSpec {
     pub role: Role,
     /// Make it if it is missing.
     pub create: bool,
-    /// Field mappings of a collection that is made: a JSON object, in the words of the store;
-    /// stores without mappings ignore it.
+    /// Mappings and settings of a collection that is made: a JSON object, in the words of the store (on
+    /// Elasticsearch and OpenSearch `{"mappings": {"properties": …}, "settings": …}`, or the inner
+    /// mappings alone); stores without mappings ignore it.
     pub mappings: Option<Source>,
 }
 

@@ -1,0 +1,149 @@
+//! Reads of documents, from any copy and from the primary.
+
+use std::sync::Arc;
+
+use futures::future::{join, join_all};
+use reqwest::Method;
+use txn_core::store::{Key, Limits, Read, StoreError};
+
+use crate::bulk::{Op, Settled};
+use crate::classify;
+use crate::data::{Inner, Miss, Resolved, item, too_large, unguarded};
+use crate::mget::{self, Ask};
+use crate::target::Target;
+use crate::transport::{Failure, Patience, Request, room_for};
+
+impl Inner {
+    pub(crate) async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        let targets = self.resolve(keys.iter().map(|key| &*key.collection).collect()).await;
+        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
+        let mut asks = Vec::with_capacity(keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            match plan_read(self.limits, key, &targets) {
+                Ok(target) => asks.push(Ask { at, key, target }),
+                Err(read) => reads[at] = Some(read),
+            }
+        }
+        let found = self.multi_get(&asks, &[], mget::decode, Read::Unavailable).await;
+        for (ask, read) in asks.iter().zip(found) {
+            reads[ask.at] = Some(read);
+        }
+        let none = || mget::unavailable("not answered");
+        reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
+    }
+
+    /// Asks for documents, in as many requests as their number and size ask for. `decode` makes an answer
+    /// per document, `failed` that of documents without one.
+    async fn multi_get<T: Clone>(
+        &self,
+        asks: &[Ask<'_>],
+        query: &[(&str, &str)],
+        decode: impl Fn(&[Ask<'_>], &[u8]) -> Vec<T>,
+        failed: impl Fn(StoreError) -> T,
+    ) -> Vec<T> {
+        let (decode, failed) = (&decode, &failed);
+        let chunk = |asks| async move {
+            let mut answers = Vec::new();
+            let mut stack: Vec<&[Ask<'_>]> = vec![asks];
+            while let Some(asks) = stack.pop() {
+                let request = Request {
+                    method: Method::POST,
+                    path: "/_mget",
+                    query,
+                    body: Some(mget::encode(asks)),
+                    items: asks.len(),
+                    room: room_for(asks.len(), self.max_bytes),
+                    patience: Patience::Data,
+                };
+                let error = match self.transport.send(request).await {
+                    Ok(answer) if answer.status == 200 => {
+                        answers.extend(decode(asks, &answer.body));
+                        continue;
+                    }
+                    Ok(answer) => classify::error("reading documents", &answer),
+                    Err(Failure::TooLarge(_)) if asks.len() > 1 => {
+                        let (first, second) = asks.split_at(asks.len() / 2);
+                        stack.extend([second, first]);
+                        continue;
+                    }
+                    Err(Failure::TooLarge(error)) => too_large(error),
+                    Err(failure) => failure.into_error(),
+                };
+                answers.resize(answers.len() + asks.len(), failed(error));
+            }
+            answers
+        };
+        let chunks = join_all(asks.chunks(self.max_items).map(chunk)).await;
+        chunks.into_iter().flatten().collect()
+    }
+
+    /// Whether documents are there, under the keys that are asked for; or what to answer instead.
+    async fn presence(&self, asks: &[Ask<'_>]) -> Vec<Result<bool, Read>> {
+        let without_source = [("_source", "false")];
+        let failed = |error| Err(Read::Unavailable(error));
+        self.multi_get(asks, &without_source, mget::decode_presence, failed).await
+    }
+
+    pub(crate) async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        let targets = self.resolve(keys.iter().map(|key| &*key.collection).collect()).await;
+        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
+        let mut items = Vec::with_capacity(keys.len());
+        let mut asks = Vec::with_capacity(keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            match plan_read(self.limits, key, &targets) {
+                Ok(target) => match target.guard.clone() {
+                    Some(route) => {
+                        if target.data {
+                            asks.push(Ask { at, key, target: target.clone() });
+                        }
+                        items.push(item(at, key, route, target, Op::Read));
+                    }
+                    None => reads[at] = Some(Read::Unavailable(unguarded(&target))),
+                },
+                Err(read) => reads[at] = Some(read),
+            }
+        }
+        // What the primary answers does not show the routing; a copy does, at the same time.
+        let (settled, mut presence) = join(self.bulk(items), self.presence(&asks)).await;
+        for (at, settled) in settled {
+            if let Settled::Read(read) = settled {
+                reads[at] = Some(read);
+            }
+        }
+        let is_found = |ask: &Ask<'_>| matches!(reads[ask.at], Some(Read::Found { .. }));
+        let unseen = |seen: &Result<bool, Read>| *seen == Ok(false);
+        let late: Vec<usize> =
+            (0..asks.len()).filter(|n| is_found(&asks[*n]) && unseen(&presence[*n])).collect();
+        if !late.is_empty() {
+            let again: Vec<_> = late.iter().map(|n| asks[*n].clone()).collect();
+            for (n, seen) in late.into_iter().zip(self.presence(&again).await) {
+                presence[n] = seen;
+            }
+        }
+        for (ask, seen) in asks.iter().zip(presence) {
+            if !matches!(reads[ask.at], Some(Read::Found { .. })) {
+                continue;
+            }
+            match seen {
+                Ok(true) => {}
+                Ok(false) => {
+                    reads[ask.at] =
+                        Some(mget::unavailable("its copies do not agree yet; try again"));
+                }
+                Err(instead) => reads[ask.at] = Some(instead),
+            }
+        }
+        let none = || mget::unavailable("not answered");
+        reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
+    }
+}
+
+fn plan_read(limits: Limits, key: &Key, targets: &Resolved<'_>) -> Result<Arc<Target>, Read> {
+    match targets.get(&*key.collection) {
+        // A document with such a key can not be.
+        Some(Ok(_)) if limits.check(key, 0).is_err() => Err(Read::Absent),
+        Some(Ok(target)) => Ok(target.clone()),
+        Some(Err(Miss::Missing)) | None => Err(Read::MissingCollection),
+        Some(Err(Miss::Failed(error))) => Err(Read::Unavailable(error.clone())),
+    }
+}

@@ -1,0 +1,211 @@
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+#[test]
+fn the_password_is_not_in_the_debug_output() {
+    let config = EsConfig::from_url("http://elastic:hunter2@127.0.0.1:1").unwrap();
+    let transport = Transport::new(&config).unwrap();
+    let printed = format!("{transport:?} {config:?}");
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("127.0.0.1:1"));
+}
+
+#[test]
+fn servers_on_this_machine_are_never_reached_by_proxy() {
+    for host in ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"] {
+        assert!(is_local(Some(host)), "{host}");
+    }
+    assert!(!is_local(Some("db.example")) && !is_local(None));
+}
+
+#[test]
+fn wrong_material_is_refused_and_not_repeated() {
+    let config = EsConfig::from_url("https://127.0.0.1:1").unwrap();
+    let no_pem = Transport::new(&config.clone().with_certificate_authority("hunter2"));
+    let bad_key = Transport::new(&config.with_api_key("hunter2\n"));
+    for error in [no_pem.unwrap_err(), bad_key.unwrap_err()] {
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert!(!error.message.contains("hunter2"), "{}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_port_means_nothing_was_sent() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let config = EsConfig::from_url(&format!("http://u:hunter2@{address}")).unwrap();
+    let transport = Transport::new(&config).unwrap();
+    let Failure::NotSent(text) = transport.send(root()).await.unwrap_err() else {
+        panic!("not classified as unsent")
+    };
+    let text = text.message;
+    assert!(text.contains("refused") && !text.contains("hunter2"), "{text}");
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_or_says_nothing_is_lost() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let mut held = Vec::new();
+        for n in 0.. {
+            let (socket, _) = listener.accept().await.unwrap();
+            if n > 0 {
+                held.push(socket);
+            }
+        }
+    });
+    let config = EsConfig::from_url(&url).unwrap();
+    let config = config.with_request_timeout(Duration::from_millis(200));
+    let transport = Transport::new(&config).unwrap();
+    for _ in 0..2 {
+        let failure = transport.send(root()).await.unwrap_err();
+        assert!(matches!(failure, Failure::Lost(_)), "{failure:?}");
+    }
+    server.abort();
+}
+
+#[tokio::test]
+async fn the_next_node_is_asked_once() {
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let urls = [&closed, &open].map(|l| format!("http://{}", l.local_addr().unwrap()));
+    drop(closed);
+    let server = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        loop {
+            let (mut socket, _) = open.accept().await.unwrap();
+            let mut buffer = [0; 1024];
+            let _ = socket.read(&mut buffer).await;
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            let _ = socket.write_all(answer).await;
+        }
+    });
+    let transport = Transport::new(&EsConfig::new(urls).unwrap()).unwrap();
+    for _ in 0..4 {
+        assert_eq!(transport.send(root()).await.unwrap().status, 200);
+    }
+    server.abort();
+}
+
+fn root() -> Request<'static> {
+    let (path, query, patience) = ("/", &[], Patience::Data);
+    Request { method: Method::GET, path, query, body: None, items: 0, room: 1_000, patience }
+}
+
+/// A peer that answers every connection with these bytes, and then with `tail` for ever.
+async fn peer(answer: String, tail: &'static [u8]) -> (Transport, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://shop:hunter2@{}", listener.local_addr().unwrap());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = connections.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            count.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                let _ = socket.read(&mut buffer).await;
+                let _ = socket.write_all(answer.as_bytes()).await;
+                while !tail.is_empty() && socket.write_all(tail).await.is_ok() {}
+            });
+        }
+    });
+    (Transport::new(&EsConfig::from_url(&url).unwrap()).unwrap(), connections)
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_read_as_far_as_its_room() {
+    let endless = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{".to_owned();
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned();
+    let announced = "HTTP/1.1 200 OK\r\ncontent-length: 3000000000\r\n\r\n{".to_owned();
+    for (answer, tail) in [(endless, b" ".as_slice()), (chunked, b"1\r\n \r\n"), (announced, b" ")]
+    {
+        let (transport, _) = peer(answer, tail).await;
+        let Failure::TooLarge(error) = transport.send(root()).await.unwrap_err() else {
+            panic!("taken")
+        };
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
+        assert!(error.message.contains("larger than the 1000 bytes"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_fills_its_room_is_taken() {
+    let answer = |bytes: usize| {
+        let body = "x".repeat(bytes);
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n{body}")
+    };
+    let (transport, _) = peer(answer(1_000), b"").await;
+    assert_eq!(transport.send(root()).await.unwrap().body.len(), 1_000);
+    let (transport, _) = peer(answer(1_001), b"").await;
+    assert!(matches!(transport.send(root()).await, Err(Failure::TooLarge(_))));
+}
+
+#[test]
+fn room_is_bounded_whatever_is_asked() {
+    assert!(room_for(1, 100) >= 100 + BESIDE);
+    assert!(room_for(500, 1 << 10) >= 500 << 10);
+    assert_eq!(room_for(usize::MAX, usize::MAX / 2), usize::MAX / 2 + BESIDE);
+    assert_eq!(room_for(10_000, 10 << 20), MOST_ROOM);
+}
+
+#[tokio::test]
+async fn a_redirect_is_told_and_not_followed() {
+    let (elsewhere, reached) = peer(String::new(), b"").await;
+    let elsewhere = elsewhere.nodes[0].label.replace("http://", "");
+    let there = format!("http://u:hunter3@{elsewhere}/_bulk");
+    for (status, location, told) in [
+        (307, there.as_str(), &*format!("redirects to http://{elsewhere};")),
+        (
+            307,
+            "http://u:hunter3@other.example:9200/_bulk?key=hunter3",
+            "http://other.example:9200;",
+        ),
+        (302, "https://other.example/login", "https://other.example;"),
+        (308, "/hunter3", "the address of the cluster itself"),
+        (301, "", "the address of the cluster itself"),
+        (303, "mailto:hunter3", "the address of the cluster itself"),
+    ] {
+        let answer = format!(
+            "HTTP/1.1 {status} X\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        let (transport, connections) = peer(answer, b"").await;
+        let mut request = root();
+        (request.method, request.body) = (Method::POST, Some("{}".into()));
+        let failure = transport.send(request).await.unwrap_err();
+        let Failure::Lost(error) = failure else { panic!("{failure:?}") };
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert!(error.message.contains(told), "{error}");
+        assert!(!error.message.contains("hunter"), "{error}");
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    }
+    assert_eq!(reached.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn tls_on_a_plain_port_and_the_other_way_round_are_told() {
+    // What a server says that takes the first bytes of TLS for a request.
+    let plain = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let (transport, _) = peer(plain, b"").await;
+    let url = transport.nodes[0].label.replace("http://", "https://");
+    let transport = Transport::new(&EsConfig::from_url(&url).unwrap()).unwrap();
+    let Failure::NotSent(error) = transport.send(root()).await.unwrap_err() else {
+        panic!("nothing can be sent without TLS")
+    };
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.message.contains("http://host:port"), "{error}");
+
+    // A TLS alert, and nothing at all.
+    for answer in ["\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}\u{46}", ""] {
+        let (transport, _) = peer(answer.to_owned(), b"").await;
+        let failure = transport.send(root()).await.unwrap_err();
+        let Failure::Lost(error) = failure else { panic!("{failure:?}") };
+        assert!(error.message.contains("https://host:port"), "{error}");
+    }
+}
