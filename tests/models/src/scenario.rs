@@ -144,6 +144,10 @@ pub enum Broken {
     ParallelInserts,
     /// A placeholder is touched by a fence.
     FencePlaceholder,
+    /// A commit that was refused counts as not sent.
+    RefusedCommitIsUnsent,
+    /// A lock that was refused is not in doubt.
+    RefusedLockIsCertain,
 }
 
 /// A model of the protocol.
@@ -167,6 +171,8 @@ pub struct Scenario {
     pub snapshots: bool,
     /// Whether lock-free reads may show what vanishes with its primary, as they do.
     pub readers_may_be_fooled: bool,
+    /// Whether owners leave nothing behind, though nobody recovers it.
+    pub tidy: bool,
     /// Whether the oldest transaction has to get through.
     pub oldest_commits: bool,
 }

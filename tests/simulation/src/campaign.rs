@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use txn_core::guard::{self, Guard};
 
-use crate::schedules;
 use crate::counts::{Counts, Verdict};
 use crate::scenario::Troubles;
+use crate::schedules;
 use crate::world::run;
 
 /// What many worlds came to.
@@ -59,7 +59,7 @@ pub struct Noticed {
 /// them: nobody noticed that the guard was gone.
 #[must_use]
 pub fn catch(guard: Guard, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
-    for (name, schedule) in schedules::ALL {
+    for (name, schedule) in schedules::OF_GUARDS {
         let violations = guard::without(guard, schedule);
         if !violations.is_empty() {
             return Some(Noticed { by: format!("{name:?}"), violations });

@@ -32,11 +32,13 @@ const TRIES: u64 = 6_000;
 #[test]
 fn every_guard_is_missed() {
     let mut not_missed = Vec::new();
-    let troubles = Troubles::default();
+    // The seeds of the table are those of worlds without what is switched.
+    let troubles = Troubles::NONE;
     for guard in Guard::ALL {
         let known = NOTICED_BY.iter().find(|(known, _)| *known == guard).map(|(_, seed)| *seed);
-        let noticed =
-            known.and_then(|seed| catch(guard, seed..seed + 1, troubles)).or_else(|| catch(guard, 0..TRIES, troubles));
+        let noticed = known
+            .and_then(|seed| catch(guard, seed..seed + 1, troubles))
+            .or_else(|| catch(guard, 0..TRIES, troubles));
         match noticed {
             Some(noticed) => {
                 println!("{guard:?}: {}: {}", noticed.by, noticed.violations[0]);

@@ -42,10 +42,9 @@ async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
 #[tokio::test(start_paused = true)]
 async fn an_item_that_is_sent_on_again_answers_for_its_last_try() {
     let server = server(0.0).await;
-    server.set_manners(Manners { sent_again: 1.0, ..Manners::default() });
-    let creates: Vec<Write> = (0..100)
-        .map(|n| Write::new(key(&n.to_string()), WriteOp::Create("{}".into())))
-        .collect();
+    server.set_manners(Manners { sent_again: 0.7, sent_and_missed: 0.3, ..Manners::default() });
+    let creates: Vec<Write> =
+        (0..100).map(|n| Write::new(key(&n.to_string()), WriteOp::Create("{}".into()))).collect();
     let keys: Vec<Key> = creates.iter().map(|write| write.key.clone()).collect();
     let outcomes = server.write_many(&creates).await;
     assert!(outcomes.iter().all(|outcome| !outcome.is_certainly_not_applied()));
@@ -90,8 +89,7 @@ async fn an_acknowledged_write_makes_what_it_replaced_durable() {
     };
     server.state.lock().manners.slow_replication = 1.0;
     let second = Write::new(key("a"), WriteOp::Replace("{\"n\":2}".into(), version));
-    let Arrived::Replicating { write, version: v2, collection, term, .. } =
-        server.arrive(&second)
+    let Arrived::Replicating { write, version: v2, collection, term, .. } = server.arrive(&second)
     else {
         panic!("not replicating")
     };
