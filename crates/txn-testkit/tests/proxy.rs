@@ -13,7 +13,9 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use txn_testkit::proxy::{Fault, FaultKind, Matching, Odds, Point, Proxy, Route, Schedule};
+use txn_testkit::proxy::{
+    Fault, FaultKind, Matching, Odds, Outage, Point, Proxy, Refusal, Route, Schedule,
+};
 
 /// How long anything may take that is meant to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -285,6 +287,31 @@ async fn a_request_is_held_after_the_server_carried_it_out() {
         }
         assert_eq!(held.await.expect("no panic").is_err(), lost);
     }
+}
+
+#[tokio::test]
+async fn an_outage_keeps_everything_away() {
+    let ground = Ground::new().await;
+    ground.proxy.begin_outage(Outage::Refuses);
+    let (status, text) = ground.post("/_bulk", "a").await.expect("is answered");
+    assert_eq!(status, 429, "{text}");
+    ground.proxy.begin_outage(Outage::Silent);
+    ground.post("/_bulk", "b").await.expect_err("cut");
+    assert!(ground.proxy.is_away());
+    ground.proxy.end_outage();
+    assert!(!ground.proxy.is_away());
+    ground.post("/_bulk", "c").await.expect("passes");
+    assert_eq!(ground.echo.got(), ["POST /_bulk c"]);
+    ground.proxy.begin_outage(Outage::Silent);
+    ground.proxy.clear();
+    ground.post("/_bulk", "d").await.expect("passes");
+
+    // An answer without writes is not refused, and no outage begins.
+    let refuse = Fault::Refuse(Refusal::Overloaded);
+    ground.proxy.inject_then(Matching::any(), refuse, Outage::Silent);
+    let (status, _) = ground.post("/_bulk", "e").await.expect("passes");
+    assert_eq!((status, ground.proxy.is_away()), (201, false));
+    assert_eq!(ground.proxy.counts().of(refuse.kind()), 0);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ pub mod partition_drop;
 mod properties;
 pub mod protocol;
 mod reading;
+pub mod refused_writes;
 pub mod scenario;
 pub mod suite;
 mod translate;

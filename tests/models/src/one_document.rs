@@ -20,6 +20,8 @@ pub enum Left {
     TrustSeenLater,
     /// A conflict is taken for a failure.
     ConflictIsFailure,
+    /// A refusal is taken for a failure.
+    RefusalIsFailure,
 }
 
 /// The document: where it stands, and who wrote it, oldest first.
@@ -54,6 +56,7 @@ pub struct State {
     late: Option<(u8, Content)>,
     lates: u8,
     vanishing: u8,
+    refused: u8,
 }
 
 /// The model.
@@ -67,6 +70,8 @@ pub struct Single {
     pub lates: u8,
     /// How many writes may vanish.
     pub vanishing: u8,
+    /// How many writes are applied and answered with a refusal.
+    pub refused: u8,
 }
 
 /// A step: who, what, and where it leads.
@@ -167,6 +172,16 @@ impl Single {
             let mut to = *state;
             to.put(read.by(writer));
             steps.push(Step(writer, "writes", to.end(writer, Told::Committed)));
+            if state.refused > 0 {
+                let mut to = *state;
+                to.put(read.by(writer));
+                to.refused -= 1;
+                let to = match self.lacks(Left::RefusalIsFailure) {
+                    true => to.end(writer, Told::Failed),
+                    false => unanswered(to),
+                };
+                steps.push(Step(writer, "writes, refused though it is applied", to));
+            }
             if state.vanishing > 0 {
                 let mut to = *state;
                 to.put_dirty(read.by(writer));
@@ -228,7 +243,8 @@ impl Model for Single {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State { lates: self.lates, vanishing: self.vanishing, ..State::default() }]
+        let Self { lates, vanishing, refused, .. } = *self;
+        vec![State { lates, vanishing, refused, ..State::default() }]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -297,7 +313,8 @@ impl Model for Single {
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
-    let long = Single { left: None, keeps: WRITERS + 1, lates: 1, vanishing: 1 };
+    let long = Single { left: None, keeps: WRITERS + 1, lates: 1, vanishing: 1, refused: 0 };
+    let refused = Single { refused: 1, ..long };
     let case = |name, single, states| Case {
         name,
         bounds: "3 writers, 1 late, 1 vanishing",
@@ -316,11 +333,20 @@ pub fn suite() -> Suite {
         cases: vec![
             case("the list goes back to the read", long, 6_006),
             case("the list is too short", Single { keeps: 1, ..long }, 6_717),
+            Case {
+                bounds: "3 writers, 1 late, 1 vanishing, 1 refused",
+                ..case("one write is applied and refused", refused, 1)
+            },
         ],
         flaws: vec![
             without("the own commit in the list is touched", Left::TrustSeenCommit),
             without("a later commit in the list is touched", Left::TrustSeenLater),
             without("a conflict is no proof of failure", Left::ConflictIsFailure),
+            Flaw {
+                rule: "a refusal is no proof of failure",
+                subject: Subject::Single(Single { left: Some(Left::RefusalIsFailure), ..refused }),
+                shows: Shows::Wrong,
+            },
         ],
     }
 }

@@ -114,9 +114,11 @@ impl Turn<'_> {
                 let placeholder =
                     Doc { lock: me, absent: true, writer: doc.writer, ..Doc::default() };
                 self.put_doc("creates a placeholder at", d, placeholder.at_some(), taken);
+                self.perhaps_certain(t, d);
             }
             Locking::LockAt(_) => {
                 self.put_doc("locks", d, Doc { lock: me, ..bare }, taken);
+                self.perhaps_certain(t, d);
             }
             Locking::Settle(_) if self.lacks(Broken::TrustSeenLock) => {
                 self.go("sees its lock on", Object::Doc(d), |w| taken(w, Some(doc.version)));
@@ -126,6 +128,13 @@ impl Turn<'_> {
                 self.meet(Requester::Locking(tid(me)), translate::who(holder));
             }
             Locking::Changed => self.give_up(t, d, script),
+        }
+    }
+
+    /// Without the rule a lock that was refused is not in doubt.
+    fn perhaps_certain(&mut self, t: usize, d: usize) {
+        if self.lacks(Broken::RefusedLockIsCertain) {
+            self.believes_refusals(t, |w| w.txns[t].unsure &= !(1 << d));
         }
     }
 
@@ -229,6 +238,9 @@ impl Turn<'_> {
                     return;
                 };
                 self.put_rec("commits", me, record, committed);
+                if self.lacks(Broken::RefusedCommitIsUnsent) {
+                    self.believes_refusals(t, |w| give_up(&mut w.txns[t], false));
+                }
             }
             Mark::Committed | Mark::Finished if self.lacks(Broken::TrustSeenCommitted) => {
                 self.go("sees its commit", Object::Rec(me), |w| committed(w, Some(0)));

@@ -120,5 +120,5 @@ pub fn is_over(scenario: &Scenario, world: &World) -> bool {
         });
         unlocked && decided
     };
-    owners && quiet && janitors && (scenario.janitors == 0 || clean())
+    owners && quiet && janitors && (scenario.janitors == 0 && !scenario.tidy || clean())
 }

@@ -146,6 +146,10 @@ pub enum Broken {
     FencePlaceholder,
     /// A lock that the committed record of its holder does not name stays.
     StrayStays,
+    /// A commit that was refused counts as not sent.
+    RefusedCommitIsUnsent,
+    /// A lock that was refused is not in doubt.
+    RefusedLockIsCertain,
 }
 
 /// A model of the protocol.
@@ -171,6 +175,8 @@ pub struct Scenario {
     pub snapshots: bool,
     /// Whether lock-free reads may show what vanishes with its primary, as they do.
     pub readers_may_be_fooled: bool,
+    /// Whether owners leave nothing behind, though nobody recovers it.
+    pub tidy: bool,
     /// Whether the oldest transaction has to get through.
     pub oldest_commits: bool,
 }

@@ -154,6 +154,7 @@ pub fn all() -> Vec<Suite> {
         crate::vanishing_writes::suite(),
         crate::two_recoverers::suite(),
         crate::one_document::suite(),
+        crate::refused_writes::suite(),
         crate::partition_drop::suite(),
         crate::parallel_commit::suite(),
         crate::everything::suite(),

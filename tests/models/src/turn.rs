@@ -67,6 +67,9 @@ pub struct Step {
     pub to: World,
 }
 
+/// How a write went that was applied and answered with a refusal.
+const REFUSED: &str = ", refused though it is applied";
+
 /// The turn of one actor.
 pub(crate) struct Turn<'a> {
     /// The rules of the model.
@@ -152,6 +155,13 @@ impl Turn<'_> {
                 }
             }
             self.push(verb, object, "", to);
+            if budget.refused > 0 {
+                let mut to = *self.world;
+                to.budget.refused -= 1;
+                to.carry_out(message.body, false);
+                answered(&mut to, None);
+                self.push(verb, object, REFUSED, to);
+            }
             if budget.dirty > 0 {
                 let mut to = *self.world;
                 to.budget.dirty -= 1;
@@ -171,6 +181,14 @@ impl Turn<'_> {
                 answered(&mut to, None);
                 self.push(verb, object, ", late, no answer", to);
             }
+        }
+    }
+
+    /// An owner takes a refusal for a proof that nothing happened.
+    pub(crate) fn believes_refusals(&mut self, t: usize, believes: impl Fn(&mut World)) {
+        let mine = |step: &&mut Step| step.label.actor == Actor::Owner(t);
+        for step in self.steps.iter_mut().filter(mine).filter(|s| s.label.how == REFUSED) {
+            believes(&mut step.to);
         }
     }
 

@@ -342,6 +342,8 @@ pub struct Budget {
     pub dirty: u8,
     /// Owners that die.
     pub deaths: u8,
+    /// Writes that are applied and answered with a refusal.
+    pub refused: u8,
 }
 
 /// A state of the world.

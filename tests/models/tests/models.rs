@@ -86,6 +86,7 @@ models!(
     vanishing_writes,
     two_recoverers,
     one_document,
+    refused_writes,
     partition_drop,
     parallel_commit,
     everything

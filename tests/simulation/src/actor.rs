@@ -16,6 +16,7 @@ use txn_core::{
 use crate::history::{Content, Doc, Fate, History, Kind};
 use crate::process::{Planned, Process, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SLOTS, TOKENS};
+use crate::witness::Told;
 
 /// A collection of the world.
 pub(crate) type World = Collection<Typed<Content>>;
@@ -57,6 +58,8 @@ pub(crate) struct Actor {
     pub(crate) annex: Option<World>,
     /// The documents as a type that panics, if callers panic.
     pub(crate) bombs: Option<Collection<Bomb>>,
+    /// What happens is counted there.
+    pub(crate) told: Arc<Told>,
     /// Some callers hold their transaction open.
     pub(crate) hangs: bool,
     /// How many stray copies there are.
@@ -226,6 +229,7 @@ impl Actor {
             self.process.step().await;
             let hang = hang.lock().take();
             if let Some(hang) = hang {
+                self.told.counts.lock().fault("callers hung", 1);
                 self.process.log(|| format!("operation {number} hangs"));
                 tokio::time::sleep(hang).await;
             }
@@ -251,6 +255,7 @@ impl Actor {
         bombs: &Collection<Bomb>,
         panic: Panic,
     ) -> Result<(), Error> {
+        self.told.counts.lock().fault("callers panicked", 1);
         self.process.log(|| format!("operation {number} panics: {panic:?}"));
         match panic {
             Panic::Itself => panic_as_planned(),

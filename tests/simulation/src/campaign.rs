@@ -59,7 +59,7 @@ pub struct Noticed {
 /// them: nobody noticed that the guard was gone.
 #[must_use]
 pub fn catch(guard: Guard, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
-    for (name, schedule) in schedules::ALL {
+    for (name, schedule) in schedules::OF_GUARDS {
         let violations = guard::without(guard, schedule);
         if !violations.is_empty() {
             return Some(Noticed { by: format!("{name:?}"), violations });

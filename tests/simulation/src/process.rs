@@ -33,7 +33,14 @@ struct State {
     killed: bool,
     /// How often its way to the store panics.
     panics: f64,
+    /// How often it did.
+    panicked: u64,
+    /// Steps until now.
+    steps: u64,
 }
+
+/// More steps than a process takes that does not go round in a circle.
+const STEPS: u64 = 200_000;
 
 /// A panic that belongs to the world, and is not reported by the panic hook.
 #[derive(Debug)]
@@ -107,6 +114,8 @@ impl Process {
             paused_until: None,
             killed: false,
             panics: 0.0,
+            panicked: 0,
+            steps: 0,
         };
         let (origin, off, state) = (log.origin, AtomicI64::new(off), Mutex::new(state));
         Arc::new(Self { name, log, store, origin, speed, off, state })
@@ -138,10 +147,18 @@ impl Process {
         self.state.lock().panics = odds;
     }
 
+    /// How often its way to the store panicked.
+    #[must_use]
+    pub fn panicked(&self) -> u64 {
+        self.state.lock().panicked
+    }
+
     fn perhaps_panic(&self) {
         let panics = {
             let mut state = self.state.lock();
-            state.panics > 0.0 && state.dice.f64() < state.panics
+            let panics = state.panics > 0.0 && state.dice.f64() < state.panics;
+            state.panicked += u64::from(panics);
+            panics
         };
         if panics {
             self.log(|| "panics in its store".to_owned());
@@ -166,6 +183,12 @@ impl Process {
         self.state.lock().killed
     }
 
+    /// Whether it asked and asked without an end. It was stopped then.
+    #[must_use]
+    pub fn is_circling(&self) -> bool {
+        self.state.lock().steps >= STEPS
+    }
+
     /// Nothing happens to it any more, unless it is dead. One that is paused wakes.
     pub fn leave_alone(&self) {
         let mut state = self.state.lock();
@@ -179,7 +202,7 @@ impl Process {
         loop {
             let (killed, until) = {
                 let state = self.state.lock();
-                (state.killed, state.paused_until)
+                (state.killed || state.steps >= STEPS, state.paused_until)
             };
             if killed {
                 return pending().await;
@@ -197,6 +220,7 @@ impl Process {
 
     fn count(&self) {
         let mut state = self.state.lock();
+        state.steps += 1;
         if let Some(left) = &mut state.dies_in {
             *left = left.saturating_sub(1);
             state.killed |= *left == 0;

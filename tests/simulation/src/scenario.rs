@@ -39,6 +39,8 @@ pub enum Clocks {
 pub struct Troubles {
     /// Writes are applied, at once or later, and answered with a refusal.
     pub refusals: bool,
+    /// Writes are applied, at once or later, and answered as if their collection did not exist.
+    pub missing: bool,
     /// Behind what was applied and answered otherwise everything is out of reach for a while.
     pub outages: bool,
     /// Callers hold their transaction open past every limit, while their process lives.
@@ -57,6 +59,7 @@ impl Troubles {
     /// None of them.
     pub const NONE: Self = Self {
         refusals: false,
+        missing: false,
         outages: false,
         hangs: false,
         annex: false,
@@ -66,8 +69,9 @@ impl Troubles {
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, fn(&mut Self)); 7] = [
+    pub const SWITCHES: [(&'static str, fn(&mut Self)); 8] = [
         ("refusals", |troubles| troubles.refusals = true),
+        ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
         ("hangs", |troubles| troubles.hangs = true),
         ("annex", |troubles| troubles.annex = true),
@@ -176,8 +180,9 @@ impl Scenario {
             .with_applied_rejected(often(refusals, 0.5, 0.06))
             .with_lost_rejected(often(refusals, 0.4, 0.06))
             .with_late_rejected(often(refusals, 0.4, 0.06))
-            .with_applied_missing(often(refusals, 0.3, 0.04));
+            .with_applied_missing(often(troubles.missing, 0.4, 0.04));
         self.manners.sent_again = often(refusals, 0.4, 0.06);
+        self.manners.sent_and_missed = often(troubles.missing, 0.4, 0.04);
         let (shortest, longest) = (Duration::from_millis(300), Duration::from_secs(45));
         self.faults = self.faults.with_outage(often(troubles.outages, 0.4, 0.3), shortest, longest);
         self.hangs = often(troubles.hangs, 0.4, 1.0) > 0.0;
@@ -221,6 +226,7 @@ impl Scenario {
             reordered: often(0.6, 0.5),
             late_news: often(0.5, 0.5),
             sent_again: 0.0,
+            sent_and_missed: 0.0,
         };
         let clocks = match dice.u8(..10) {
             0..5 => Clocks::Tame,
@@ -251,7 +257,7 @@ impl Scenario {
     /// Whether a caller may be told that a collection is missing.
     #[must_use]
     pub fn may_miss_collections(&self) -> bool {
-        let refuses = self.faults.applied_missing > 0.0 || self.manners.sent_again > 0.0;
+        let refuses = self.faults.applied_missing > 0.0 || self.manners.sent_and_missed > 0.0;
         refuses || self.annex != Annex::None
     }
 

@@ -31,9 +31,11 @@ pub struct Manners {
     /// A node does not know of an alias yet that is younger than [`NEWS`].
     pub late_news: f64,
     /// An item is sent on again inside the server, and answers for its last try only, which is refused: by a full
-    /// queue, a block, a closed index, a missing one, or by its own first try. That one is carried out, at once or
-    /// up to [`FIRST_TRY`] later.
+    /// queue, a block, a closed index, or by its own first try. That one is carried out, at once or up to
+    /// [`FIRST_TRY`] later.
     pub sent_again: f64,
+    /// The same, where the last try comes to a node that does not know of the index.
+    pub sent_and_missed: f64,
 }
 
 /// How much later than its answer the first try of an item may be carried out.
@@ -429,19 +431,21 @@ struct Again {
 
 impl State {
     fn sent_again(&mut self, write: &Write) -> Option<Again> {
-        let odds = self.manners.sent_again;
-        if odds <= 0.0 || !write.op.changes() || self.dice.f64() >= odds {
+        let Manners { sent_again, sent_and_missed, .. } = self.manners;
+        if sent_again + sent_and_missed <= 0.0 || !write.op.changes() {
             return None;
         }
-        self.misdeeds.sent_again += 1;
+        let drawn = self.dice.f64();
         let refused = |why: &str| Outcome::RejectedInDoubt(why.to_owned());
-        let answer = match self.dice.u8(..5) {
+        let answer = match self.dice.u8(..4) {
+            _ if drawn >= sent_again + sent_and_missed => return None,
+            _ if drawn >= sent_again => Outcome::MissingCollection,
             0 => refused("es_rejected_execution_exception"),
             1 => refused("cluster_block_exception"),
             2 => refused(CLOSED),
-            3 => Outcome::MissingCollection,
             _ => Outcome::Conflict,
         };
+        self.misdeeds.sent_again += 1;
         let late = self.dice.u8(..3) == 0;
         let after = if late { FIRST_TRY.mul_f64(self.dice.f64()) } else { Duration::ZERO };
         Some(Again { answer, after })

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use txn_core::store::{CountingStore, FaultStore, Key, Store};
@@ -68,6 +70,8 @@ struct Simulation {
     started: u64,
     /// Days that every new process's clock is ahead.
     days: i64,
+    /// Every process that there was.
+    processes: Mutex<Vec<Arc<Process>>>,
     meddler: Meddler,
     long_locks: Vec<LongLock>,
     clean_up: CleanUp,
@@ -94,6 +98,7 @@ impl Simulation {
             violations: Vec::new(),
             started: 0,
             days: 0,
+            processes: Mutex::default(),
             meddler,
             long_locks: Vec::new(),
             clean_up: CleanUp::default(),
@@ -119,6 +124,7 @@ impl Simulation {
 
     async fn domain(&self, process: &Arc<Process>, janitor: bool) -> Result<Domain, Error> {
         let (name, told, log) = (process.name().to_owned(), self.told.clone(), self.log.clone());
+        self.processes.lock().push(process.clone());
         let config = Config::default()
             .with_clock(Arc::new(ClockOf(process.clone())))
             .with_entropy(Arc::new(EntropyOf(process.clone())))
@@ -142,9 +148,10 @@ impl Simulation {
                 // What the dead had sent is still carried out.
                 tokio::time::sleep(2 * REPLICATION).await;
                 self.told.rash.lock().take();
-                match self.last_look().await {
-                    Ok(found) => (settled, finals) = found,
-                    Err(error) => self.violations.push(format!("no last look: {error}")),
+                match tokio::time::timeout(2 * PEACE, self.last_look()).await {
+                    Ok(Ok(found)) => (settled, finals) = found,
+                    Ok(Err(error)) => self.violations.push(format!("no last look: {error}")),
+                    Err(_) => self.violations.push("no last look: it does not end".to_owned()),
                 }
             }
         }
@@ -181,6 +188,7 @@ impl Simulation {
         }
         domain.shutdown(PEACE).await;
         if self.scenario.panics {
+            // While the world is made nothing goes wrong.
             *self.told.rash.lock() = Some(self.scenario.trouble.fork());
         }
         self.server.set_manners(self.scenario.manners);
@@ -232,6 +240,7 @@ impl Simulation {
                 lock_reads: self.scenario.crashes,
                 annex: annex.clone(),
                 bombs: bombs.clone(),
+                told: self.told.clone(),
                 hangs: self.scenario.hangs,
                 strays: self.meddler.strays.clone(),
             };
@@ -321,7 +330,7 @@ impl Simulation {
         self.told.rash.lock().take();
         self.meddler.ends().await;
         self.faults.settle().await;
-        if self.scenario.manners.sent_again > 0.0 {
+        if self.scenario.manners.sent_again + self.scenario.manners.sent_and_missed > 0.0 {
             tokio::time::sleep(FIRST_TRY).await;
         }
         // From here on everybody who may act has a server to talk to.
@@ -329,7 +338,7 @@ impl Simulation {
         let counting = Arc::new(CountingStore::new(self.faults.clone()));
         let caretaker = self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
         let began = Instant::now();
-        let caretaker = self.domain(&caretaker, true).await;
+        let caretaker = tokio::time::timeout(PEACE, self.domain(&caretaker, true)).await;
         for mut one in running {
             if one.process.is_killed() {
                 self.told.counts.lock().fault("processes killed", 1);
@@ -359,8 +368,9 @@ impl Simulation {
             tokio::time::sleep(JANITOR_INTERVAL).await;
         }
         match caretaker {
-            Ok(caretaker) => drop(caretaker.shutdown(PEACE).await),
-            Err(error) => self.violations.push(format!("nobody takes care: {error}")),
+            Ok(Ok(caretaker)) => drop(caretaker.shutdown(PEACE).await),
+            Ok(Err(error)) => self.violations.push(format!("nobody takes care: {error}")),
+            Err(_) => self.violations.push("nobody takes care: no domain is opened".to_owned()),
         }
         self.long_locks = watch.longer_than(longest);
         self.clean_up = CleanUp {
@@ -469,13 +479,25 @@ impl Simulation {
         let mut hasher = DefaultHasher::new();
         format!("{operations:?} {finals:?}").hash(&mut hasher);
         for (key, what) in std::mem::take(&mut *self.told.damaged.lock()) {
-            if !self.is_stuck(&key) {
+            // What a server said of a collection that came back, or was lost, may be told.
+            let missed = self.scenario.may_miss_collections() && what.contains("does not exist");
+            if !missed && !self.is_stuck(&key) {
                 self.violations.push(format!("damage: {what}"));
             }
+        }
+        for process in self.processes.lock().iter().filter(|process| process.is_circling()) {
+            let name = process.name();
+            self.violations.push(format!("liveness: {name} asks the store without an end"));
         }
         let unfair: Vec<String> = operations.iter().filter_map(|o| self.unfair(o)).collect();
         self.violations.extend(unfair);
         let mut counts = self.told.counts.lock().clone();
+        let copied = self.meddler.strays.load(Ordering::Relaxed);
+        counts.fault("locks copied", copied);
+        counts.fault("indices lost", u64::from(self.meddler.lost));
+        for process in self.processes.lock().iter() {
+            counts.fault("stores panicked", process.panicked());
+        }
         let (injected, misdeeds) = (self.faults.injected(), self.server.misdeeds());
         for (kind, times) in injected.named().into_iter().chain(misdeeds.named()) {
             counts.fault(kind, times);

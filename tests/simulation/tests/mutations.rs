@@ -32,7 +32,8 @@ const TRIES: u64 = 6_000;
 #[test]
 fn every_guard_is_missed() {
     let mut not_missed = Vec::new();
-    let troubles = Troubles::default();
+    // The seeds of the table are those of worlds without what is switched.
+    let troubles = Troubles::NONE;
     for guard in Guard::ALL {
         let known = NOTICED_BY.iter().find(|(known, _)| *known == guard).map(|(_, seed)| *seed);
         let noticed = known

@@ -19,10 +19,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::fault::{Fault, FaultKind};
+use super::fault::{Fault, FaultKind, Outage, Refusal};
 use super::hold::{Point, Verdict};
 use super::matching::{Facts, Route};
-use super::{Action, Shared};
+use super::{Action, Ongoing, Shared, items};
 
 pub(crate) type Upstream = Client<HttpConnector, Full<Bytes>>;
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
@@ -75,7 +75,12 @@ pub(crate) async fn exchange(
     let message = Message { parts, body };
     match action {
         Action::Pass => shared.forward(message).await.map(Whole::pass),
-        Action::Fault(fault) => shared.spoil(message, fault).await,
+        Action::Fault(Fault::Refuse(refusal), behind) => {
+            shared.refuse_items(message, refusal, behind).await
+        }
+        Action::Fault(fault, _) => shared.spoil(message, fault).await,
+        Action::Away(Outage::Silent) => Err(Cut),
+        Action::Away(Outage::Refuses) => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
         Action::Hold(ticket) if ticket.point == Point::Before => match ticket.wait().await {
             Verdict::GoesOn => shared.forward(message).await.map(Whole::pass),
             Verdict::Lost => Err(Cut),
@@ -142,7 +147,27 @@ impl Shared {
                 happened();
                 answer.half()
             }
+            Fault::Refuse(refusal) => self.refuse_items(message, refusal, None).await,
         }
+    }
+
+    /// The request is carried out, and its writes that succeeded are answered with a refusal. An outage begins before
+    /// anybody knows.
+    async fn refuse_items(
+        &self,
+        message: Message,
+        refusal: Refusal,
+        behind: Option<Ongoing>,
+    ) -> Result<Answer, Cut> {
+        let mut answer = self.forward(message).await?;
+        if let Some(refused) = items::refused(&answer.body, refusal) {
+            answer.body = refused;
+            self.tally.fault(Fault::Refuse(refusal).kind());
+            if let Some(behind) = behind {
+                self.begins(behind);
+            }
+        }
+        Ok(answer.pass())
     }
 
     /// Sends a request once more, later.

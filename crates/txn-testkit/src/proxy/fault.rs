@@ -24,6 +24,49 @@ pub enum Fault {
     ServiceUnavailable,
     /// The request is carried out; the first half of the answer arrives, then the connection is cut.
     CutAnswer,
+    /// The request is carried out, and every write of a `_bulk` that succeeded is answered with this refusal: as where
+    /// the server sent an item on again, and answers for its last try.
+    Refuse(Refusal),
+}
+
+/// What a write is answered that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// 429: a queue is full.
+    Overloaded,
+    /// 403: a block forbids writes.
+    Blocked,
+    /// 400: the index is closed.
+    Closed,
+    /// 404: there is no such index.
+    Missing,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Overloaded, Self::Blocked, Self::Closed, Self::Missing];
+
+    /// The status of the item, and the type of its error, in the words of the servers.
+    #[must_use]
+    pub fn words(self) -> (u16, &'static str) {
+        match self {
+            Self::Overloaded => (429, "es_rejected_execution_exception"),
+            Self::Blocked => (403, "cluster_block_exception"),
+            Self::Closed => (400, "index_closed_exception"),
+            Self::Missing => (404, "index_not_found_exception"),
+        }
+    }
+}
+
+/// How a server is out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outage {
+    /// Every request is refused whole with 429: nothing of it is carried out, and the client knows.
+    Refuses,
+    /// Connections are cut before the server learns of the request.
+    Silent,
 }
 
 /// What kind of fault it is.
@@ -48,11 +91,19 @@ pub enum FaultKind {
     ServiceUnavailable,
     /// [`Fault::CutAnswer`]
     CutAnswer,
+    /// [`Fault::Refuse`] with [`Refusal::Overloaded`]
+    RefuseOverloaded,
+    /// [`Fault::Refuse`] with [`Refusal::Blocked`]
+    RefuseBlocked,
+    /// [`Fault::Refuse`] with [`Refusal::Closed`]
+    RefuseClosed,
+    /// [`Fault::Refuse`] with [`Refusal::Missing`]
+    RefuseMissing,
 }
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::LoseAnswer,
         Self::CutBefore,
         Self::DelayBefore,
@@ -62,7 +113,20 @@ impl FaultKind {
         Self::TooManyRequests,
         Self::ServiceUnavailable,
         Self::CutAnswer,
+        Self::RefuseOverloaded,
+        Self::RefuseBlocked,
+        Self::RefuseClosed,
+        Self::RefuseMissing,
     ];
+
+    /// Whether it answers what was carried out with a refusal. Only writes in a `_bulk` meet these.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::RefuseOverloaded | Self::RefuseBlocked | Self::RefuseClosed | Self::RefuseMissing
+        )
+    }
 }
 
 impl Fault {
@@ -79,6 +143,10 @@ impl Fault {
             Self::TooManyRequests => FaultKind::TooManyRequests,
             Self::ServiceUnavailable => FaultKind::ServiceUnavailable,
             Self::CutAnswer => FaultKind::CutAnswer,
+            Self::Refuse(Refusal::Overloaded) => FaultKind::RefuseOverloaded,
+            Self::Refuse(Refusal::Blocked) => FaultKind::RefuseBlocked,
+            Self::Refuse(Refusal::Closed) => FaultKind::RefuseClosed,
+            Self::Refuse(Refusal::Missing) => FaultKind::RefuseMissing,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Proxy`] listens on 127.0.0.1 and passes HTTP/1.1 requests on to one server. On the way it loses answers
 //! of requests that were carried out, cuts connections, delays, repeats a request at once or seconds later,
-//! and refuses with 429 or 503.
+//! refuses with 429 or 503, and answers writes that were carried out with a refusal. An outage keeps everything away
+//! from the server for a while.
 //!
 //! - A [`Schedule`] decides by chance, with odds of each fault for each [`Route`]. It is seeded: request number
 //!   *n* meets the same fault in every run with the same seed.
@@ -36,6 +37,7 @@ mod counts;
 mod exchange;
 mod fault;
 mod hold;
+mod items;
 mod matching;
 mod schedule;
 mod serve;
@@ -45,13 +47,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use counts::Counts;
-pub use fault::{Fault, FaultKind};
+pub use fault::{Fault, FaultKind, Outage, Refusal};
 pub use hold::{Hold, Point};
 pub use matching::{Matching, Route};
 pub use schedule::{Odds, Schedule};
@@ -89,6 +92,15 @@ struct Plan {
     schedule: Option<Schedule>,
     paused: bool,
     rules: Vec<Rule>,
+    outage: Option<Ongoing>,
+}
+
+/// An outage that has begun.
+#[derive(Clone, Copy)]
+pub(crate) struct Ongoing {
+    outage: Outage,
+    /// When it ends by itself.
+    until: Option<Instant>,
 }
 
 /// What is to happen to the next request that matches.
@@ -101,8 +113,11 @@ struct Rule {
 #[derive(Clone)]
 pub(crate) enum Action {
     Pass,
-    Fault(Fault),
+    /// A fault, and the outage behind it.
+    Fault(Fault, Option<Ongoing>),
     Hold(hold::Ticket),
+    /// The server is out of reach.
+    Away(Outage),
 }
 
 impl Proxy {
@@ -146,7 +161,7 @@ impl Proxy {
         self.shared.plan.lock().paused = paused;
     }
 
-    /// From now on nothing goes wrong any more: no schedule, no rules. What is on its way meets what it was meant to.
+    /// From now on nothing goes wrong any more: no schedule, no rules, no outage. What is on its way meets what it was meant to.
     pub fn clear(&self) {
         *self.shared.plan.lock() = Plan::default();
     }
@@ -154,7 +169,30 @@ impl Proxy {
     /// The next request that matches meets this fault. Rules are asked in the order in which they came, before the
     /// schedule, and each counts once.
     pub fn inject(&self, matching: Matching, fault: Fault) {
-        self.arm(matching, Action::Fault(fault));
+        self.arm(matching, Action::Fault(fault, None));
+    }
+
+    /// As [`inject`](Self::inject), and once the fault has happened everything is out of reach, until
+    /// [`end_outage`](Self::end_outage).
+    pub fn inject_then(&self, matching: Matching, fault: Fault, outage: Outage) {
+        let behind = Ongoing { outage, until: None };
+        self.arm(matching, Action::Fault(fault, Some(behind)));
+    }
+
+    /// Everything is out of reach, until [`end_outage`](Self::end_outage). What is on its way arrives.
+    pub fn begin_outage(&self, outage: Outage) {
+        self.shared.begins(Ongoing { outage, until: None });
+    }
+
+    /// The server is within reach again.
+    pub fn end_outage(&self) {
+        self.shared.plan.lock().outage = None;
+    }
+
+    /// Whether an outage is under way.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.shared.plan.lock().away().is_some()
     }
 
     /// The next request that matches is held up at a point of its way, until the test decides.
@@ -205,18 +243,40 @@ impl fmt::Debug for Proxy {
     }
 }
 
+impl Plan {
+    /// How the server is out of reach now.
+    fn away(&mut self) -> Option<Outage> {
+        let over = |ongoing: &mut Ongoing| ongoing.until.is_some_and(|end| end <= Instant::now());
+        self.outage.take_if(over);
+        self.outage.map(|ongoing| ongoing.outage)
+    }
+}
+
 impl Shared {
+    fn begins(&self, ongoing: Ongoing) {
+        self.plan.lock().outage = Some(ongoing);
+    }
+
     /// What is to happen to a request: by the first rule that matches, or else by the schedule.
     fn decide(&self, facts: &Facts<'_>) -> Action {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut plan = self.plan.lock();
+        if let Some(outage) = plan.away() {
+            return Action::Away(outage);
+        }
         plan.rules.retain(|rule| rule.action.is_wanted());
         if let Some(at) = plan.rules.iter().position(|rule| rule.matching.fits(facts)) {
             return plan.rules.remove(at).action;
         }
         match &plan.schedule {
             Some(schedule) if !plan.paused => {
-                schedule.decide(number, facts.route).map_or(Action::Pass, Action::Fault)
+                schedule.choose(number, facts.route).map_or(Action::Pass, |chosen| {
+                    let behind = chosen.outage.map(|(outage, lasts)| Ongoing {
+                        outage,
+                        until: Some(Instant::now() + lasts),
+                    });
+                    Action::Fault(chosen.fault, behind)
+                })
             }
             _ => Action::Pass,
         }
@@ -228,7 +288,7 @@ impl Action {
     fn is_wanted(&self) -> bool {
         match self {
             Self::Hold(ticket) => ticket.is_wanted(),
-            Self::Pass | Self::Fault(_) => true,
+            Self::Pass | Self::Fault(..) | Self::Away(_) => true,
         }
     }
 }

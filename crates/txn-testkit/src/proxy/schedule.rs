@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::fault::{Fault, FaultKind};
+use super::fault::{Fault, FaultKind, Outage, Refusal};
 use super::matching::Route;
 
 /// How likely each fault is for one request. At most one happens.
@@ -15,6 +15,7 @@ pub struct Odds {
     each: BTreeMap<FaultKind, f64>,
     delays: Range<Duration>,
     late: Range<Duration>,
+    outages: (f64, Range<Duration>),
 }
 
 impl Odds {
@@ -22,13 +23,30 @@ impl Odds {
     #[must_use]
     pub fn none() -> Self {
         let ms = Duration::from_millis;
-        Self { each: BTreeMap::new(), delays: ms(1)..ms(50), late: ms(500)..ms(5_000) }
+        let outages = (0.0, ms(300)..ms(10_000));
+        Self { each: BTreeMap::new(), delays: ms(1)..ms(50), late: ms(500)..ms(5_000), outages }
     }
 
-    /// Each kind of fault with a probability of two percent: about every sixth request meets one.
+    /// Each kind of fault with a probability of two percent, but for refusals of what was carried out: about every
+    /// sixth request meets one.
     #[must_use]
     pub fn rough() -> Self {
-        FaultKind::ALL.into_iter().fold(Self::none(), |odds, kind| odds.with(kind, 0.02))
+        let usual = FaultKind::ALL.into_iter().filter(|kind| !kind.is_refusal());
+        usual.fold(Self::none(), |odds, kind| odds.with(kind, 0.02))
+    }
+
+    /// Sets the probability of each refusal of what was carried out.
+    #[must_use]
+    pub fn with_refusals(self, probability: f64) -> Self {
+        let refusals = FaultKind::ALL.into_iter().filter(|kind| kind.is_refusal());
+        refusals.fold(self, |odds, kind| odds.with(kind, probability))
+    }
+
+    /// Sets the probability of an outage behind a refusal of what was carried out, and how long it lasts.
+    #[must_use]
+    pub fn with_outages(mut self, probability: f64, lasts: Range<Duration>) -> Self {
+        self.outages = (probability, lasts);
+        self
     }
 
     /// Sets the probability of a kind, from 0 to 1. All of them together should stay below 1.
@@ -52,7 +70,17 @@ impl Odds {
         self
     }
 
-    fn draw(&self, random: &mut Rng) -> Option<Fault> {
+    fn draw(&self, random: &mut Rng) -> Option<Chosen> {
+        let fault = self.fault(random)?;
+        let (odds, lasts) = &self.outages;
+        let outage = (fault.kind().is_refusal() && random.f64() < *odds).then(|| {
+            let kind = if random.bool() { Outage::Refuses } else { Outage::Silent };
+            (kind, lasts.start + lasts.end.saturating_sub(lasts.start).mul_f64(random.f64()))
+        });
+        Some(Chosen { fault, outage })
+    }
+
+    fn fault(&self, random: &mut Rng) -> Option<Fault> {
         let mut left = random.f64();
         let kind = FaultKind::ALL.into_iter().find(|kind| {
             left -= self.each.get(kind).copied().unwrap_or_default();
@@ -71,8 +99,19 @@ impl Odds {
             FaultKind::TooManyRequests => Fault::TooManyRequests,
             FaultKind::ServiceUnavailable => Fault::ServiceUnavailable,
             FaultKind::CutAnswer => Fault::CutAnswer,
+            FaultKind::RefuseOverloaded => Fault::Refuse(Refusal::Overloaded),
+            FaultKind::RefuseBlocked => Fault::Refuse(Refusal::Blocked),
+            FaultKind::RefuseClosed => Fault::Refuse(Refusal::Closed),
+            FaultKind::RefuseMissing => Fault::Refuse(Refusal::Missing),
         })
     }
+}
+
+/// A fault, and the outage behind it with its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) fault: Fault,
+    pub(crate) outage: Option<(Outage, Duration)>,
 }
 
 /// Decides about requests by their number and their route.
@@ -100,6 +139,11 @@ impl Schedule {
     /// What happens to the request of this number, counted from 0 for each proxy.
     #[must_use]
     pub fn decide(&self, number: u64, route: Route) -> Option<Fault> {
+        self.choose(number, route).map(|chosen| chosen.fault)
+    }
+
+    /// The same, with the outage that begins behind it.
+    pub(crate) fn choose(&self, number: u64, route: Route) -> Option<Chosen> {
         // Spread, so that neighbours have nothing in common.
         let mut random = Rng::with_seed(self.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         self.routes.get(&route).unwrap_or(&self.usual).draw(&mut random)
@@ -113,7 +157,8 @@ mod tests {
     #[test]
     fn the_seed_decides() {
         let decisions = |seed| {
-            let schedule = Schedule::new(seed, Odds::rough());
+            let odds = Odds::rough().with_refusals(0.02);
+            let schedule = Schedule::new(seed, odds);
             (0..1_000).map(|n| schedule.decide(n, Route::Bulk)).collect::<Vec<_>>()
         };
         assert_eq!(decisions(1), decisions(1));
@@ -122,7 +167,8 @@ mod tests {
 
     #[test]
     fn the_odds_are_kept() {
-        let schedule = Schedule::new(3, Odds::rough()).with_route(Route::Search, Odds::none());
+        let odds = Odds::rough().with_refusals(0.02);
+        let schedule = Schedule::new(3, odds).with_route(Route::Search, Odds::none());
         let mut seen = BTreeMap::<_, u32>::new();
         for number in 0..50_000 {
             assert_eq!(schedule.decide(number, Route::Search), None);
@@ -136,6 +182,24 @@ mod tests {
         assert_eq!(seen.len(), FaultKind::ALL.len());
         // A thousand of each are expected; this is more than six standard deviations.
         assert!(seen.values().all(|count| (800..1_200).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn outages_begin_behind_refusals_only() {
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
+        let odds = Odds::rough().with_refusals(0.05).with_outages(0.5, short..long);
+        let schedule = Schedule::new(3, odds);
+        let chosen = (0..20_000).filter_map(|number| schedule.choose(number, Route::Bulk));
+        let (refused, others): (Vec<_>, Vec<_>) =
+            chosen.partition(|chosen| chosen.fault.kind().is_refusal());
+        assert!(others.iter().all(|chosen| chosen.outage.is_none()));
+        let outages = refused.iter().filter_map(|chosen| chosen.outage);
+        let (refusing, silent): (Vec<_>, Vec<_>) =
+            outages.partition(|(outage, _)| *outage == Outage::Refuses);
+        // A thousand of each are expected.
+        assert!((800..1_200).contains(&refusing.len()), "{}", refusing.len());
+        assert!((800..1_200).contains(&silent.len()), "{}", silent.len());
+        assert!(refusing.iter().chain(&silent).all(|(_, lasts)| (short..long).contains(lasts)));
     }
 
     #[test]

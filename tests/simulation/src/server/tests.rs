@@ -42,7 +42,7 @@ async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
 #[tokio::test(start_paused = true)]
 async fn an_item_that_is_sent_on_again_answers_for_its_last_try() {
     let server = server(0.0).await;
-    server.set_manners(Manners { sent_again: 1.0, ..Manners::default() });
+    server.set_manners(Manners { sent_again: 0.7, sent_and_missed: 0.3, ..Manners::default() });
     let creates: Vec<Write> =
         (0..100).map(|n| Write::new(key(&n.to_string()), WriteOp::Create("{}".into()))).collect();
     let keys: Vec<Key> = creates.iter().map(|write| write.key.clone()).collect();

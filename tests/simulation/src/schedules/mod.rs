@@ -1,5 +1,8 @@
 //! Worlds that chance makes too rarely: one schedule each, step by step. Each returns what did not hold.
 
+mod left_behind;
+mod refused;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +16,21 @@ use crate::virtual_time::in_virtual_time;
 /// A schedule with its name.
 pub type Schedule = (&'static str, fn() -> Vec<String>);
 
-/// All of them.
-pub const ALL: [Schedule; 3] = [
+/// Those that guards of the protocol need to be missed.
+pub const OF_GUARDS: [Schedule; 3] = [
     ("a deletion that vanishes", || in_virtual_time(vanishes(Change::Deletion))),
     ("a write that vanishes", || in_virtual_time(vanishes(Change::Write))),
     ("a commit while its day is dropped", a_commit_while_its_day_is_dropped),
+];
+
+/// Those about refusals, and about what owners, applications and operators leave behind.
+pub const OF_BAD_WORLDS: [Schedule; 6] = [
+    ("a refusal of what was applied", refused::a_refusal_of_what_was_applied),
+    ("a large recovery", left_behind::a_large_recovery),
+    ("an index that is lost", left_behind::an_index_that_is_lost),
+    ("a lock that was copied", left_behind::a_lock_that_was_copied),
+    ("an owner that hangs", left_behind::an_owner_that_hangs),
+    ("an observer that panics", left_behind::an_observer_that_panics),
 ];
 
 /// What a transaction does to its document.
@@ -187,7 +200,22 @@ async fn coordinator(
     name: &str,
     off: i64,
 ) -> Result<(Arc<Process>, Domain), Error> {
-    let store: Arc<dyn Store> = server.clone();
+    coordinator_on(server.clone(), name, off).await
+}
+
+/// The same, by another way to the server.
+async fn coordinator_on(
+    store: Arc<dyn Store>,
+    name: &str,
+    off: i64,
+) -> Result<(Arc<Process>, Domain), Error> {
+    let (process, config) = settings(store, name, off);
+    let domain = Domain::open(Arc::new(StoreOf(process.clone())), "shop", config).await?;
+    Ok((process, domain))
+}
+
+/// A process, and the settings of a domain in it.
+fn settings(store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<Process>, Config) {
     let seed = name.len() as u64;
     let log = Arc::new(Log::new(false));
     let process = Process::new(name.to_owned(), store, log, seed, 1.0, off);
@@ -197,6 +225,5 @@ async fn coordinator(
         .with_coordinator(name.to_owned())
         .with_retention_days(1)
         .with_janitor_interval(None);
-    let domain = Domain::open(Arc::new(StoreOf(process.clone())), "shop", config).await?;
-    Ok((process, domain))
+    (process, config)
 }

@@ -1,0 +1,97 @@
+//! Writes that are applied and answered with a refusal: inside the server an item was sent on again, and answers for its
+//! last try. A refusal of one item is as good as no answer.
+
+use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::suite::{Case, Flaw, Shows, Suite};
+use crate::world::Budget;
+
+/// Two transactions over two documents; one of them also inserts. Any write of anybody may be refused: a lock, a
+/// heartbeat, a commit, an abort, an apply, a finish, a void.
+fn crossing() -> Scenario {
+    let both = Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
+    Scenario {
+        exists: [true, true, false],
+        scripts: vec![
+            Script { uses: [Use::Put, Use::Put, Use::Insert], ..both },
+            Script { reversed: true, ..both },
+        ],
+        janitors: 1,
+        attempts: 1,
+        budget: Budget { refused: 1, ..Budget::default() },
+        death: Death::Anytime,
+        ..Scenario::default()
+    }
+}
+
+/// One transaction with heartbeats, and more refusals.
+fn alone() -> Scenario {
+    Scenario {
+        exists: [true, false, false],
+        scripts: vec![Script {
+            uses: [Use::Put, Use::Insert, Use::No],
+            heartbeat: true,
+            ..Script::default()
+        }],
+        attempts: 2,
+        budget: Budget { refused: 2, late: 1, deaths: 1, ..Budget::default() },
+        ..crossing()
+    }
+}
+
+/// Staged and explicit.
+fn staged() -> Scenario {
+    let mut scenario = crossing();
+    scenario.scripts[0].uses = [Use::Put, Use::Put, Use::No];
+    scenario.scripts[0].kind = Kind::Parallel;
+    scenario.death = Death::Rightly;
+    scenario
+}
+
+/// One finds that a document was changed, once its lock of another was refused. Nobody but the owner is there to take
+/// that lock off.
+fn changed() -> Scenario {
+    Scenario {
+        scripts: vec![
+            Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() },
+            Script { kind: Kind::Instant, uses: [Use::No, Use::Put, Use::No], ..Script::default() },
+        ],
+        janitors: 0,
+        tidy: true,
+        death: Death::Rightly,
+        ..crossing()
+    }
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    Suite {
+        name: "refused_writes",
+        cases: vec![
+            Case::new("two cross, an insert", "1 refused, 1 janitor", crossing(), 1).ends(),
+            Case::new(
+                "one transaction",
+                "2 attempts, 1 janitor, 2 refused, 1 late, 1 dead owner, heartbeats",
+                alone(),
+                1,
+            )
+            .ends(),
+            Case::new("staged and explicit cross", "1 refused, 1 janitor", staged(), 1).ends(),
+            Case::new("one finds a document changed", "1 refused", changed(), 1).ends(),
+        ],
+        flaws: vec![
+            Flaw::of(
+                "a commit that was refused may have been carried out",
+                &alone(),
+                Broken::RefusedCommitIsUnsent,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a lock that was refused is in doubt",
+                &changed(),
+                Broken::RefusedLockIsCertain,
+                Shows::Stuck,
+            ),
+        ],
+    }
+}

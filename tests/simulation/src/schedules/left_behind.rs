@@ -1,0 +1,282 @@
+//! What dead, hung and panicking owners leave behind, and applications that copy it: everybody else goes on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::event::{Event, Observer};
+use txn_core::store::{CountingStore, Key, Source, Store, Write, WriteOp};
+use txn_core::{Collection, Config, Domain, Error, Options, Raw, fields};
+
+use super::{coordinator, coordinator_on, settings};
+use crate::process::{Process, panic_as_planned};
+use crate::server::{Manners, REPLICATION, Server};
+use crate::virtual_time::in_virtual_time;
+
+/// Documents of a large transaction.
+const MANY: usize = 60;
+/// Writes of a recovery for each document, and for everything else.
+const EACH: u64 = 4;
+const REST: u64 = 16;
+
+/// Runs a schedule that says what is wrong; that it does not run is wrong, too.
+fn told(schedule: impl Future<Output = Result<Vec<String>, Error>> + 'static) -> Vec<String> {
+    in_virtual_time(async {
+        schedule.await.unwrap_or_else(|error| vec![format!("the schedule does not run: {error}")])
+    })
+}
+
+fn thing(n: u64) -> Raw {
+    Raw::new(format!("{{\"n\":{n}}}"))
+}
+
+/// A server with `things` and `annex`, a document of each id in both, and a process.
+async fn ground(ids: &[String]) -> Result<Arc<Server>, Error> {
+    let server = Server::new(1, Manners::default());
+    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    for name in ["things", "annex"] {
+        let collection = founder.create_collection::<Raw>(name, None).await?;
+        let insert = founder.transact::<_, Error, _>(async |tx| {
+            ids.iter().try_for_each(|id| tx.insert(&collection, id.as_str(), &thing(1)))
+        });
+        insert.await?;
+    }
+    founder.shutdown(Duration::from_secs(10)).await;
+    Ok(server)
+}
+
+/// The documents that are locked.
+fn locked(server: &Server) -> Vec<Source> {
+    let lock = format!("\"{}\":\"", fields::TRANSACTION_TID);
+    let documents = server.documents().into_values().flat_map(|found| found.into_values());
+    documents.filter(|source| source.contains(&lock)).collect()
+}
+
+/// An owner writes these documents, and dies between its commit and its apply.
+async fn dies_committed(server: &Arc<Server>, members: Vec<(&str, String)>) -> Result<(), Error> {
+    let (owner, domain) = coordinator(server, "owner", 0).await?;
+    let things = domain.raw_collection("things").await?;
+    let annex = domain.raw_collection("annex").await?;
+    let members: Vec<(Collection<Raw>, String)> = members
+        .into_iter()
+        .map(|(name, id)| (if name == "annex" { annex.clone() } else { things.clone() }, id))
+        .collect();
+    server.set_manners(Manners { slow_replication: 1.0, ..Manners::default() });
+    let task = tokio::spawn(async move {
+        let write = domain.transact::<_, Error, _>(async |tx| {
+            members
+                .iter()
+                .try_for_each(|(collection, id)| tx.put(collection, id.as_str(), &thing(2)))
+        });
+        write.await.map(drop)
+    });
+    let is_committed = || {
+        let documents = server.documents();
+        documents.values().flat_map(|c| c.values()).any(|s| s.contains("\"state\":\"committed\""))
+    };
+    while !is_committed() && !task.is_finished() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // What it had sent is not carried out: its primaries crash.
+    owner.kill_after(1);
+    for _ in 0..4 {
+        server.crash();
+    }
+    server.set_manners(Manners::default());
+    tokio::time::sleep(2 * REPLICATION).await;
+    task.abort();
+    Ok(())
+}
+
+/// A dead owner's large transaction is applied with a few writes for each document.
+#[must_use]
+pub(super) fn a_large_recovery() -> Vec<String> {
+    told(async {
+        let ids: Vec<String> = (0..MANY).map(|n| format!("a{n}")).collect();
+        let server = ground(&ids).await?;
+        dies_committed(&server, ids.iter().map(|id| ("things", id.clone())).collect()).await?;
+        let mut wrong = Vec::new();
+        let found = locked(&server).len() as u64;
+        if found < MANY as u64 / 2 {
+            wrong.push(format!("{found} documents are left locked: the schedule shows nothing"));
+        }
+        let counting = Arc::new(CountingStore::new(server.clone()));
+        let (_, witness) = coordinator_on(counting.clone(), "witness", 0).await?;
+        let opened = counting.counts();
+        passes(&witness).await?;
+        let written = counting.counts().since(opened).documents_written;
+        if written > EACH * found + REST {
+            wrong.push(format!("{written} writes for {found} locked documents"));
+        }
+        if !locked(&server).is_empty() {
+            wrong.push(format!("{} are still locked", locked(&server).len()));
+        }
+        Ok(wrong)
+    })
+}
+
+/// Passes of a janitor, as many as it takes to be taken for dead.
+async fn passes(domain: &Domain) -> Result<(), Error> {
+    for _ in 0..3 {
+        if domain.janitor_pass().await?.is_clean() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_secs(12)).await;
+    }
+    Ok(())
+}
+
+/// One member of a dead owner's transaction is lost with its index: the other is applied, and can be written.
+#[must_use]
+pub(super) fn an_index_that_is_lost() -> Vec<String> {
+    told(async {
+        let server = ground(&["a".to_owned()]).await?;
+        dies_committed(&server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
+            .await?;
+        let mut wrong = Vec::new();
+        if locked(&server).len() < 2 {
+            wrong.push("nothing is left locked: the schedule shows nothing".to_owned());
+        }
+        // The simulated server drops what it is told to.
+        let _ = server.drop_collection("annex").await;
+        let (_, witness) = coordinator(&server, "witness", 0).await?;
+        if let Err(error) = passes(&witness).await {
+            wrong.push(format!("the janitor gives up: {error}"));
+        }
+        let things = witness.raw_collection("things").await?;
+        if !locked(&server).is_empty() {
+            wrong.push("the other member is still locked".to_owned());
+        }
+        let write = witness.transact::<_, Error, _>(async |tx| {
+            let found = tx.get(&things, "a").await?;
+            assert!(found.is_some_and(|found| found.as_str().contains('2')), "it was committed");
+            tx.put(&things, "a", &thing(3))
+        });
+        if let Err(error) = write.await {
+            wrong.push(format!("the other member can not be written: {error}"));
+        }
+        Ok(wrong)
+    })
+}
+
+/// An application copies a locked document to another id, and the holder finishes.
+#[must_use]
+pub(super) fn a_lock_that_was_copied() -> Vec<String> {
+    told(async {
+        let server = ground(&["a".to_owned(), "b".to_owned()]).await?;
+        let members = vec![("things", "a".to_owned()), ("things", "b".to_owned())];
+        dies_committed(&server, members).await?;
+        let copies = locked(&server);
+        let (process, witness) = coordinator(&server, "witness", 0).await?;
+        passes(&witness).await?;
+        let mut wrong = Vec::new();
+        if copies.is_empty() || !locked(&server).is_empty() {
+            wrong.push("nothing was locked, or it still is: the schedule shows nothing".to_owned());
+        }
+        let strays = ["stray-0", "stray-1"];
+        for (id, source) in strays.iter().zip(copies.iter().cycle()) {
+            let create = WriteOp::Create(source.clone());
+            server.write_many(&[Write::new(Key::new("things", *id), create)]).await;
+        }
+        // One is met by a transaction, the other is left to the janitor.
+        let things = witness.raw_collection("things").await?;
+        let write = witness.transact::<_, Error, _>(async |tx| {
+            tx.get(&things, "a").await?;
+            tx.put(&things, "a", &thing(3))?;
+            tx.put(&things, strays[0], &thing(3))
+        });
+        match tokio::time::timeout(Duration::from_secs(120), write).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => wrong.push(format!("the copy can not be written: {error}")),
+            Err(_) => wrong.push("a write of the copy does not end".to_owned()),
+        }
+        match tokio::time::timeout(Duration::from_secs(120), passes(&witness)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => wrong.push(format!("the janitor gives up: {error}")),
+            Err(_) => wrong.push("the janitor does not end".to_owned()),
+        }
+        if process.is_circling() {
+            wrong.push("the store is asked without an end".to_owned());
+        }
+        if !locked(&server).is_empty() {
+            wrong.push("a copy is still locked".to_owned());
+        }
+        Ok(wrong)
+    })
+}
+
+/// A caller holds its transaction open, and its process lives.
+#[must_use]
+pub(super) fn an_owner_that_hangs() -> Vec<String> {
+    told(async {
+        let server = ground(&["a".to_owned()]).await?;
+        let (_, hung) = coordinator(&server, "hung", 0).await?;
+        let things = hung.raw_collection("things").await?;
+        let tx = hung.begin(&Options::default().with_pessimistic(true))?;
+        tx.get(&things, "a").await?;
+        tx.put(&things, "a", &thing(2))?;
+        // Longer than the transaction limit and a lease.
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        let (_, other) = coordinator(&server, "other", 0).await?;
+        let write = other.transact::<_, Error, _>(async |tx| {
+            tx.get(&things, "a").await?;
+            tx.put(&things, "a", &thing(3))
+        });
+        let mut wrong = Vec::new();
+        if let Err(error) = write.await {
+            wrong.push(format!("nobody else gets the document: {error}"));
+        }
+        if tx.commit().await.is_ok() {
+            wrong.push("it commits in the end".to_owned());
+        }
+        Ok(wrong)
+    })
+}
+
+/// Panics when something is committed.
+struct Rash;
+
+impl fmt::Debug for Rash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rash")
+    }
+}
+
+impl Observer for Rash {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::Committed { .. }) {
+            panic_as_planned();
+        }
+    }
+}
+
+/// An observer panics at each commit, and the process goes on.
+#[must_use]
+pub(super) fn an_observer_that_panics() -> Vec<String> {
+    told(async {
+        let server = ground(&["a".to_owned(), "b".to_owned()]).await?;
+        let (process, config): (Arc<Process>, Config) = settings(server.clone(), "rash", 0);
+        let config = config.with_observer(Some(Arc::new(Rash)));
+        let store = Arc::new(crate::process::StoreOf(process));
+        let domain = Domain::open(store, "shop", config).await?;
+        let things = domain.raw_collection("things").await?;
+        let mut wrong = Vec::new();
+        for round in 2..5 {
+            let write = domain.transact::<_, Error, _>(async |tx| {
+                for id in ["a", "b"] {
+                    tx.get(&things, id).await?;
+                    tx.put(&things, id, &thing(round))?;
+                }
+                Ok(())
+            });
+            if let Err(error) = write.await {
+                wrong.push(format!("round {round}: {error}"));
+            }
+        }
+        domain.shutdown(Duration::from_secs(60)).await;
+        if !locked(&server).is_empty() {
+            wrong.push(format!("{} documents stay locked", locked(&server).len()));
+        }
+        Ok(wrong)
+    })
+}

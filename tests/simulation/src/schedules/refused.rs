@@ -1,0 +1,330 @@
+//! Every write of a piece of work in turn is applied and answered with a refusal. Then nothing is within reach: until it
+//! is still in time, until the owner is taking its locks off, or until long after.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Cursor, FaultPlan, FaultStore, Filter, Key, Limits, Outcome,
+    Page, Read, Store, StoreError, Write,
+};
+use txn_core::{Collection, Domain, Error, ErrorKind, Options, Raw};
+
+use super::{coordinator, coordinator_on};
+use crate::server::{Manners, Server};
+use crate::virtual_time::in_virtual_time;
+
+/// How long the owner tries.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// When the outage ends, after the work has begun: in time, in the lease after the deadline, and long after.
+const ENDS: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_millis(5_400), Duration::from_secs(60)];
+/// No work here writes more documents.
+const MOST_WRITES: u64 = 40;
+
+/// What is struck.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Work {
+    /// Locks, a commit, an apply, a finish.
+    Transfer,
+    /// Heartbeats, too.
+    SlowTransfer,
+    /// One document, without a record.
+    OneDocument,
+    /// Locks that are taken off, and an aborted record.
+    GivesUp,
+    /// The recovery of one that died.
+    Recovery,
+    /// The domain's own documents and a claim.
+    Opening,
+}
+
+/// What the write is answered that was applied.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Overloaded,
+    Missing,
+}
+
+/// Strikes one write, and begins an outage behind it.
+#[derive(Debug)]
+struct Striking {
+    faults: FaultStore,
+    answer: Answer,
+    /// Writes until it strikes, once it is armed, and when the outage ends.
+    armed: Mutex<Option<(u64, Instant)>>,
+}
+
+impl Striking {
+    fn arm(&self, at: u64, ends: Duration) {
+        *self.armed.lock() = Some((at, Instant::now() + ends));
+    }
+
+    fn has_struck(&self) -> bool {
+        self.faults.injected().outage > 0
+    }
+
+    /// When the outage ends, if this write is struck.
+    fn strikes(&self, write: &Write) -> Option<Instant> {
+        let mut armed = self.armed.lock();
+        let (left, ends) = armed.as_mut().filter(|_| write.op.changes())?;
+        *left = left.checked_sub(1)?;
+        (*left == 0).then_some(*ends)
+    }
+}
+
+#[async_trait]
+impl Store for Striking {
+    fn limits(&self) -> Limits {
+        self.faults.limits()
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.faults.request_timeout()
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.faults.get_many(keys).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.faults.read_primary(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let struck: Vec<Option<Instant>> = writes.iter().map(|write| self.strikes(write)).collect();
+        let mut outcomes = self.faults.write_many(writes).await;
+        for (outcome, ends) in outcomes.iter_mut().zip(struck) {
+            let Some(ends) = ends.filter(|_| matches!(outcome, Outcome::Applied(_))) else {
+                continue;
+            };
+            *outcome = match self.answer {
+                Answer::Overloaded => Outcome::RejectedInDoubt("429".to_owned()),
+                Answer::Missing => Outcome::MissingCollection,
+            };
+            self.faults.begin_outage(None, ends.saturating_duration_since(Instant::now()));
+        }
+        outcomes
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        self.faults.refresh(collection).await
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        self.faults.scan(collection, filter, size, from).await
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        self.faults.open_collection(spec).await
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.faults.drop_collection(name).await
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        self.faults.add_alias(alias, collection).await
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        self.faults.block_writes(collection, blocked).await
+    }
+}
+
+/// The schedule.
+#[must_use]
+pub(super) fn a_refusal_of_what_was_applied() -> Vec<String> {
+    let mut violations = Vec::new();
+    let works = [
+        Work::Transfer,
+        Work::SlowTransfer,
+        Work::OneDocument,
+        Work::GivesUp,
+        Work::Recovery,
+        Work::Opening,
+    ];
+    for work in works {
+        for answer in [Answer::Overloaded, Answer::Missing] {
+            for ends in ENDS {
+                let mut struck = 0;
+                for at in 1..=MOST_WRITES {
+                    let name = format!("{work:?}, write {at} {answer:?}, back after {ends:?}");
+                    match in_virtual_time(strike(work, answer, at, ends)) {
+                        Ok(Struck::NotReached) => break,
+                        Ok(Struck::At(wrong)) => {
+                            struck += 1;
+                            violations.extend(wrong.iter().map(|what| format!("{name}: {what}")));
+                        }
+                        Err(error) => violations.push(format!("{name}: {error}")),
+                    }
+                }
+                if struck == 0 {
+                    violations.push(format!("{work:?}: nothing was struck"));
+                }
+            }
+        }
+    }
+    violations
+}
+
+enum Struck {
+    /// The work is done with fewer writes.
+    NotReached,
+    /// What did not hold.
+    At(Vec<String>),
+}
+
+fn amount(n: i64) -> Raw {
+    Raw::new(format!("{{\"n\":{n}}}"))
+}
+
+async fn strike(work: Work, answer: Answer, at: u64, ends: Duration) -> Result<Struck, Error> {
+    let server = Server::new(1, Manners::default());
+    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    founder.create_collection::<Raw>("things", None).await?;
+    let things = founder.raw_collection("things").await?;
+    let inserted = founder.transact::<_, Error, _>(async |tx| {
+        tx.insert(&things, "a", &amount(100))?;
+        tx.insert(&things, "b", &amount(100))
+    });
+    inserted.await?;
+    founder.shutdown(Duration::from_secs(10)).await;
+
+    let faults = FaultStore::new(server.clone(), FaultPlan::none(1));
+    let store = Arc::new(Striking { faults, answer, armed: Mutex::default() });
+    let told = match work {
+        Work::Opening => {
+            store.arm(at, ends);
+            opens(&store).await
+        }
+        Work::Recovery => {
+            let (_, domain) = coordinator_on(store.clone(), "janitor", 0).await?;
+            leave_behind(&server).await?;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            store.arm(at, ends);
+            // What it found is tried again by the next pass.
+            let passed = domain.janitor_pass().await.map(drop);
+            domain.shutdown(Duration::from_secs(20)).await;
+            passed
+        }
+        _ => {
+            let (_, domain) = coordinator_on(store.clone(), "owner", 0).await?;
+            let things = domain.raw_collection("things").await?;
+            store.arm(at, ends);
+            let told = moves(work, &domain, &things).await;
+            domain.shutdown(Duration::from_secs(90)).await;
+            told
+        }
+    };
+    if !store.has_struck() {
+        return Ok(Struck::NotReached);
+    }
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    Ok(Struck::At(look(&server, work, told).await?))
+}
+
+async fn opens(store: &Arc<Striking>) -> Result<(), Error> {
+    let (_, domain) = coordinator_on(store.clone(), "newcomer", 0).await?;
+    domain.create_collection::<Raw>("more", None).await.map(drop)
+}
+
+/// A transfer whose owner dies with its locks taken.
+async fn leave_behind(server: &Arc<Server>) -> Result<(), Error> {
+    let (process, domain) = coordinator(server, "mortal", 0).await?;
+    let things = domain.raw_collection("things").await?;
+    let tx = domain.begin(&Options::default().with_pessimistic(true))?;
+    tx.get(&things, "a").await?;
+    tx.get(&things, "b").await?;
+    process.kill_after(1);
+    std::mem::forget(tx);
+    Ok(())
+}
+
+async fn moves(work: Work, domain: &Domain, things: &Collection<Raw>) -> Result<(), Error> {
+    let slow = work == Work::SlowTransfer;
+    let pessimistic = slow || work == Work::GivesUp;
+    let options = Options::default().with_deadline(Some(DEADLINE)).with_pessimistic(pessimistic);
+    let run = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(things, "a").await?;
+        if work == Work::OneDocument {
+            return tx.put(things, "a", &amount(90));
+        }
+        tx.get(things, "b").await?;
+        if slow || work == Work::GivesUp {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        if work == Work::GivesUp {
+            // No document has this id.
+            return tx.get(things, "").await.map(drop);
+        }
+        tx.put(things, "a", &amount(90))?;
+        tx.put(things, "b", &amount(110))?;
+        tx.insert(things, "slip", &amount(10))
+    });
+    run.await.map(drop)
+}
+
+/// Somebody who knows nothing cleans up and looks.
+async fn look(
+    server: &Arc<Server>,
+    work: Work,
+    told: Result<(), Error>,
+) -> Result<Vec<String>, Error> {
+    let mut wrong = Vec::new();
+    let (_, witness) = coordinator(server, "witness", 0).await?;
+    let mut report = witness.janitor_pass().await?;
+    for _ in 0..3 {
+        if report.is_clean() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        report = witness.janitor_pass().await?;
+    }
+    if !report.is_clean() {
+        wrong.push(format!("left over: {report:?}"));
+    }
+    if work == Work::Opening {
+        // Whatever the newcomer was told, the next one finds a domain that works.
+        let more = witness.create_collection::<Raw>("more", None).await?;
+        let insert = witness.transact::<_, Error, _>(async |tx| tx.insert(&more, "x", &amount(1)));
+        insert.await?;
+        return Ok(wrong);
+    }
+    let things = witness.raw_collection("things").await?;
+    let mut found = Vec::new();
+    for id in ["a", "b", "slip"] {
+        let thing = witness.reader().verified().get(&things, id).await?;
+        found.push(thing.map(|thing| thing.as_str().to_owned()));
+    }
+    let expected = |amounts: [Option<i64>; 3]| {
+        amounts.map(|n| n.map(|n| amount(n).as_str().to_owned())).to_vec()
+    };
+    let before = expected([Some(100), Some(100), None]);
+    let after = match work {
+        Work::OneDocument => expected([Some(90), Some(100), None]),
+        _ => expected([Some(90), Some(110), Some(10)]),
+    };
+    if found != before && found != after {
+        wrong.push(format!("half of it happened: {found:?}"));
+    }
+    let may_have = !matches!(work, Work::GivesUp | Work::Recovery);
+    match &told {
+        Ok(()) if may_have && found != after => wrong.push("told as done, and undone".to_owned()),
+        Err(error) if error.kind() != ErrorKind::Unknown && found != before => {
+            wrong.push(format!("told as not done ({:?}: {error}), and done", error.kind()));
+        }
+        _ if !may_have && found != before => wrong.push("done by nobody".to_owned()),
+        _ => {}
+    }
+    Ok(wrong)
+}
