@@ -80,7 +80,7 @@ async fn main() -> Result<(), Error> {
     let at_commit = Arc::new(AtCommit { store: store.clone(), counts: Mutex::default() });
     let config =
         Config::default().with_janitor_interval(None).with_observer(Some(at_commit.clone()));
-    let domain = Domain::open(store.clone(), "cost", config).await?;
+    let domain = Domain::create(store.clone(), "cost", config).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
     let bench = Bench { store, at_commit, domain };
     let image = Raw::new(r#"{"n":1}"#);

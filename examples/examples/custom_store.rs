@@ -135,7 +135,7 @@ async fn main() -> Result<(), Error> {
     conformance(store.clone(), options).await;
     println!("the store passes the conformance suite\n");
 
-    let domain = Domain::open(store.clone(), "traced", Config::default()).await?;
+    let domain = Domain::create(store.clone(), "traced", Config::default()).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
     // Returns when the commit is applied, so that the two do not mix.
     let options = Options::default().with_acknowledge(Acknowledge::Applied);

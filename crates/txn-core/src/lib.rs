@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
-//! let domain = Domain::open(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
+//! let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
 //! let stock = domain.create_collection::<Typed<i64Doc>>("stock", None).await?;
 //! # #[derive(serde::Serialize, serde::Deserialize, Default)] #[allow(non_camel_case_types)] struct i64Doc { left: i64 }
 //! domain
@@ -54,6 +54,7 @@ mod guard;
 pub mod internals;
 mod janitor;
 mod liveness;
+mod opening;
 mod reader;
 #[cfg_attr(
     not(feature = "testing"),

@@ -163,28 +163,41 @@ impl Engine {
         let key = self.table.domain_key();
         let mut backoff = self.backoff();
         loop {
+            if let Some(found) = self.read_domain(patience).await? {
+                return Ok(found);
+            }
+            let source = encode(&DomainDocument::default())?;
+            let why = match self.write_one(Write::new(key.clone(), WriteOp::Create(source))).await {
+                Outcome::Applied(_) | Outcome::Conflict => continue,
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
+                refused => {
+                    let doing = "make the domain document";
+                    return Err(Error::from_refused(&refused, &key, doing).into());
+                }
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+    }
+
+    /// The domain document as the primary has it, if there is one.
+    pub(crate) async fn read_domain(
+        &self,
+        patience: &Patience,
+    ) -> Result<Option<(DomainDocument, Version, Source)>, Stop> {
+        let key = self.table.domain_key();
+        let mut backoff = self.backoff();
+        loop {
             let read = self.store.read_primary(std::slice::from_ref(&key)).await;
             let why = match read.into_iter().next() {
                 Some(Read::Found { version, source }) => {
                     let document = serde_json::from_str(&source).map_err(|e| {
                         Error::damaged(format!("the domain document can not be read: {e}")).at(&key)
                     })?;
-                    return Ok((document, version, source));
+                    return Ok(Some((document, version, source)));
                 }
-                Some(Read::Absent) => {
-                    let source = encode(&DomainDocument::default())?;
-                    let write = Write::new(key.clone(), WriteOp::Create(source));
-                    match self.write_one(write).await {
-                        Outcome::Applied(_) | Outcome::Conflict => continue,
-                        Outcome::Rejected(why)
-                        | Outcome::RejectedInDoubt(why)
-                        | Outcome::Unknown(why) => why,
-                        refused => {
-                            let doing = "make the domain document";
-                            return Err(Error::from_refused(&refused, &key, doing).into());
-                        }
-                    }
-                }
+                Some(Read::Absent) => return Ok(None),
                 Some(Read::Unavailable(error)) if error.kind != StoreErrorKind::Unavailable => {
                     return Err(Error::from(error).into());
                 }

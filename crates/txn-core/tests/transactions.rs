@@ -18,7 +18,7 @@ async fn open() -> (Domain, Accounts) {
     let store = Arc::new(MemoryStore::new());
     let config =
         Config::default().with_janitor_interval(None).with_lease(Duration::from_millis(100));
-    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let domain = Domain::create(store, "bank", config).await.expect("opens");
     let accounts = domain.create_collection("accounts", None).await.expect("opens");
     (domain, accounts)
 }

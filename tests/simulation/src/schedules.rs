@@ -197,6 +197,6 @@ async fn coordinator(
         .with_coordinator(name.to_owned())
         .with_retention_days(1)
         .with_janitor_interval(None);
-    let domain = Domain::open(Arc::new(StoreOf(process.clone())), "shop", config).await?;
+    let domain = Domain::create(Arc::new(StoreOf(process.clone())), "shop", config).await?;
     Ok((process, domain))
 }
