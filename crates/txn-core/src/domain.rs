@@ -10,11 +10,11 @@ use crate::collection::{Codec, Collection, Raw};
 use crate::config::Options;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lost::Claim;
 use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Write, WriteOp,
 };
-use crate::table::REGISTRY;
 use crate::tid::Tid;
 use crate::transaction::Transaction;
 
@@ -270,10 +270,20 @@ impl Engine {
     /// Claims a collection for the domain by the acknowledged creation of a registry document under its
     /// identity.
     async fn claim(&self, info: &CollectionInfo, patience: &Patience) -> Result<(), Stop> {
-        let key = Key::new(REGISTRY, format!("collection:{}", info.uid));
+        let key = Claim::key(&info.uid);
         let domain = self.table.domain();
         let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
         let create = Write::new(key.clone(), WriteOp::Create(claim.to_string().into()));
+        if let Some(owner) = info.owner.as_ref().filter(|owner| **owner != **domain)
+            && self.claimed_by(&key).await?.is_none()
+        {
+            let message = format!(
+                "the metadata of the collection {:?} names the domain {owner:?}, and the registry has no claim: if the \
+                 registry was lost, open the collection there; if it is a copy, take the entry txn off its metadata",
+                info.name
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message).into());
+        }
         let mut backoff = self.backoff();
         loop {
             let why = match self.write_one(create.clone()).await {
@@ -309,7 +319,7 @@ impl Engine {
     }
 
     /// Who claimed a collection, by an answer of the primary that still held afterwards.
-    async fn claimed_by(&self, key: &Key) -> Result<Option<String>, Stop> {
+    pub(crate) async fn claimed_by(&self, key: &Key) -> Result<Option<String>, Stop> {
         let read = self.store.read_primary(std::slice::from_ref(key)).await;
         let Some(Read::Found { version, source }) = read.into_iter().next() else {
             return Ok(None);
@@ -318,8 +328,6 @@ impl Engine {
         if !matches!(self.write_one(touch).await, Outcome::Applied(_)) {
             return Ok(None);
         }
-        let claim: serde_json::Value = serde_json::from_str(&source)
-            .map_err(|e| Error::damaged(format!("the claim can not be read: {e}")).at(key))?;
-        Ok(claim.get("domain").and_then(|domain| domain.as_str()).map(str::to_owned))
+        Claim::read(key, &source).map(|claim| Some(claim.domain)).map_err(Stop::from)
     }
 }

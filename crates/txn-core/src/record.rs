@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::document::{Image, JsonError, flatten};
+use crate::error::Error;
+use crate::format::Format;
 use crate::store::{Key, Source, Version};
 use crate::tid::Tid;
 
@@ -105,6 +107,8 @@ struct Body {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Wire {
+    #[serde(default)]
+    format: Format,
     state: State,
     tid: Tid,
     attempt: u16,
@@ -144,9 +148,18 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The record at a key, or why it can not be read.
+    pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
+        Self::parse(source)
+            .map_err(|fault| crate::format::unreadable(key, source, &fault.to_string()))
+    }
+
     pub(crate) fn parse(source: &str) -> Result<Self, JsonError> {
         let fault = |e: serde_json::Error| JsonError::new(format!("not a transaction record: {e}"));
         let wire: Wire = serde_json::from_str(&flatten(source)).map_err(fault)?;
+        if !wire.format.is_known() {
+            return Err(JsonError::new("a newer library wrote it".to_owned()));
+        }
         let images: Result<Vec<_>, _> = wire
             .body
             .images
@@ -181,6 +194,7 @@ impl Record {
             .map(|image| image.as_ref().map(|i| raw(i.as_str())).transpose())
             .collect();
         let wire = Wire {
+            format: Format::default(),
             state: self.state,
             tid: self.tid,
             attempt: self.tid.attempt(),
@@ -198,6 +212,11 @@ impl Record {
             modified_at: self.modified_at,
         };
         serde_json::to_string(&wire).map(Into::into).map_err(fault)
+    }
+
+    /// Whether it still needs somebody's work.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Pending | State::Staged | State::Committed)
     }
 
     /// The member of that key, with its new content.

@@ -66,7 +66,8 @@ impl Engine {
             Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
-        let met = self.settle(requester, holder, found, &why, patience).await?;
+        let met = self.settle(requester, holder, found, &why, patience).await;
+        let met = met.map_err(|stop| stop.at(key))?;
         if met == Met::Void && undecided {
             self.tell(&match requester {
                 Requester::Locking(me) if !dead && me.age() != holder.age() => {
