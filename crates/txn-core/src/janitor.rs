@@ -172,6 +172,9 @@ struct Pass<'a> {
     engine: &'a Engine,
     recovered: usize,
     faults: Faults,
+    /// Transactions that could not be decided. They are left for the next pass, so that they do not take the time of
+    /// the others again and again.
+    hindered: BTreeSet<Tid>,
     lifted: bool,
 }
 
@@ -185,7 +188,8 @@ enum Standing {
 
 impl<'a> Pass<'a> {
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, recovered: 0, faults: Faults::default(), lifted: false }
+        let (faults, hindered) = Default::default();
+        Self { engine, recovered: 0, faults, hindered, lifted: false }
     }
 
     /// Follows suspects until each is decided, or long enough to know that its owner lives. What is not older than a
@@ -197,28 +201,34 @@ impl<'a> Pass<'a> {
         while !suspects.is_empty() {
             config.clock.sleep(wait).await;
             wait = config.lease / 2;
-            let mut hindered = BTreeSet::new();
             let mut left = Vec::new();
             for some in suspects.chunks(READS) {
                 let standings = self.standings(some).await;
                 for (suspect, standing) in some.iter().zip(standings) {
-                    if !self.is_settled(suspect, standing, &mut hindered).await {
+                    if !self.is_settled(suspect, standing).await {
                         left.push(suspect.clone());
                     }
                 }
             }
             suspects = left;
-            if !self.lifted && !hindered.is_empty() {
-                self.lifted = true;
-                let days = hindered.iter().map(|holder| holder.day()).collect();
-                let patience = self.engine.patience(config.deadline);
-                if let Err(stop) = self.engine.lift_blocks(&days, &patience).await {
-                    self.faults.note_place("a blocked partition", stop);
-                }
-            }
+            self.lift_blocks().await;
             if self.engine.now() >= until {
                 return;
             }
+        }
+    }
+
+    /// Takes the write blocks off that a dead janitor may have left where something is hindered, once in a pass; then
+    /// everybody has a second chance.
+    async fn lift_blocks(&mut self) {
+        if self.lifted || self.hindered.is_empty() {
+            return;
+        }
+        self.lifted = true;
+        let days = std::mem::take(&mut self.hindered).iter().map(|holder| holder.day()).collect();
+        let patience = self.engine.patience(self.engine.config.deadline);
+        if let Err(stop) = self.engine.lift_blocks(&days, &patience).await {
+            self.faults.note_place(self.engine.table.domain(), stop);
         }
     }
 
@@ -254,23 +264,17 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Decides one suspect, if it may be. One that could not be decided is added to `hindered`, and has no second try in
-    /// this round at the other documents of its transaction.
-    async fn is_settled(
-        &mut self,
-        suspect: &Suspect,
-        standing: Standing,
-        hindered: &mut BTreeSet<Tid>,
-    ) -> bool {
+    /// Decides one suspect, if it may be. Returns whether this pass is done with it.
+    async fn is_settled(&mut self, suspect: &Suspect, standing: Standing) -> bool {
         let Suspect { key, holder, .. } = suspect;
         let (version, view) = match standing {
             Standing::Gone => return true,
             Standing::Unknown => return false,
-            Standing::Still(..) if hindered.contains(holder) => return false,
+            Standing::Still(..) if self.hindered.contains(holder) => return self.lifted,
             Standing::Still(version, view) => (version, view),
         };
         let engine = self.engine;
-        let patience = engine.patience(2 * engine.config.lease);
+        let patience = engine.patience(engine.config.lease);
         let met = engine.meet(Requester::Patient, key, version, *holder, &patience).await;
         let done = match (met, view) {
             (Ok(Met::Busy), _) => return false,
@@ -291,8 +295,8 @@ impl<'a> Pass<'a> {
         match error.kind() {
             ErrorKind::Conflict => false,
             ErrorKind::Unavailable => {
-                hindered.insert(*holder);
-                false
+                self.hindered.insert(*holder);
+                self.lifted
             }
             _ => {
                 if !self.faults.note(key, &error) {

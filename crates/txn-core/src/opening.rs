@@ -48,9 +48,9 @@ impl Domain {
         let engine = Engine::new(store, name, config)?;
         let patience = engine.patience(engine.config.deadline);
         let opened = async {
-            engine.find_domain(create, &patience).await?;
             let has_clock = engine.look_at_the_clock().await;
             engine.check_clock()?;
+            engine.find_domain(create, &patience).await?;
             let today = Day::of_unix_time(engine.config.clock.wall());
             for day in [today, today.plus(1)] {
                 engine.ensure_partition(day, &patience).await?;

@@ -43,18 +43,6 @@ impl Engine {
             }
             *dropped += 1;
         }
-        // Days of which no partition was ever made are gone with the others: so the lock of such a day is void.
-        if document.dropped_through.is_none_or(|through| through < last) {
-            self.change_domain(patience, |document| {
-                let old = document.partitions.keys().next().is_some_and(|day| *day <= last);
-                let moves = !old && document.dropped_through.is_none_or(|through| through < last);
-                if moves {
-                    document.dropped_through = Some(last);
-                }
-                moves
-            })
-            .await?;
-        }
         Ok(())
     }
 

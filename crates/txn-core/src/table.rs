@@ -184,10 +184,33 @@ impl Engine {
         }
     }
 
-    /// Makes a collection for a day, and names it in the domain document. Returns the official one, or `None` if the day
-    /// is gone.
+    /// Makes a collection for a day near today, and names it in the domain document. Returns the official one, or `None` if
+    /// the day is gone.
     async fn make_partition(&self, day: Day, patience: &Patience) -> Result<Option<String>, Stop> {
-        self.check_near(day)?;
+        let today = Day::of_unix_time(self.config.clock.wall());
+        let oldest = today.plus(-1 - i64::from(self.config.retention_days));
+        if day < oldest {
+            // Past its retention and without any record: gone, unless an older day is still kept.
+            let gone = |document: &mut DomainDocument| {
+                let free = document.partitions.keys().all(|kept| *kept > day);
+                if free {
+                    document.dropped_through = document.dropped_through.max(Some(day));
+                }
+                free
+            };
+            if self.change_domain(patience, gone).await?.0.is_gone(day) {
+                return Ok(None);
+            }
+        }
+        if !(oldest..=today.plus(1)).contains(&day) {
+            // A forged lock, or one that a process with a broken clock left, must not fill the table with days that nobody
+            // drops.
+            let message = format!(
+                "a transaction of {day} has no record, and by the clock of this process it is {today}: the lock is forged, \
+                 or a clock is wrong; it stands until a person or the right day decides it"
+            );
+            return Err(Error::damaged(message).into());
+        }
         let name = format!("{}-{:016x}", self.table.alias(day), self.config.entropy.next_u64());
         let spec = CollectionSpec {
             name: name.clone(),
@@ -212,21 +235,6 @@ impl Engine {
             self.patiently(patience, || self.store.drop_collection(&name)).await?;
         }
         Ok(official)
-    }
-
-    /// Partitions are made for days near today only: a forged lock, or one that a process with a broken clock left,
-    /// must not fill the table with days that nobody drops.
-    fn check_near(&self, day: Day) -> Result<(), Error> {
-        let today = Day::of_unix_time(self.config.clock.wall());
-        let oldest = today.plus(-1 - i64::from(self.config.retention_days));
-        if (oldest..=today.plus(1)).contains(&day) {
-            return Ok(());
-        }
-        let message = format!(
-            "a transaction of {day} has no record, and by the clock of this process it is {today}: the lock is forged, \
-             or a clock is wrong; it stands until a person or the right day decides it"
-        );
-        Err(Error::damaged(message))
     }
 
     /// The error of a partition that the domain document names and that does not exist.

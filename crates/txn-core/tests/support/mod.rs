@@ -1,5 +1,5 @@
 //! A store in memory of which parts can be closed, and which tells a time and what was asked of it.
-#![allow(dead_code)] // Each test target uses a part of it.
+#![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
