@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// The server's time, as far as it is known. It is at most so late.
-    fn server_time(&self) -> Option<Duration> {
+    pub(crate) fn server_time(&self) -> Option<Duration> {
         let told = (*self.server_clock.0.lock())?;
         Some(told.time + self.now().saturating_sub(told.asked))
     }

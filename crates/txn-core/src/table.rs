@@ -24,6 +24,9 @@ use crate::store::{
 };
 use crate::tid::{Day, Tid};
 
+/// How far clocks may seem apart, in days, where no server tells the time.
+const UNTOLD_DAYS: i64 = 30;
+
 /// A record as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
@@ -96,6 +99,11 @@ impl Table {
 
     pub(crate) fn domain_key(&self) -> Key {
         Key::new(REGISTRY, format!("domain:{}", self.domain))
+    }
+
+    /// Where the turns of the janitors are noted.
+    pub(crate) fn janitor_key(&self) -> Key {
+        Key::new(REGISTRY, format!("janitor:{}", self.domain))
     }
 
     pub(crate) fn record_write(&self, tid: Tid, op: WriteOp) -> Write {
@@ -184,12 +192,13 @@ impl Engine {
         }
     }
 
-    /// Makes a collection for a day near today, and names it in the domain document. Returns the official one, or `None` if
+    /// Makes a collection for a day that is not far ahead, and names it in the domain document. Returns the official one, or `None` if
     /// the day is gone.
     async fn make_partition(&self, day: Day, patience: &Patience) -> Result<Option<String>, Stop> {
-        let today = Day::of_unix_time(self.config.clock.wall());
-        let oldest = today.plus(-1 - i64::from(self.config.retention_days));
-        if day < oldest {
+        // By the server's clock, where it is known: this process's own may be wrong.
+        let time = self.server_time();
+        let today = Day::of_unix_time(time.unwrap_or_else(|| self.config.clock.wall()));
+        if day < today.plus(-1 - i64::from(self.config.retention_days)) {
             // Past its retention and without any record: gone, unless an older day is still kept.
             let gone = |document: &mut DomainDocument| {
                 let free = document.partitions.keys().all(|kept| *kept > day);
@@ -202,12 +211,12 @@ impl Engine {
                 return Ok(None);
             }
         }
-        if !(oldest..=today.plus(1)).contains(&day) {
-            // A forged lock, or one that a process with a broken clock left, must not fill the table with days that nobody
-            // drops.
+        let ahead = if time.is_some() { 1 } else { UNTOLD_DAYS };
+        if day > today.plus(ahead) {
+            // A forged lock, or one of a broken clock, must not fill the table with days that nobody drops.
             let message = format!(
-                "a transaction of {day} has no record, and by the clock of this process it is {today}: the lock is forged, \
-                 or a clock is wrong; it stands until a person or the right day decides it"
+                "a transaction of {day} has no record, and today is {today}: the lock is forged, or a clock is wrong; \
+                 it stands until a person or that day decides it"
             );
             return Err(Error::damaged(message).into());
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::janitor::Report;
-use crate::store::{Key, Outcome, Read, Version, Write, WriteOp};
+use crate::store::{Outcome, Read, Version, Write, WriteOp};
 
 /// Starts the janitor task of a domain, if one is wanted.
 pub(crate) fn start(engine: &Arc<Engine>) {
@@ -99,12 +99,5 @@ impl Turn {
             }
             _ => false,
         }
-    }
-}
-
-impl crate::table::Table {
-    /// Where the turns of the janitors are noted.
-    pub(crate) fn janitor_key(&self) -> Key {
-        Key::new(crate::domain_document::REGISTRY, format!("janitor:{}", self.domain()))
     }
 }

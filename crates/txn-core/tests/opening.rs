@@ -268,6 +268,26 @@ async fn no_partition_is_made_for_a_day_far_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn which_day_is_far_away_is_said_by_the_server() {
+    let w = world().await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
+    w.store.set_time(Some(now));
+    // Its own clock is three days behind: it would take tomorrow for far away, and the day after for further.
+    let day = Duration::from_secs(24 * 3_600);
+    let wall = Wall::ahead(Duration::ZERO);
+    wall.set_behind(day * 3);
+    let behind = Domain::open(w.store.clone(), "shop", config().with_clock(wall)).await;
+    let behind = behind.expect("opens");
+    w.lock("a", &tid_of(3).to_string()).await;
+    let report = behind.janitor_pass().await.expect("passes");
+    assert!(report.damaged.iter().any(|(key, _)| *key == w.items.key("a")), "{report:?}");
+    w.store.set_time(Some(now + day * 2));
+    let right = w.open().await.expect("opens");
+    let report = right.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lock_of_a_day_past_the_retention_is_void() {
     let w = world().await;
     let before = w.partitions().await;

@@ -162,6 +162,7 @@ impl Store for TestStore {
 pub(crate) struct Wall {
     system: SystemClock,
     ahead: Mutex<Duration>,
+    behind: Mutex<Duration>,
 }
 
 impl Wall {
@@ -174,12 +175,16 @@ impl Wall {
     pub(crate) fn set_ahead(&self, ahead: Duration) {
         *self.ahead.lock() = ahead;
     }
+
+    pub(crate) fn set_behind(&self, behind: Duration) {
+        *self.behind.lock() = behind;
+    }
 }
 
 #[async_trait]
 impl Clock for Wall {
     fn wall(&self) -> Duration {
-        self.system.wall() + *self.ahead.lock()
+        self.system.wall() + *self.ahead.lock() - *self.behind.lock()
     }
 
     fn monotonic(&self) -> Duration {
