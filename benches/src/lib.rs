@@ -45,7 +45,7 @@ impl Bench {
         let witness = Arc::new(Witness { counting: counting.clone(), at_commit: Mutex::default() });
         let config =
             Config::default().with_janitor_interval(None).with_observer(Some(witness.clone()));
-        let domain = Domain::open(counting.clone(), name, config).await?;
+        let domain = Domain::create(counting.clone(), name, config).await?;
         let index = format!("{name}-accounts");
         let collection = domain.create_collection(&index, Some(MAPPINGS)).await?;
         let plain =

@@ -91,7 +91,7 @@ async fn main() -> Result<(), Box<dyn StdError + Send + Sync>> {
     let path = directory.path().join("bank.redb");
     let tally = Arc::new(Tally::default());
     let config = Config::default().with_observer(Some(tally.clone()));
-    let domain = Domain::open(Arc::new(RedbStore::open(&path)?), "bank", config.clone()).await?;
+    let domain = Domain::create(Arc::new(RedbStore::open(&path)?), "bank", config.clone()).await?;
     let accounts: Accounts = domain.create_collection("accounts", None).await?;
     domain
         .transact(async |tx| {

@@ -82,7 +82,7 @@ async fn main() -> Result<(), Error> {
         Config::default().with_janitor_interval(None).with_observer(Some(at_commit.clone()));
     // What takes long costs more: it says that it is alive, and looks again before it writes.
     let config = config.with_lease(std::time::Duration::from_secs(5));
-    let domain = Domain::open(store.clone(), "cost", config).await?;
+    let domain = Domain::create(store.clone(), "cost", config).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
     let bench = Bench { store, at_commit, domain };
     let image = Raw::new(r#"{"n":1}"#);

@@ -123,6 +123,18 @@ impl<S: Store> Store for Traced<S> {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.inner.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.inner.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.inner.server_time().await
+    }
 }
 
 #[tokio::main]
@@ -135,7 +147,7 @@ async fn main() -> Result<(), Error> {
     conformance(store.clone(), options).await;
     println!("the store passes the conformance suite\n");
 
-    let domain = Domain::open(store.clone(), "traced", Config::default()).await?;
+    let domain = Domain::create(store.clone(), "traced", Config::default()).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
     // Returns when the commit is applied, so that the two do not mix.
     let options = Options::default().with_acknowledge(Acknowledge::Applied);

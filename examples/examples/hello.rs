@@ -13,7 +13,7 @@ use txn_core::{Config, Domain, Error, Options, Raw};
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let store = Arc::new(MemoryStore::new());
-    let domain = Domain::open(store, "hello", Config::default()).await?;
+    let domain = Domain::create(store, "hello", Config::default()).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
 
     // Two new documents, or none. Nothing is sent before the closure has returned.

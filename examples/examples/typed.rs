@@ -68,7 +68,7 @@ struct Shop {
 impl Shop {
     async fn open() -> Result<Self, Error> {
         let config = Config::default().with_application(Some("shop".to_owned()));
-        let domain = Domain::open(Arc::new(MemoryStore::new()), "shop", config).await?;
+        let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", config).await?;
         let stock = domain.create_collection("stock", None).await?;
         let orders = domain.create_collection("orders", None).await?;
         Ok(Self { domain, stock, orders })

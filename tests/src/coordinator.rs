@@ -120,7 +120,7 @@ pub async fn carry_out(job: Job) {
         .with_deadline(PATIENCE)
         .with_lease(Duration::from_millis(job.lease_ms))
         .with_observer(Some(Arc::new(Announcer)));
-    let domain = Domain::open(store, &job.domain, config).await.expect("opens");
+    let domain = Domain::create(store, &job.domain, config).await.expect("opens");
     let accounts = bank::open(&domain, &job.collection).await;
     say(&match job.task {
         Task::Transfer => match transfer(&domain, &accounts, &Options::default()).await {

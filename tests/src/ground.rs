@@ -90,7 +90,7 @@ impl Ground {
     /// # Panics
     /// If it can not be opened.
     pub async fn domain_on(&self, store: Arc<dyn Store>, config: Config) -> Domain {
-        Domain::open(store, &self.prefix, config).await.expect("opens")
+        Domain::create(store, &self.prefix, config).await.expect("opens")
     }
 
     /// A handle shuts down with all its work done, and nothing is left over in the domain.

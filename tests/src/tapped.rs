@@ -137,6 +137,18 @@ impl<T: Tap> Store for Tapped<T> {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.ask(self.inner.block_writes(collection, blocked)).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.ask(self.inner.list_collections(prefix)).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.ask(self.inner.release_collection(collection)).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.ask(self.inner.server_time()).await
+    }
 }
 
 /// Stops writes of the apply phase: those after the commit that take locks off.

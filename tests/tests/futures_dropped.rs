@@ -179,7 +179,7 @@ async fn hold(domain: &Domain, accounts: &Accounts) -> tokio::task::JoinHandle<(
 async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Options) -> End {
     let store = Arc::new(MemoryStore::new());
     let slow = Arc::new(Tapped::new(store.clone(), Arc::new(Slow)));
-    let domain = Domain::open(slow, "bank", config()).await.expect("opens");
+    let domain = Domain::create(slow, "bank", config()).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
     let funds = Options::default().with_acknowledge(Acknowledge::Applied);
     domain
@@ -191,7 +191,7 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
         })
         .await
         .expect("funds");
-    let other = Domain::open(store.clone(), "bank", config()).await.expect("opens");
+    let other = Domain::create(store.clone(), "bank", config()).await.expect("opens");
     let held = match holder {
         Holder::Nobody => None,
         Holder::Here => Some(hold(&domain, &accounts).await),
@@ -209,7 +209,7 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
     assert!(domain.shutdown(Duration::from_secs(60)).await, "not drained: {context}");
     let report = domain.inspect().await.expect("looks");
     assert!(report.is_clean(), "left over after the shutdown: {report:?}, {context}");
-    let witness = Domain::open(store, "bank", config()).await.expect("opens");
+    let witness = Domain::create(store, "bank", config()).await.expect("opens");
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}, {context}");
     let found = witness.reader().verified().get_many(&accounts, IDS).await.expect("reads");

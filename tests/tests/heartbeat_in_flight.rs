@@ -56,7 +56,7 @@ async fn ends(commit: bool, arrives_first: bool) {
     // Long enough that nobody takes it for dead on the way.
     let lease = Duration::from_millis(500);
     let config = || Config::default().with_janitor_interval(None).with_lease(lease);
-    let domain = Domain::open(tapped, "bank", config()).await.expect("opens");
+    let domain = Domain::create(tapped, "bank", config()).await.expect("opens");
     let things = domain.create_collection::<Raw>("things", None).await.expect("opens");
     let context = format!("commit: {commit}, arrives first: {arrives_first}");
 
@@ -81,7 +81,7 @@ async fn ends(commit: bool, arrives_first: bool) {
     assert!(domain.shutdown(Duration::from_secs(60)).await, "{context}");
     let report = domain.inspect().await.expect("looks");
     assert!(report.is_clean(), "left over: {report:?}, {context}");
-    let witness = Domain::open(store, "bank", config()).await.expect("opens");
+    let witness = Domain::create(store, "bank", config()).await.expect("opens");
     let found = witness
         .run::<_, Error, _>(&Options::default().with_read_only(true), async |tx| {
             tx.get_many(&things, ["a", "b"]).await
@@ -111,13 +111,13 @@ async fn a_handle_that_is_dropped_after_it_waited_in_vain() {
     let store = Arc::new(MemoryStore::new());
     let lease = Duration::from_millis(200);
     let config = || Config::default().with_janitor_interval(None).with_lease(lease);
-    let first = Domain::open(store.clone(), "bank", config()).await.expect("opens");
+    let first = Domain::create(store.clone(), "bank", config()).await.expect("opens");
     let things = first.create_collection::<Raw>("things", None).await.expect("opens");
     let pessimistic = Options::default().with_pessimistic(true);
     let older = first.begin(&pessimistic).expect("begins");
     older.get(&things, "a").await.expect("locks");
 
-    let second = Domain::open(store, "bank", config()).await.expect("opens");
+    let second = Domain::create(store, "bank", config()).await.expect("opens");
     let brief = pessimistic.clone().with_deadline(Some(4 * lease));
     let younger = second.begin(&brief).expect("begins");
     let refused = younger.get(&things, "a").await.expect_err("the older one holds it");

@@ -141,6 +141,13 @@ pub enum Finding {
         /// What is wrong with it.
         what: String,
     },
+    /// A collection or a partition could not be looked at: nothing is known of what is in it.
+    Unreachable {
+        /// Its name.
+        collection: String,
+        /// Why not.
+        why: String,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -172,6 +179,9 @@ impl fmt::Display for Finding {
             Self::Locked { document, holder } => write!(f, "{document} is locked by {holder}"),
             Self::Open { tid, state } => write!(f, "the transaction {tid} is open: {state}"),
             Self::Damaged { document, what } => write!(f, "{document} is damaged: {what}"),
+            Self::Unreachable { collection, why } => {
+                write!(f, "{collection} could not be looked at: {why}")
+            }
         }
     }
 }
@@ -210,6 +220,9 @@ impl Bank {
         }
         for (key, what) in report.damaged {
             findings.push(Finding::Damaged { document: key.to_string(), what });
+        }
+        for (collection, why) in report.unreachable {
+            findings.push(Finding::Unreachable { collection, why });
         }
         let (accounts, transfers) = self.collections();
         // The ledger first: what commits in between shows up as a difference, not as a match by chance.

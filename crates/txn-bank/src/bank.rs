@@ -84,13 +84,13 @@ impl TransferOptions {
 }
 
 impl Bank {
-    /// Opens a bank, and makes it if there is none in this domain.
+    /// Makes a bank, and opens it. One that exists is opened.
     ///
     /// # Errors
-    /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::create_collection`] say.
+    /// [`BankError::Engine`] as [`Domain::create`] and [`Domain::create_collection`] say.
     pub async fn create(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
-        let domain = Domain::open(store.clone(), domain, config).await?;
+        let domain = Domain::create(store.clone(), domain, config).await?;
         let (accounts, transfers) = collection_names(domain.name());
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
@@ -100,7 +100,8 @@ impl Bank {
     /// Opens a bank that exists.
     ///
     /// # Errors
-    /// [`BankError::NotInitialised`] if there is none, before anything is written.
+    /// [`BankError::NotInitialised`] if there is none, before anything is written;
+    /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::collection`] say.
     pub async fn open(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (accounts, transfers) = collection_names(domain);
         for name in [accounts, transfers] {
@@ -115,7 +116,12 @@ impl Bank {
                 });
             }
         }
-        Self::create(store, domain, config).await
+        let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
+        let domain = Domain::open(store.clone(), domain, config).await?;
+        let (accounts, transfers) = collection_names(domain.name());
+        let accounts = domain.collection(&accounts).await?;
+        let transfers = domain.collection(&transfers).await?;
+        Ok(Self { store, domain, accounts, transfers, clock, entropy })
     }
 
     /// The domain, for what the bank itself does not offer.

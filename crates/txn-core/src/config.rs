@@ -25,13 +25,13 @@ pub struct Config {
     pub max_attempts: u16,
     /// Most documents that one transaction may read and write. Default 10,000.
     pub max_documents: usize,
-    /// How far the clocks of processes may drift apart: a commit later than this is refused.
-    /// Default 60 s.
+    /// How far the clocks of processes may drift apart: a commit over what was written later than this is refused, and
+    /// so is a process whose clock is further ahead of the server's. Default 60 s.
     pub max_drift: Duration,
     /// For how many days before today records are kept. Default 7, at least 1.
     pub retention_days: u16,
-    /// How often the janitor task looks for forgotten transactions; `None` runs no such task.
-    /// Default 10 s.
+    /// How often the janitor task looks for forgotten transactions; `None` runs no such task. The processes of a domain
+    /// take turns, so that the domain is looked through about once in this time. Default 10 s.
     pub janitor_interval: Option<Duration>,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,

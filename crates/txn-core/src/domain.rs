@@ -3,24 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::attempt::{Attempt, Receipt};
 use crate::collection::{Codec, Collection, Raw};
-use crate::config::{Config, Options};
-use crate::engine::{Engine, KnownAborted};
+use crate::config::Options;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::liveness::Liveness;
+use crate::lost::Claim;
 use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{
-    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Write, WriteOp,
+    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Write, WriteOp,
 };
-use crate::table::{REGISTRY, Table};
-use crate::tid::{Day, Tid, TidSource};
+use crate::tid::Tid;
 use crate::transaction::Transaction;
-use crate::wait::Locals;
 
 /// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
 /// [`Domain::shutdown`].
@@ -84,47 +80,6 @@ pub struct Committed<T> {
 const READ_ONLY_ATTEMPTS: u16 = 3;
 
 impl Domain {
-    /// Opens a domain, and makes it if there is none of that name.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] for a name or a configuration that can not work;
-    /// [`ErrorKind::Unavailable`] and [`ErrorKind::Misconfigured`] as the store says.
-    pub async fn open(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
-        config.check()?;
-        check_name(name)?;
-        let engine = Arc::new(Engine {
-            tids: TidSource::new(config.clock.clone(), &*config.entropy),
-            table: Table::new(name),
-            locals: Arc::new(Locals::default()),
-            liveness: Liveness::default(),
-            aborted: KnownAborted::default(),
-            collections: parking_lot::Mutex::default(),
-            tasks: TaskTracker::new(),
-            closing: CancellationToken::new(),
-            left_over: std::sync::atomic::AtomicBool::default(),
-            tombstone: tokio::sync::Mutex::default(),
-            store,
-            config,
-        });
-        let patience = engine.patience(engine.config.deadline);
-        let registry = CollectionSpec {
-            name: REGISTRY.into(),
-            role: Role::Registry,
-            create: true,
-            mappings: None,
-        };
-        engine
-            .patiently(&patience, || engine.store.open_collection(&registry))
-            .await
-            .map_err(Stop::into_error)?;
-        let today = Day::of_unix_time(engine.config.clock.wall());
-        for day in [today, today.plus(1)] {
-            engine.ensure_partition(day, &patience).await.map_err(Stop::into_error)?;
-        }
-        crate::janitor::start(&engine);
-        Ok(Self { engine })
-    }
-
     /// The name of the domain.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -362,10 +317,20 @@ impl Engine {
     /// Claims a collection for the domain by the acknowledged creation of a registry document under its
     /// identity.
     async fn claim(&self, info: &CollectionInfo, patience: &Patience) -> Result<(), Stop> {
-        let key = Key::new(REGISTRY, format!("collection:{}", info.uid));
+        let key = Claim::key(&info.uid);
         let domain = self.table.domain();
         let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
         let create = Write::new(key.clone(), WriteOp::Create(claim.to_string().into()));
+        if let Some(owner) = info.owner.as_ref().filter(|owner| **owner != **domain)
+            && self.claimed_by(&key).await?.is_none()
+        {
+            let message = format!(
+                "the metadata of the collection {:?} names the domain {owner:?}, and the registry has no claim: if the \
+                 registry was lost, open the collection there; if it is a copy, take the entry txn off its metadata",
+                info.name
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message).into());
+        }
         let mut backoff = self.backoff();
         loop {
             let why = match self.write_one(create.clone()).await {
@@ -401,7 +366,7 @@ impl Engine {
     }
 
     /// Who claimed a collection, by an answer of the primary that still held afterwards.
-    async fn claimed_by(&self, key: &Key) -> Result<Option<String>, Stop> {
+    pub(crate) async fn claimed_by(&self, key: &Key) -> Result<Option<String>, Stop> {
         let read = self.store.read_primary(std::slice::from_ref(key)).await;
         let Some(Read::Found { version, source }) = read.into_iter().next() else {
             return Ok(None);
@@ -410,20 +375,6 @@ impl Engine {
         if !matches!(self.write_one(touch).await, Outcome::Applied(_)) {
             return Ok(None);
         }
-        let claim: serde_json::Value = serde_json::from_str(&source)
-            .map_err(|e| Error::damaged(format!("the claim can not be read: {e}")).at(key))?;
-        Ok(claim.get("domain").and_then(|domain| domain.as_str()).map(str::to_owned))
+        Claim::read(key, &source).map(|claim| Some(claim.domain)).map_err(Stop::from)
     }
-}
-
-/// Domain names become parts of collection names.
-fn check_name(name: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-    if starts && name.len() <= 64 && name.chars().all(plain) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "{name:?} can not name a domain: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or a digit"
-    )))
 }

@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::liveness::Liveness;
 use crate::record::{Aborted, Record, State};
+use crate::server_clock::ServerClock;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
 use crate::table::Table;
@@ -41,6 +42,7 @@ pub(crate) struct Engine {
     pub(crate) left_over: std::sync::atomic::AtomicBool,
     /// A tid that is aborted for good, for placeholders that only prove an absence.
     pub(crate) tombstone: tokio::sync::Mutex<Option<Tid>>,
+    pub(crate) server_clock: ServerClock,
 }
 
 impl std::fmt::Debug for Engine {

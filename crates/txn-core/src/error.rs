@@ -124,6 +124,14 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether the store said that there is no such collection.
+    pub(crate) fn is_not_found(&self) -> bool {
+        let error = self.source.as_ref().and_then(|source| source.downcast_ref::<StoreError>());
+        error.is_some_and(|error| error.kind == StoreErrorKind::NotFound)
+    }
+}
+
 impl From<&Refusal> for ErrorKind {
     fn from(refusal: &Refusal) -> Self {
         match refusal.kind {

@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
-//! let domain = Domain::open(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
+//! let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
 //! let stock = domain.create_collection::<Typed<i64Doc>>("stock", None).await?;
 //! # #[derive(serde::Serialize, serde::Deserialize, Default)] #[allow(non_camel_case_types)] struct i64Doc { left: i64 }
 //! domain
@@ -41,11 +41,13 @@ mod config;
 )]
 mod document;
 mod domain;
+mod domain_document;
 mod engine;
 mod error;
 pub mod event;
 pub mod fields;
 mod finish;
+mod format;
 #[cfg(feature = "testing")]
 pub mod guard;
 #[cfg(not(feature = "testing"))]
@@ -56,26 +58,35 @@ mod guard;
 pub mod internals;
 mod janitor;
 mod liveness;
+mod lost;
 mod nesting;
+mod opening;
+mod outcome;
 mod reader;
+mod rebuild;
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "for the models, by `internals`")
 )]
 mod record;
+mod release;
 mod resolve;
+mod retention;
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "for the models, by `internals`")
 )]
 mod rules;
+mod server_clock;
 mod stop;
 pub mod store;
+mod survey;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tid;
 mod transaction;
+mod turn;
 mod wait;
 
 pub use attempt::Receipt;
@@ -84,8 +95,10 @@ pub use config::{Acknowledge, Config, Options};
 pub use document::{Image, JsonError};
 pub use domain::{Committed, Domain, TransactionFn};
 pub use error::{Error, ErrorKind, Result};
-pub use janitor::{Report, TransactionOutcome};
+pub use janitor::Report;
+pub use outcome::TransactionOutcome;
 pub use reader::{CompareAndSet, Reader, Snapshot};
+pub use rebuild::Rebuilt;
 pub use record::{Aborted, Op, State};
 pub use tid::{Age, Day, ParseTidError, Tid};
 pub use transaction::Transaction;

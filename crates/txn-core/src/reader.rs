@@ -5,7 +5,7 @@ use crate::collection::{Codec, Collection, DocumentId};
 use crate::document::View;
 use crate::domain::Domain;
 use crate::engine::{Engine, From};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::resolve::{Lock, Met};
 use crate::rules::conflict::Requester;
@@ -99,11 +99,7 @@ impl Domain {
                 }
                 return Ok(CompareAndSet::Mismatch);
             }
-            let commit = engine.tids.commit(stored.tid, engine.config.max_drift).map_err(|_| {
-                let message =
-                    "the document was written too far in the future of this process's clock";
-                Error::new(ErrorKind::Misconfigured, message).at(key)
-            })?;
+            let commit = engine.commit_tid(stored.tid).map_err(|error| error.at(key))?;
             match engine.write_single(key, &snapshot.entry, &image, commit, &patience).await? {
                 SingleOutcome::Committed => Ok(CompareAndSet::Written(commit)),
                 SingleOutcome::Overtaken => Ok(CompareAndSet::Mismatch),

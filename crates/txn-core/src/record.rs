@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::document::{Image, JsonError, flatten};
+use crate::error::Error;
+use crate::format::Format;
 use crate::store::{Key, Source, Version};
 use crate::tid::Tid;
 
@@ -106,6 +108,8 @@ struct Body {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Wire {
+    #[serde(default)]
+    format: Format,
     state: State,
     tid: Tid,
     attempt: u16,
@@ -145,9 +149,18 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The record at a key, or why it can not be read.
+    pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
+        Self::parse(source)
+            .map_err(|fault| crate::format::unreadable(key, source, &fault.to_string()))
+    }
+
     pub(crate) fn parse(source: &str) -> Result<Self, JsonError> {
         let fault = |e: serde_json::Error| JsonError::new(format!("not a transaction record: {e}"));
         let wire: Wire = serde_json::from_str(&flatten(source)).map_err(fault)?;
+        if !wire.format.is_known() {
+            return Err(JsonError::new("a newer library wrote it".to_owned()));
+        }
         let images: Result<Vec<_>, _> = wire
             .body
             .images
@@ -182,6 +195,7 @@ impl Record {
             .map(|image| image.as_ref().map(|i| raw(i.as_str())).transpose())
             .collect();
         let wire = Wire {
+            format: Format::default(),
             state: self.state,
             tid: self.tid,
             attempt: self.tid.attempt(),
@@ -204,6 +218,11 @@ impl Record {
     /// Where in `members` each document is.
     pub(crate) fn by_key(&self) -> BTreeMap<Key, usize> {
         self.members.iter().enumerate().map(|(index, member)| (member.key(), index)).collect()
+    }
+
+    /// Whether it still needs somebody's work.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Pending | State::Staged | State::Committed)
     }
 }
 

@@ -163,11 +163,13 @@ impl Engine {
             Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
-        let met = match self.decide(holder, found, &why, patience).await? {
+        let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
+        let decided = self.decide(holder, found, &why, patience).await;
+        let met = match decided.map_err(|stop| stop.at(met_at))? {
             Decided::Aborted => {
                 let undecided =
                     matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
-                let document = locks.first().map_or(&record_key, |lock| &lock.key).clone();
+                let document = met_at.clone();
                 if undecided {
                     self.tell(&match requester {
                         Requester::Locking(me) if !dead && me.age() != holder.age() => {

@@ -82,6 +82,14 @@ impl From<Error> for Stop {
 }
 
 impl Stop {
+    /// Names the document, if the error names none.
+    pub(crate) fn at(self, document: &Key) -> Self {
+        match self {
+            Self::Fail(error) => Self::Fail(error.at(document)),
+            Self::Retry(cause) => Self::Retry(cause),
+        }
+    }
+
     /// The error for a caller when no further attempt follows.
     pub(crate) fn into_error(self) -> Error {
         match self {

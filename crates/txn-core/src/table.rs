@@ -1,5 +1,4 @@
-//! The transaction table of a domain: one partition per UTC day of the tids, and the domain document
-//! that says which partitions exist and which days are gone.
+//! The transaction table of a domain: one partition per UTC day of the tids.
 //!
 //! Records are written through the partition's alias with `require_alias`. A partition is made in three
 //! steps: the physical collection, its name in the domain document (refused for days that are gone), then
@@ -12,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
+use crate::domain_document::{DomainDocument, REGISTRY};
 use crate::engine::{Engine, From};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::guard::Guard;
 use crate::record::Record;
 use crate::rules::conflict::HolderState;
@@ -25,33 +24,8 @@ use crate::store::{
 };
 use crate::tid::{Day, Tid};
 
-/// The collection of domain documents and claims, shared by all domains.
-pub(crate) const REGISTRY: &str = "txn-registry";
-
-/// The document that rules a domain; changed by conditional writes only.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DomainDocument {
-    /// Partitions up to this day are gone.
-    pub(crate) dropped_through: Option<Day>,
-    /// The official partition of each day.
-    #[serde(default)]
-    pub(crate) partitions: BTreeMap<Day, String>,
-    /// Partitions of days that are gone, as long as they may still stand.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) dropping: BTreeMap<Day, String>,
-    /// Days whose write block somebody lifts or lifted, with a mark of the last time.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) lifted: BTreeMap<Day, String>,
-    /// The collections of the domain, by physical name, with their identity.
-    #[serde(default)]
-    pub(crate) collections: BTreeMap<String, String>,
-}
-
-impl DomainDocument {
-    pub(crate) fn is_gone(&self, day: Day) -> bool {
-        self.dropped_through.is_some_and(|through| day <= through)
-    }
-}
+/// How far clocks may seem apart, in days, where no server tells the time.
+const UNTOLD_DAYS: i64 = 30;
 
 /// A record as it was read.
 #[derive(Clone, Debug)]
@@ -67,7 +41,7 @@ impl Found {
         Self { state, at: None, record: None }
     }
 
-    /// No record, in a partition that exists.
+    /// No record, and its day is not gone.
     pub(crate) fn missing() -> Self {
         Self::without_record(HolderState::Missing)
     }
@@ -81,7 +55,10 @@ impl Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partition {
     Ready,
+    /// The day was dropped.
     Gone,
+    /// There is none yet: so there was no record of that day.
+    Unmade,
 }
 
 #[derive(Debug)]
@@ -124,6 +101,11 @@ impl Table {
         Key::new(REGISTRY, format!("domain:{}", self.domain))
     }
 
+    /// Where the turns of the janitors are noted.
+    pub(crate) fn janitor_key(&self) -> Key {
+        Key::new(REGISTRY, format!("janitor:{}", self.domain))
+    }
+
     pub(crate) fn record_write(&self, tid: Tid, op: WriteOp) -> Write {
         Write { key: self.record_key(tid), require_alias: true, op }
     }
@@ -155,87 +137,20 @@ impl Table {
 }
 
 impl Engine {
-    /// The domain document as the primary has it, made if there is none.
-    pub(crate) async fn domain_document(
-        &self,
-        patience: &Patience,
-    ) -> Result<(DomainDocument, Version, Source), Stop> {
-        let key = self.table.domain_key();
-        let mut backoff = self.backoff();
-        loop {
-            let read = self.store.read_primary(std::slice::from_ref(&key)).await;
-            let why = match read.into_iter().next() {
-                Some(Read::Found { version, source }) => {
-                    let document = serde_json::from_str(&source).map_err(|e| {
-                        Error::damaged(format!("the domain document can not be read: {e}")).at(&key)
-                    })?;
-                    return Ok((document, version, source));
-                }
-                Some(Read::Absent) => {
-                    let source = encode(&DomainDocument::default())?;
-                    let write = Write::new(key.clone(), WriteOp::Create(source));
-                    match self.write_one(write).await {
-                        Outcome::Applied(_) | Outcome::Conflict => continue,
-                        Outcome::Rejected(why)
-                        | Outcome::RejectedInDoubt(why)
-                        | Outcome::Unknown(why) => why,
-                        refused => {
-                            let doing = "make the domain document";
-                            return Err(Error::from_refused(&refused, &key, doing).into());
-                        }
-                    }
-                }
-                Some(Read::Unavailable(error)) if error.kind != StoreErrorKind::Unavailable => {
-                    return Err(Error::from(error).into());
-                }
-                Some(Read::Unavailable(error)) => error.message,
-                Some(Read::MissingCollection) => {
-                    return Err(crate::engine::missing_collection(&key).into());
-                }
-                None => "the store gave no answer".to_owned(),
-            };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
-        }
-    }
-
-    /// Changes the domain document: `change` returns whether there is anything to write, and is asked
-    /// again on what stands there whenever the outcome was not acknowledged. Returns the document as
-    /// acknowledged: where nothing was to be changed it is touched.
-    pub(crate) async fn change_domain(
-        &self,
-        patience: &Patience,
-        mut change: impl FnMut(&mut DomainDocument) -> bool + Send,
-    ) -> Result<(DomainDocument, Version), Stop> {
-        let key = self.table.domain_key();
-        let mut backoff = self.backoff();
-        loop {
-            let (mut document, version, source) = self.domain_document(patience).await?;
-            let source = if change(&mut document) { encode(&document)? } else { source };
-            let write = Write::new(key.clone(), WriteOp::Replace(source, version));
-            let why = match self.write_one(write).await {
-                Outcome::Applied(version) => {
-                    if let Some(through) = document.dropped_through {
-                        self.table.note_dropped(through);
-                    }
-                    return Ok((document, version));
-                }
-                Outcome::Conflict => "the domain document is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    why
-                }
-                refused => {
-                    let doing = "change the domain document";
-                    return Err(Error::from_refused(&refused, &key, doing).into());
-                }
-            };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
-        }
-    }
-
     /// Makes sure that the partition of a day exists, or says that it is gone.
     pub(crate) async fn ensure_partition(
         &self,
         day: Day,
+        patience: &Patience,
+    ) -> Result<Partition, Stop> {
+        self.partition(day, true, patience).await
+    }
+
+    /// What there is of a day, by an acknowledged touch of the domain document; where nothing is, it is made on demand.
+    async fn partition(
+        &self,
+        day: Day,
+        make: bool,
         patience: &Patience,
     ) -> Result<Partition, Stop> {
         let is_gone =
@@ -250,54 +165,97 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let alias = self.table.alias(day);
         let (document, _) = self.change_domain(patience, |_| false).await?;
         if is_gone(&document) {
             return Ok(Partition::Gone);
         }
         let official = match document.partitions.get(&day) {
             Some(official) => official.clone(),
-            None => {
-                let name = format!("{alias}-{:016x}", self.config.entropy.next_u64());
-                let spec = CollectionSpec {
-                    name: name.clone(),
-                    role: Role::Partition,
-                    create: true,
-                    mappings: None,
-                };
-                self.patiently(patience, || self.store.open_collection(&spec)).await?;
-                let (document, _) = self
-                    .change_domain(patience, |document| {
-                        let free = !is_gone(document) && !document.partitions.contains_key(&day);
-                        if free {
-                            document.partitions.insert(day, name.clone());
-                        }
-                        free
-                    })
-                    .await?;
-                let official = document.partitions.get(&day).cloned();
-                if official.as_ref() != Some(&name) {
-                    // Another process was first, or the day is gone: ours was never official.
-                    self.patiently(patience, || self.store.drop_collection(&name)).await?;
-                }
-                match official {
-                    Some(official) => official,
-                    None => return Ok(Partition::Gone),
-                }
-            }
+            None if !make => return Ok(Partition::Unmade),
+            None => match self.make_partition(day, patience).await? {
+                Some(official) => official,
+                None => return Ok(Partition::Gone),
+            },
         };
+        let alias = self.table.alias(day);
         match self.patiently(patience, || self.store.add_alias(&alias, &official)).await {
             Ok(()) => {
                 self.table.ready.lock().insert(day);
                 Ok(Partition::Ready)
             }
-            // Dropped between the two steps.
-            Err(Stop::Fail(error)) if error.kind() == ErrorKind::Misconfigured => {
+            Err(Stop::Fail(error)) if error.is_not_found() => {
                 let (document, _) = self.change_domain(patience, |_| false).await?;
-                if document.is_gone(day) { Ok(Partition::Gone) } else { Err(error.into()) }
+                match is_gone(&document) {
+                    // Dropped between the two steps.
+                    true => Ok(Partition::Gone),
+                    false => Err(self.lost_partition(day, &official).into()),
+                }
             }
             Err(stop) => Err(stop),
         }
+    }
+
+    /// Makes a collection for a day that is not far ahead, and names it in the domain document. Returns the official one, or `None` if
+    /// the day is gone.
+    async fn make_partition(&self, day: Day, patience: &Patience) -> Result<Option<String>, Stop> {
+        // By the server's clock, where it is known: this process's own may be wrong.
+        let time = self.server_time();
+        let today = Day::of_unix_time(time.unwrap_or_else(|| self.config.clock.wall()));
+        if day < today.plus(-1 - i64::from(self.config.retention_days)) {
+            // Past its retention and without any record: gone, unless an older day is still kept.
+            let gone = |document: &mut DomainDocument| {
+                let free = document.partitions.keys().all(|kept| *kept > day);
+                if free {
+                    document.dropped_through = document.dropped_through.max(Some(day));
+                }
+                free
+            };
+            if self.change_domain(patience, gone).await?.0.is_gone(day) {
+                return Ok(None);
+            }
+        }
+        let ahead = if time.is_some() { 1 } else { UNTOLD_DAYS };
+        if day > today.plus(ahead) {
+            // A forged lock, or one of a broken clock, must not fill the table with days that nobody drops.
+            let message = format!(
+                "a transaction of {day} has no record, and today is {today}: the lock is forged, or a clock is wrong; \
+                 it stands until a person or that day decides it"
+            );
+            return Err(Error::damaged(message).into());
+        }
+        let name = format!("{}-{:016x}", self.table.alias(day), self.config.entropy.next_u64());
+        let spec = CollectionSpec {
+            name: name.clone(),
+            role: Role::Partition,
+            create: true,
+            mappings: None,
+        };
+        self.patiently(patience, || self.store.open_collection(&spec)).await?;
+        let (document, _) = self
+            .change_domain(patience, |document| {
+                let gone = document.is_gone(day) && Guard::DroppedThrough.stands();
+                let free = !gone && !document.partitions.contains_key(&day);
+                if free {
+                    document.partitions.insert(day, name.clone());
+                }
+                free
+            })
+            .await?;
+        let official = document.partitions.get(&day).cloned();
+        if official.as_ref() != Some(&name) {
+            // Another process was first, or the day is gone: ours was never official.
+            self.patiently(patience, || self.store.drop_collection(&name)).await?;
+        }
+        Ok(official)
+    }
+
+    /// The error of a partition that the domain document names and that does not exist.
+    pub(crate) fn lost_partition(&self, day: Day, name: &str) -> Error {
+        let message = format!(
+            "the partition {name:?} of {day} is lost, and with it what became of that day's transactions: restore it, \
+             or give it up by Domain::rebuild (docs/operations.md, \"When a part is lost\")"
+        );
+        Error::damaged(message).at(&self.table.domain_key())
     }
 
     /// An administrative operation, again while the store is unavailable.
@@ -380,9 +338,8 @@ impl Engine {
             for ((tid, key), read) in asked.iter().zip(&keys).zip(reads) {
                 match read {
                     Read::Found { version, source } => {
-                        let record = Record::parse(&source).map_err(|e| {
-                            Error::damaged(e.to_string()).at(key).in_transaction(*tid)
-                        })?;
+                        let record =
+                            Record::read(key, &source).map_err(|e| e.in_transaction(*tid))?;
                         let state = HolderState::Record(record.state);
                         let at = Some((version, source));
                         found.insert(*tid, Found { state, at, record: Some(Arc::new(record)) });
@@ -392,12 +349,21 @@ impl Engine {
                     }
                     Read::MissingCollection => {
                         self.table.forget_ready(tid.day());
-                        if !Guard::MissingIsNotGone.stands()
-                            || self.ensure_partition(tid.day(), patience).await? == Partition::Gone
-                        {
-                            found.insert(*tid, Found::without_record(HolderState::Gone));
-                        } else {
-                            why.get_or_insert_with(|| format!("no copy of {} yet", key.collection));
+                        let partition = match Guard::MissingIsNotGone.stands() {
+                            true => self.partition(tid.day(), false, patience).await?,
+                            false => Partition::Gone,
+                        };
+                        match partition {
+                            Partition::Gone => {
+                                found.insert(*tid, Found::without_record(HolderState::Gone));
+                            }
+                            Partition::Unmade => {
+                                found.insert(*tid, Found::missing());
+                            }
+                            Partition::Ready => {
+                                let none = || format!("no copy of {} yet", key.collection);
+                                why.get_or_insert_with(none);
+                            }
                         }
                     }
                     Read::Unavailable(error) if error.kind == StoreErrorKind::Unavailable => {
@@ -411,10 +377,4 @@ impl Engine {
             }
         }
     }
-}
-
-pub(crate) fn encode(document: &DomainDocument) -> Result<Source, Error> {
-    let text = serde_json::to_string(document);
-    text.map(Into::into)
-        .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))
 }

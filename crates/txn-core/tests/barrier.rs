@@ -89,6 +89,18 @@ impl Store for Side {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<()> {
         self.store.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>> {
+        self.store.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<()> {
+        self.store.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>> {
+        self.store.server_time().await
+    }
 }
 
 /// A process: its side of the store, its domain, its handle.
@@ -102,7 +114,7 @@ impl Process {
     async fn start(store: &Arc<MemoryStore>) -> Self {
         let side = Side::of(store);
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::open(side.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::create(side.clone(), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Self { side, domain, items }
     }

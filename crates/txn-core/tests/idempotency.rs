@@ -39,7 +39,7 @@ impl Bank {
             .with_janitor_interval(None)
             .with_lease(Duration::from_millis(100))
             .with_entropy(Arc::new(Dice(AtomicU64::new(seed))));
-        let domain = Domain::open(store.clone(), "bank", config).await.expect("opens");
+        let domain = Domain::create(store.clone(), "bank", config).await.expect("opens");
         let accounts = domain.create_collection("accounts", None).await.expect("opens");
         let payments = domain.create_collection("payments", None).await.expect("opens");
         Self { domain, accounts, payments }

@@ -171,7 +171,7 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
     };
     let mut domains = Vec::new();
     for n in 0..clients.len() as u64 {
-        domains.push(Domain::open(store.clone(), "lists", config(n)).await.expect("opens"));
+        domains.push(Domain::create(store.clone(), "lists", config(n)).await.expect("opens"));
     }
     let lists: Lists = domains[0].create_collection("lists", None).await.expect("opens");
     store.set_enabled(true);
@@ -194,7 +194,7 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
     }
     store.settle().await;
     // A coordinator that knows nothing of the others cleans up.
-    let witness = Domain::open(store.clone(), "lists", config(99)).await.expect("opens");
+    let witness = Domain::create(store.clone(), "lists", config(99)).await.expect("opens");
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}; faults: {}", store.injected());
     let mut finals = BTreeMap::new();

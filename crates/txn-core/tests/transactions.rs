@@ -18,7 +18,7 @@ async fn open() -> (Domain, Accounts) {
     let store = Arc::new(MemoryStore::new());
     let config =
         Config::default().with_janitor_interval(None).with_lease(Duration::from_millis(100));
-    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let domain = Domain::create(store, "bank", config).await.expect("opens");
     let accounts = domain.create_collection("accounts", None).await.expect("opens");
     (domain, accounts)
 }
@@ -159,7 +159,7 @@ async fn begin_commit_and_rollback() {
 async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_makes_of_it() {
     let store = Arc::new(MemoryStore::new());
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
-    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let domain = Domain::create(store, "bank", config).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
     let raw = domain.raw_collection("accounts").await.expect("opens");
     let (one, no_json) = (Account { balance: 1 }, Raw::new("no JSON"));
@@ -198,7 +198,7 @@ async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_mak
 async fn a_document_counts_once_however_often_it_is_used() {
     let store = Arc::new(MemoryStore::new());
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
-    let domain = Domain::open(store, "bank", config).await.expect("opens");
+    let domain = Domain::create(store, "bank", config).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
     for options in [Options::default(), Options::default().with_pessimistic(true)] {
         let used: Result<_, Error> = domain
@@ -222,7 +222,7 @@ async fn a_document_counts_once_however_often_it_is_used() {
 async fn deadlines_that_outlive_a_record_are_refused() {
     let open = |config: Config| async {
         let config = config.with_janitor_interval(None);
-        Domain::open(Arc::new(MemoryStore::new()), "bank", config).await
+        Domain::create(Arc::new(MemoryStore::new()), "bank", config).await
     };
     let days = Duration::from_secs(30 * 24 * 3600);
     for config in [

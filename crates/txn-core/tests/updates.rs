@@ -19,7 +19,7 @@ impl<T: Serialize + serde::de::DeserializeOwned + Send + 'static> World<T> {
     async fn with(text: &str) -> Self {
         let store = Arc::new(CountingStore::new(Arc::new(MemoryStore::new())));
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::open(store.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
         let raw = domain.create_collection("items", None).await.expect("opens");
         let typed = domain.collection("items").await.expect("opens");
         let text = Raw::new(text);

@@ -1,5 +1,6 @@
 //! Indices and aliases: finding, making, checking and dropping them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use reqwest::Method;
@@ -289,6 +290,58 @@ impl Inner {
             let body = serde_json::json!({"index.blocks.write": null});
             let changed = self.change(&what, Method::PUT, &path, Some(&body)).await;
             changed.map_err(Changed::into_error)?;
+        }
+        Ok(())
+    }
+
+    /// The names of the indices that begin with a prefix, closed and hidden ones included.
+    pub(crate) async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        if let Some(fault) = names::fault(prefix) {
+            let text = format!("{prefix:?} does not begin the name of an index: {fault}");
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+        }
+        // The settings are what the master has: no node that lags behind answers.
+        let path = format!("/{}*/_settings/index.uuid", names::segment(prefix));
+        let query = [("expand_wildcards", "all"), ("flat_settings", "true")];
+        let answer = self.admin(Method::GET, &path, &query, None).await?;
+        let what = format!("listing the indices {prefix}*");
+        if answer.status != 200 {
+            let mut error = classify::error(&what, &answer);
+            if error.kind == StoreErrorKind::Denied {
+                error.message = format!("{}; {PRIVILEGES}", error.message);
+            }
+            return Err(error);
+        }
+        let found: BTreeMap<Arc<str>, serde::de::IgnoredAny> = serde_json::from_slice(&answer.body)
+            .map_err(|_| {
+                let text = format!("{what}: the answer can not be read");
+                StoreError::new(StoreErrorKind::Unavailable, text)
+            })?;
+        Ok(found.into_keys().collect())
+    }
+
+    /// Takes the owner and the aliases of this library off an index.
+    pub(crate) async fn release_collection(&self, name: &str) -> Result<(), StoreError> {
+        if let Some(fault) = names::fault(name) {
+            let text = format!("{name:?} is not the name of an index: {fault}");
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+        }
+        let index = self.look(name).await?.ok_or_else(|| {
+            StoreError::new(StoreErrorKind::NotFound, format!("there is no index {name}"))
+        })?;
+        if let Some(change) = index.without_owner() {
+            let what = format!("taking the owner off the mapping of {}", index.name);
+            let path = format!("/{}/_mapping", names::segment(&index.name));
+            let changed = self.change(&what, Method::PUT, &path, Some(&change)).await;
+            changed.map_err(Changed::into_error)?;
+        }
+        if let Some(actions) = index.release_actions() {
+            let what = format!("taking the aliases of this library off {}", index.name);
+            let changed = self.change(&what, Method::POST, "/_aliases", Some(&actions)).await;
+            changed.map_err(Changed::into_error)?;
+        }
+        for known in [name, &index.name] {
+            self.targets.forget(known);
         }
         Ok(())
     }

@@ -159,4 +159,16 @@ impl Store for EsStore {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.told(self.inner.block_writes(collection, blocked).await)
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.inner.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        server::time(&self.inner.transport).await
+    }
 }

@@ -115,6 +115,27 @@ impl Index {
         aliases.filter(move |alias| alias.starts_with(GUARD) && *alias != guard)
     }
 
+    /// The change of the mapping that takes the owner out of its `_meta`, if there is one.
+    pub(crate) fn without_owner(&self) -> Option<Value> {
+        self.owner()?;
+        let mut meta = self.mappings.get("_meta")?.as_object()?.clone();
+        let txn = meta.get_mut("txn")?.as_object_mut()?;
+        txn.remove("domain");
+        if txn.is_empty() {
+            meta.remove("txn");
+        }
+        Some(json!({"_meta": meta}))
+    }
+
+    /// The request that takes off the aliases that this library added, if there are some.
+    pub(crate) fn release_actions(&self) -> Option<Value> {
+        let committed = committed_alias(&self.name);
+        let ours = |alias: &&String| alias.starts_with(GUARD) || **alias == committed;
+        let remove = |alias| json!({"remove": {"index": self.name, "alias": alias}});
+        let actions: Vec<_> = self.aliases.keys().filter(ours).map(remove).collect();
+        (!actions.is_empty()).then(|| json!({"actions": actions}))
+    }
+
     /// The request that gives the index its guard and takes those of others away.
     pub(crate) fn guard_actions(&self, uid: &str) -> Value {
         let guard = guard_name(uid);

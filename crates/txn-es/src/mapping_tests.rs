@@ -146,6 +146,24 @@ fn reserved_fields_of_an_index_that_was_never_prepared_are_the_applications() {
 }
 
 #[test]
+fn what_is_released() {
+    let meta = |meta| index(json!({"_meta": meta}), json!({})).without_owner();
+    let ours = json!({"app": {"x": 1}, "txn": {"domain": "bank"}});
+    assert_eq!(meta(ours), Some(json!({"_meta": {"app": {"x": 1}}})));
+    let noted = json!({"txn": {"domain": "bank", "note": "n"}});
+    assert_eq!(meta(noted), Some(json!({"_meta": {"txn": {"note": "n"}}})));
+    assert_eq!(meta(json!({"app": 1})), None);
+    let mut index = index(json!({}), json!({}));
+    for alias in ["mine", &guard_name("u"), &committed_alias(&index.name)] {
+        index.aliases.insert(alias.to_owned(), json!({}));
+    }
+    let actions = index.release_actions().unwrap();
+    assert_eq!(actions["actions"].as_array().map(Vec::len), Some(2));
+    index.aliases.retain(|alias, _| alias == "mine");
+    assert_eq!(index.release_actions(), None);
+}
+
+#[test]
 fn guards() {
     let guard = guard_name("u");
     let other = guard_name("v");

@@ -1,6 +1,7 @@
 //! What kind of server answers, and whether this store knows it.
 
 use std::fmt;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::Value;
@@ -95,6 +96,27 @@ async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
     }
 }
 
+/// What the clock of the node that answers says, since the Unix epoch.
+pub(crate) async fn time(transport: &Transport) -> Result<Option<Duration>, StoreError> {
+    // The smallest of what tells it: the servers send no `Date`.
+    let path = "/_nodes/_local/stats/process";
+    let query = [("filter_path", "nodes.*.timestamp")];
+    let (method, patience) = (Method::GET, Patience::Data);
+    let request =
+        Request { method, path, query: &query, body: None, items: 0, room: ADMIN_ROOM, patience };
+    let answer = transport.send(request).await.map_err(Failure::into_error)?;
+    if answer.status != 200 {
+        return Err(classify::error("asking for the time", &answer));
+    }
+    Ok(timestamp(&answer))
+}
+
+fn timestamp(answer: &Answer) -> Option<Duration> {
+    let body: Value = serde_json::from_slice(&answer.body).ok()?;
+    let node = body.get("nodes")?.as_object()?.values().next()?;
+    node.get("timestamp")?.as_u64().map(Duration::from_millis)
+}
+
 fn by_root(answer: &Answer) -> Option<Server> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     let version = body.get("version")?;
@@ -154,5 +176,14 @@ mod tests {
             assert_eq!(server.is_supported(), supported, "{server}");
         }
         assert_eq!(by_root(&answer(r#"{"error":"405"}"#)), None);
+    }
+
+    #[test]
+    fn the_time_of_a_node() {
+        let told = answer(r#"{"nodes":{"x":{"timestamp":1795285196222}}}"#);
+        assert_eq!(timestamp(&told), Some(Duration::from_millis(1_795_285_196_222)));
+        for untold in ["{}", r#"{"nodes":{}}"#, r#"{"nodes":{"x":{}}}"#, "odd"] {
+            assert_eq!(timestamp(&answer(untold)), None, "{untold}");
+        }
     }
 }

@@ -447,3 +447,49 @@ async fn a_store_that_has_not_opened_an_index_still_knows_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_released_index_has_no_owner_and_none_of_the_aliases() {
+    everywhere("released", |store, plain, name| async move {
+        let meta = json!({"app": {"x": 1}});
+        let body = json!({"mappings": {"_meta": meta}, "aliases": {format!("{name}-mine"): {}}});
+        plain.ok("PUT", &format!("/{name}"), body).await;
+        store.open_collection(&spec(&name, Some("bank"))).await.expect("opens");
+        assert_eq!(mapping(&plain, &name).await["_meta"]["txn"]["domain"], "bank");
+        for _ in 0..2 {
+            store.release_collection(&name).await.expect("releases");
+        }
+        assert_eq!(mapping(&plain, &name).await["_meta"], meta);
+        let answer = plain.send("GET", &format!("/{name}/_alias"), None).await.1;
+        let left = answer[&name]["aliases"].as_object().expect("aliases");
+        assert_eq!(left.keys().collect::<Vec<_>>(), [&format!("{name}-mine")]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn closed_and_hidden_indices_are_listed() {
+    everywhere("listed", |store, plain, name| async move {
+        let hidden = format!("{name}-hidden");
+        plain.ok("PUT", &format!("/{name}"), json!({})).await;
+        let settings = json!({"settings": {"index.hidden": true}});
+        plain.ok("PUT", &format!("/{hidden}"), settings).await;
+        plain.ok("POST", &format!("/{name}/_close"), json!({})).await;
+        let mut names = store.list_collections(&name).await.expect("lists");
+        names.sort();
+        assert_eq!(names, [name.as_str().into(), hidden.as_str().into()]);
+        store.drop_collection(&hidden).await.expect("drops");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn servers_tell_their_time() {
+    for variable in live::ALL {
+        let time = live::store(variable).await.server_time().await.expect("answers");
+        // The servers of the tests run on this machine.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let apart = now.expect("later").abs_diff(time.expect("tells it"));
+        assert!(apart < std::time::Duration::from_secs(60), "{variable}: {apart:?}");
+    }
+}

@@ -31,7 +31,7 @@ impl Shop {
 
     async fn open(&self) -> (Domain, Collection<Raw>) {
         let domain =
-            Domain::open(Arc::new(self.store.clone()), &self.name, Config::default()).await;
+            Domain::create(Arc::new(self.store.clone()), &self.name, Config::default()).await;
         let domain = domain.expect("opens");
         let documents = domain.raw_collection(&self.name).await.expect("fit");
         (domain, documents)

@@ -38,6 +38,8 @@ pub(crate) enum Command {
         /// Whether to set the block, or to lift it.
         blocked: bool,
     },
+    /// See [`txn_core::store::Store::release_collection`].
+    Release(String),
 }
 
 /// What became of a [`Command`]; [`Command::Open`] answers with the collection.
@@ -105,6 +107,7 @@ impl<'t> Changes<'t> {
             Command::Drop(name) => self.drop_collection(name),
             Command::Alias { alias, collection } => self.alias(alias, collection),
             Command::Block { collection, blocked } => self.block(collection, *blocked),
+            Command::Release(collection) => self.release(collection),
         }
     }
 
@@ -169,6 +172,16 @@ impl<'t> Changes<'t> {
         };
         if found.record.blocked != blocked {
             found.record.blocked = blocked;
+            self.store(&found)?;
+        }
+        Ok(Ok(None))
+    }
+
+    fn release(&mut self, collection: &str) -> Result<Administered, Fault> {
+        let Some(mut found) = self.view.resolve(collection)? else {
+            return Ok(Err(embedded::not_found(collection)));
+        };
+        if found.record.owner.take().is_some() {
             self.store(&found)?;
         }
         Ok(Ok(None))

@@ -60,6 +60,23 @@ pub(crate) fn find(file: &File, name: &str) -> Result<Option<CollectionInfo>, St
     Ok(file.look(|snapshot| snapshot.resolve(name))?.map(info))
 }
 
+/// The names of the collections that begin with a prefix.
+pub(crate) fn list(file: &File, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+    let names = file.look(|snapshot| {
+        let mut names = Vec::new();
+        for entry in snapshot.collections.range(prefix.as_bytes()..)? {
+            let name = entry?.0;
+            if !name.value().starts_with(prefix.as_bytes()) {
+                break;
+            }
+            let damaged = |_| Fault::damaged("the name of a collection");
+            names.push(str::from_utf8(name.value()).map_err(damaged)?.into());
+        }
+        Ok(names)
+    });
+    Ok(names?)
+}
+
 /// How a collection is shown to the engine.
 pub(crate) fn info(found: Resolved) -> CollectionInfo {
     let uid = found.record.shown_uid();

@@ -232,4 +232,18 @@ impl Store for RedbStore {
         let collection = collection.to_owned();
         self.administer(Command::Block { collection, blocked }).await.map(|_| ())
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        let prefix = prefix.to_owned();
+        let listed = self.blocking(move |file| read::list(file, &prefix)).await;
+        listed.ok_or_else(shutting_down)?
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.administer(Command::Release(collection.to_owned())).await.map(|_| ())
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
+    }
 }

@@ -159,7 +159,7 @@ impl Process {
             .with_transaction_limit(PATIENCE)
             .with_deadline(PATIENCE)
             .with_observer(Some(log.clone()));
-        let domain = Domain::open(store, name, config).await.expect("opens");
+        let domain = Domain::create(store, name, config).await.expect("opens");
         let items = domain.create_collection(collection, None).await.expect("opens");
         Self { domain, items }
     }

@@ -32,7 +32,7 @@ async fn process(store: &Arc<dyn Store>, number: u64, seed: u64) -> Domain {
         .with_deadline(Duration::from_secs(60))
         .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (number << 32)))))
         .with_coordinator(format!("process {number}"));
-    Domain::open(store.clone(), "histories", config).await.expect("opens")
+    Domain::create(store.clone(), "histories", config).await.expect("opens")
 }
 
 /// Runs a workload, settles it, and judges it; another process finds nothing left over.

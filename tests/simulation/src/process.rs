@@ -339,4 +339,16 @@ impl Store for StoreOf {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.0.ask(self.0.store.block_writes(collection, blocked)).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.0.ask(self.0.store.list_collections(prefix)).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.0.ask(self.0.store.release_collection(collection)).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.0.ask(self.0.store.server_time()).await
+    }
 }

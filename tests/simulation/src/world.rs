@@ -133,7 +133,7 @@ impl Simulation {
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
             .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL));
-        Domain::open(Arc::new(StoreOf(process.clone())), "world", config).await
+        Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await
     }
 
     async fn run(mut self) -> (Verdict, Vec<String>) {

@@ -180,7 +180,7 @@ impl Ledger {
         let witness_store = witness.clone();
         let patient = Config::default().with_janitor_interval(None).with_deadline(PATIENCE);
         let patient = patient.with_lease(plan.config.lease);
-        let witness = Domain::open(witness, &plan.domain, patient).await.expect("opens");
+        let witness = Domain::create(witness, &plan.domain, patient).await.expect("opens");
         let accounts = bank::open(&witness, &plan.collection()).await;
         let names = bank::names(plan.accounts);
         for names in names.chunks(OPENED_AT_ONCE) {
@@ -189,7 +189,7 @@ impl Ledger {
         let mut opened = Vec::with_capacity(coordinators.len());
         for store in coordinators {
             let domain =
-                Domain::open(store, &plan.domain, plan.config.clone()).await.expect("opens");
+                Domain::create(store, &plan.domain, plan.config.clone()).await.expect("opens");
             let accounts = bank::open(&domain, &plan.collection()).await;
             opened.push((domain, accounts));
         }

@@ -17,7 +17,7 @@ pub(crate) async fn collections_that_are_not_there_or_not_ours(ground: &Ground) 
 
     let accounts = bank::open(&domain, &ground.name("accounts")).await;
     let other = txn_tests::unique("u");
-    let stranger = Domain::open(ground.store(), &other, Config::default()).await.expect("opens");
+    let stranger = Domain::create(ground.store(), &other, Config::default()).await.expect("opens");
     let taken = stranger.collection::<txn_core::Typed<Account>>(accounts.name()).await;
     let taken = taken.expect_err("it belongs to another domain");
     assert_eq!(taken.kind(), ErrorKind::Misconfigured, "{taken}");

@@ -66,10 +66,10 @@ impl Load {
         let lists = format!("{name}-lists");
         let mut domains = Vec::new();
         for store in coordinators {
-            domains.push(Domain::open(store, &lists, config.clone()).await.map_err(failed)?);
+            domains.push(Domain::create(store, &lists, config.clone()).await.map_err(failed)?);
         }
         let patient = Config::default().with_lease(config.lease).with_deadline(PATIENCE);
-        let witness = Domain::open(witness, &lists, patient).await.map_err(failed)?;
+        let witness = Domain::create(witness, &lists, patient).await.map_err(failed)?;
         Ok(Self {
             ledger,
             fleet: Fleet::new(domains),

@@ -72,4 +72,16 @@ impl Store for SlowStore {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.0.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.0.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.0.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.0.server_time().await
+    }
 }

@@ -164,6 +164,9 @@ impl Attempt {
             let working = self.working.lock();
             (working.reads.clone(), working.writes.clone())
         };
+        if !writes.is_empty() {
+            self.engine.check_clock()?;
+        }
         let held = self.locks.lock().held.clone();
         if let Some(single) = self.single_document(&reads, &writes).await? {
             return Ok(single);
@@ -259,7 +262,8 @@ impl Attempt {
     async fn check_day(&self) -> Result<(), Stop> {
         let day = self.tid.day();
         match self.engine.ensure_partition(day, &self.patience).await? {
-            Partition::Ready => Ok(()),
+            // The commit makes it, or says what is wrong.
+            Partition::Ready | Partition::Unmade => Ok(()),
             Partition::Gone => {
                 let message = format!(
                     "the records of {day} are dropped already, and that is today by this process's clock: set it right"
@@ -304,17 +308,7 @@ impl Attempt {
         let working = self.working.lock();
         let read = working.reads.values().filter_map(|read| read.observed.tid).max();
         let held = self.locks.lock().held.values().filter_map(|held| held.before.tid).max();
-        let drift = self.engine.config.max_drift;
-        self.engine.tids.commit(read.max(held), drift).map_err(|ahead| {
-            Error::new(
-                ErrorKind::Misconfigured,
-                format!(
-                    "a document that was read was written {} s in the future of this process's clock: \
-                     set the clocks right",
-                    ahead.by.as_secs()
-                ),
-            )
-        })
+        self.engine.commit_tid(read.max(held))
     }
 
     /// The commit point: one conditional write of the record.

@@ -192,6 +192,21 @@ impl Store for CountingStore {
         add(&self.counters.admin, 1);
         self.inner.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        add(&self.counters.admin, 1);
+        self.inner.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        add(&self.counters.admin, 1);
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        add(&self.counters.admin, 1);
+        self.inner.server_time().await
+    }
 }
 
 #[cfg(test)]

@@ -457,4 +457,16 @@ impl Store for FaultStore {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.reach(collection, self.shared.inner.block_writes(collection, blocked)).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.slowly(self.shared.inner.list_collections(prefix)).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.slowly(self.shared.inner.release_collection(collection)).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.slowly(self.shared.inner.server_time()).await
+    }
 }

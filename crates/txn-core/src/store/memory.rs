@@ -204,4 +204,18 @@ impl Store for MemoryStore {
         self.state.lock().existing(collection)?.blocked = blocked;
         Ok(())
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.collections.keys().filter(|name| name.starts_with(prefix)).cloned().collect())
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.state.lock().existing(collection)?.owner = None;
+        Ok(())
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
+    }
 }

@@ -430,6 +430,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError>;
+
+    /// The physical names of all collections that begin with `prefix`, in no particular order; aliases are not among
+    /// them. Holds every collection whose making was acknowledged before the call and whose dropping was not begun.
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError>;
+
+    /// Takes off what [`Store::open_collection`] put on a collection of the role [`Role::Data`]: the owner, and
+    /// whatever the store itself added and can take away. Documents and mapped fields stay. Idempotent.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] if there is no such collection.
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError>;
+
+    /// What the server's clock says: the time since the Unix epoch, at a moment between call and answer. `None` where
+    /// the store has no server or the server tells no time.
+    async fn server_time(&self) -> Result<Option<std::time::Duration>, StoreError>;
 }
 
 /// Why an administrative operation or a read failed.

@@ -151,6 +151,8 @@ parts! {
     scans;
     /// Aliases, what opening a collection shows, and `require_alias`.
     aliases;
+    /// Lists of collections, and what is taken off a collection that is released.
+    listings;
     /// The write block.
     blocks;
     /// The bounds that the store declares.

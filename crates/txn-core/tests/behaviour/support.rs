@@ -159,6 +159,21 @@ impl Store for Scripted {
         self.up()?;
         self.inner.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.up()?;
+        self.inner.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.up()?;
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.up()?;
+        self.inner.server_time().await
+    }
 }
 
 /// Whether a write makes a transaction committed.
@@ -198,14 +213,14 @@ impl Shop {
 
     pub(crate) async fn open_with(ids: &[&str], config: Config) -> Self {
         let memory = Arc::new(MemoryStore::new());
-        let other = Domain::open(memory.clone(), "shop", self::config()).await.expect("opens");
+        let other = Domain::create(memory.clone(), "shop", self::config()).await.expect("opens");
         let items: Items = other.create_collection("items", None).await.expect("opens");
         let fill = async |tx: &txn_core::Transaction| {
             ids.iter().try_for_each(|id| tx.insert(&items, *id, &Item { n: 1 }))
         };
         other.transact::<_, Error, _>(fill).await.expect("inserts");
         let store = Arc::new(Scripted::new(memory.clone()));
-        let domain = Domain::open(store.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
         let shop = Self { memory, store, domain, items, other };
         shop.drained().await;
         shop

@@ -1,8 +1,8 @@
 //! The memory store with one rule broken.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +42,9 @@ pub(crate) enum Fault {
     WritesLost,
     CheckThenWrite,
     ReadsHang,
+    ListIsShort,
+    OwnerStays,
+    TimeInSeconds,
 }
 
 /// A store that is right but for its fault.
@@ -303,5 +306,27 @@ impl Store for Broken {
             return self.inner.refresh(collection).await;
         }
         self.inner.block_writes(collection, blocked).await
+    }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        let mut names = self.inner.list_collections(prefix).await?;
+        if self.fault == Fault::ListIsShort {
+            names.pop();
+        }
+        Ok(names)
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        if self.fault == Fault::OwnerStays {
+            return self.inner.refresh(collection).await;
+        }
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        match self.fault {
+            Fault::TimeInSeconds => Ok(Some(Duration::from_millis(1_780_000_000))),
+            _ => self.inner.server_time().await,
+        }
     }
 }

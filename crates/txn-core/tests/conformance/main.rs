@@ -51,6 +51,9 @@ async fn a_store_that_breaks_a_rule_fails() {
         (Fault::WritesLost, Some("broken rule")),
         (Fault::CheckThenWrite, Some("in a race")),
         (Fault::ReadsHang, Some("no call waits without bound")),
+        (Fault::ListIsShort, Some("list_collections names every collection")),
+        (Fault::OwnerStays, Some("a released collection has no owner")),
+        (Fault::TimeInSeconds, Some("server_time is the time since the Unix epoch")),
     ];
     let mut misses = Vec::new();
     for (fault, rule) in faults {

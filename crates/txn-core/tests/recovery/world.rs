@@ -171,6 +171,18 @@ impl Store for Frail {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.inner.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.inner.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.inner.server_time().await
+    }
 }
 
 /// A domain with its items, as one process has it; what it asks of the store is counted.
@@ -210,7 +222,7 @@ impl World {
         let store = Arc::new(CountingStore::new(frail.clone()));
         let log = Arc::new(Log::default());
         let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-        let domain = Domain::open(store.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Process { store, frail, log, domain, items }
     }

@@ -10,7 +10,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
 //! let store = Arc::new(MemoryStore::new());
-//! let domain = Domain::open(store, "demo", Config::default()).await?;
+//! let domain = Domain::create(store, "demo", Config::default()).await?;
 //! let workload = Workload::new(WorkloadConfig::new(Model::ListAppend));
 //! let until = Stop::default().after_transactions(100);
 //! let mut history = workload.run(&Fleet::new([domain.clone()]), &until).await?;

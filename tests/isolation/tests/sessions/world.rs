@@ -115,7 +115,7 @@ async fn process(store: Arc<dyn Store>) -> Process {
     let line = Arc::new(Line::default());
     let tapped = Arc::new(Tapped::new(store, line.clone()));
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::open(tapped, "sessions", config).await.expect("opens");
+    let domain = Domain::create(tapped, "sessions", config).await.expect("opens");
     let items = domain.create_collection("items", None).await.expect("opens");
     Process { domain, items, line }
 }

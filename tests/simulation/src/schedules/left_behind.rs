@@ -258,7 +258,7 @@ pub(super) fn an_observer_that_panics() -> Vec<String> {
         let (process, config): (Arc<Process>, Config) = settings(server.clone(), "rash", 0);
         let config = config.with_observer(Some(Arc::new(Rash)));
         let store = Arc::new(crate::process::StoreOf(process));
-        let domain = Domain::open(store, "shop", config).await?;
+        let domain = Domain::create(store, "shop", config).await?;
         let things = domain.raw_collection("things").await?;
         let mut wrong = Vec::new();
         for round in 2..5 {

@@ -210,7 +210,7 @@ async fn coordinator_on(
     off: i64,
 ) -> Result<(Arc<Process>, Domain), Error> {
     let (process, config) = settings(store, name, off);
-    let domain = Domain::open(Arc::new(StoreOf(process.clone())), "shop", config).await?;
+    let domain = Domain::create(Arc::new(StoreOf(process.clone())), "shop", config).await?;
     Ok((process, domain))
 }
 

@@ -139,6 +139,18 @@ impl Store for Striking {
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.faults.block_writes(collection, blocked).await
     }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.faults.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.faults.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.faults.server_time().await
+    }
 }
 
 /// The schedule.

@@ -1,6 +1,7 @@
 //! The server as a store.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -127,5 +128,19 @@ impl Store for Server {
         }
         found.blocked = blocked;
         Ok(())
+    }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.collections.keys().filter(|name| name.starts_with(prefix)).cloned().collect())
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.state.lock().existing(collection)?.owner = None;
+        Ok(())
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
     }
 }

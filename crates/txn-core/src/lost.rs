@@ -1,0 +1,152 @@
+//! What was lost of a domain, found by what is left of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::domain_document::{DomainDocument, REGISTRY};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::stop::{Patience, Stop};
+use crate::store::{Cursor, Filter, Key, Page, Read};
+use crate::survey::Faults;
+use crate::tid::Day;
+
+/// Documents that a scan asks for at once.
+const PAGE: usize = 500;
+
+/// The claim of a collection, in the registry under `collection:<uid>`.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Claim {
+    pub(crate) domain: String,
+    pub(crate) collection: String,
+}
+
+impl Claim {
+    pub(crate) fn key(uid: &str) -> Key {
+        Key::new(REGISTRY, format!("collection:{uid}"))
+    }
+
+    pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
+        serde_json::from_str(source)
+            .map_err(|e| Error::damaged(format!("the claim can not be read: {e}")).at(key))
+    }
+}
+
+impl Engine {
+    /// The partitions of this domain that exist, by their names, whether or not they are official.
+    pub(crate) async fn existing_partitions(
+        &self,
+        patience: &Patience,
+    ) -> Result<BTreeMap<Day, Vec<Arc<str>>>, Stop> {
+        let prefix = format!("txn-{}-", self.table.domain());
+        let names = self.patiently(patience, || self.store.list_collections(&prefix)).await?;
+        let mut partitions: BTreeMap<Day, Vec<Arc<str>>> = BTreeMap::new();
+        for name in names {
+            let parts = name.strip_prefix(&*prefix).and_then(|rest| rest.rsplit_once('-'));
+            if let Some((day, random)) = parts
+                && random.len() == 16
+                && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && let Ok(day) = day.parse()
+            {
+                partitions.entry(day).or_default().push(name);
+            }
+        }
+        Ok(partitions)
+    }
+
+    /// The claims of this domain, as collections with their identities.
+    pub(crate) async fn claims(
+        &self,
+        patience: &Patience,
+    ) -> Result<BTreeMap<String, String>, Stop> {
+        self.patiently(patience, || self.store.refresh(REGISTRY)).await?;
+        let mut claims = BTreeMap::new();
+        let mut from: Option<Cursor> = None;
+        loop {
+            let cursor = from.take();
+            let scan = || self.store.scan(REGISTRY, &Filter::All, PAGE, cursor.clone());
+            let Page { documents, next } = self.patiently(patience, scan).await?;
+            for (key, _, source) in documents {
+                let Some(uid) = key.id.strip_prefix("collection:") else { continue };
+                let claim = Claim::read(&key, &source)?;
+                if claim.domain == **self.table.domain() {
+                    claims.insert(claim.collection, uid.to_owned());
+                }
+            }
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(claims),
+            }
+        }
+    }
+
+    /// Whether a collection holds any document.
+    pub(crate) async fn holds_documents(
+        &self,
+        name: &str,
+        patience: &Patience,
+    ) -> Result<bool, Stop> {
+        self.patiently(patience, || self.store.refresh(name)).await?;
+        let scan = || self.store.scan(name, &Filter::All, 1, None);
+        Ok(!self.patiently(patience, scan).await?.documents.is_empty())
+    }
+
+    /// Partitions that hold records and that the domain document does not name: it was lost, or is an old one.
+    pub(crate) async fn forgotten_partitions(
+        &self,
+        document: &DomainDocument,
+        existing: &BTreeMap<Day, Vec<Arc<str>>>,
+        patience: &Patience,
+    ) -> Result<Vec<Error>, Stop> {
+        let mut forgotten = Vec::new();
+        for (day, names) in existing.iter().filter(|(day, _)| !document.is_gone(**day)) {
+            for name in names {
+                // One that is being made is not named yet, and empty.
+                if document.partitions.get(day).map(String::as_str) != Some(name)
+                    && self.holds_documents(name, patience).await?
+                {
+                    let what = "it holds records of this domain, and the domain document does not name it: restore \
+                                the right document, or have it rebuilt by Domain::rebuild (docs/operations.md, \
+                                \"When a part is lost\")";
+                    forgotten.push(Error::damaged(what).at(&Key::new(name.clone(), "*")));
+                }
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Notes what is missing beside the document that names it.
+    pub(crate) async fn find_lost_parts(&self, document: &DomainDocument, faults: &mut Faults) {
+        let patience = self.patience(self.config.deadline);
+        let forgotten = async {
+            let existing = self.existing_partitions(&patience).await?;
+            self.forgotten_partitions(document, &existing, &patience).await
+        };
+        match forgotten.await {
+            Ok(forgotten) => forgotten.iter().for_each(|error| {
+                faults.note(&self.table.domain_key(), error);
+            }),
+            Err(stop) => faults.note_place(&format!("txn-{}-*", self.table.domain()), stop),
+        }
+        let (names, keys): (Vec<&String>, Vec<Key>) =
+            document.collections.iter().map(|(name, uid)| (name, Claim::key(uid))).unzip();
+        let reads = self.store.read_primary(&keys).await;
+        for ((name, key), read) in names.into_iter().zip(&keys).zip(reads) {
+            let fault = match read {
+                Read::Found { source, .. } => match Claim::read(key, &source) {
+                    Ok(claim) if claim.domain == **self.table.domain() => continue,
+                    Ok(claim) => format!("the registry says that it belongs to {:?}", claim.domain),
+                    Err(error) => error.to_string(),
+                },
+                Read::Absent | Read::MissingCollection => {
+                    "its claim in the registry is lost: open the collection again".to_owned()
+                }
+                Read::Unavailable(error) => {
+                    faults.unreachable.insert(key.to_string(), error.message);
+                    continue;
+                }
+            };
+            faults.damaged.insert(Key::new(name.as_str(), "*"), fault);
+        }
+    }
+}

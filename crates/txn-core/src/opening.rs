@@ -1,0 +1,190 @@
+//! Opening a domain that exists, and making one.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::domain::Domain;
+use crate::domain_document::{DomainDocument, REGISTRY, encode};
+use crate::engine::{Engine, KnownAborted};
+use crate::error::{Error, ErrorKind, Result};
+use crate::liveness::Liveness;
+use crate::server_clock::ServerClock;
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{CollectionSpec, Outcome, Role, Store, Write, WriteOp};
+use crate::table::Table;
+use crate::tid::{Day, TidSource};
+use crate::wait::Locals;
+
+impl Domain {
+    /// Opens a domain that exists. One that does not is made by [`Domain::create`]: a mistyped name never makes a
+    /// domain.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name or a configuration that can not work;
+    /// [`ErrorKind::Misconfigured`] if there is no domain of that name, or the clock of this process is ahead of the
+    /// server's; [`ErrorKind::Damaged`] if a part of the domain was lost, naming it;
+    /// [`ErrorKind::Unavailable`] and [`ErrorKind::Misconfigured`] as the store says.
+    pub async fn open(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
+        Self::start_up(store, name, config, false).await
+    }
+
+    /// Makes a domain, and opens it. One that exists is opened.
+    ///
+    /// # Errors
+    /// As [`Domain::open`], but for a domain that does not exist.
+    pub async fn create(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
+        Self::start_up(store, name, config, true).await
+    }
+
+    async fn start_up(
+        store: Arc<dyn Store>,
+        name: &str,
+        config: Config,
+        create: bool,
+    ) -> Result<Self> {
+        let engine = Engine::new(store, name, config)?;
+        let patience = engine.patience(engine.config.deadline);
+        let opened = async {
+            let has_clock = engine.look_at_the_clock().await;
+            engine.check_clock()?;
+            engine.find_domain(create, &patience).await?;
+            let today = Day::of_unix_time(engine.config.clock.wall());
+            for day in [today, today.plus(1)] {
+                engine.ensure_partition(day, &patience).await?;
+            }
+            Ok::<_, Stop>(has_clock)
+        };
+        if opened.await.map_err(Stop::into_error)? {
+            engine.watch_the_clock();
+        }
+        crate::turn::start(&engine);
+        Ok(Self { engine })
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Arc<Self>> {
+        config.check()?;
+        check_name(name)?;
+        Ok(Arc::new(Self {
+            tids: TidSource::new(config.clock.clone(), &*config.entropy),
+            table: Table::new(name),
+            locals: Arc::new(Locals::default()),
+            liveness: Liveness::default(),
+            aborted: KnownAborted::default(),
+            collections: parking_lot::Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            left_over: std::sync::atomic::AtomicBool::default(),
+            tombstone: tokio::sync::Mutex::default(),
+            server_clock: ServerClock::default(),
+            store,
+            config,
+        }))
+    }
+
+    /// Finds the domain whole, or makes it where there is nothing of it.
+    async fn find_domain(&self, create: bool, patience: &Patience) -> Result<(), Stop> {
+        let document = match self.read_domain(patience).await? {
+            Some((document, ..)) => document,
+            None => {
+                if self.has_traces(patience).await? {
+                    // Another process may have made it since.
+                    return match self.read_domain(patience).await? {
+                        Some(_) => Ok(()),
+                        None => Err(self.lost_document().into()),
+                    };
+                }
+                return match create {
+                    true => self.make_domain(patience).await,
+                    false => Err(self.no_domain().into()),
+                };
+            }
+        };
+        let existing = self.existing_partitions(patience).await?;
+        for (day, name) in &document.partitions {
+            if !existing.get(day).is_some_and(|names| names.iter().any(|n| **n == **name)) {
+                // A list may be late: the partition itself says it.
+                self.ensure_partition(*day, patience).await?;
+            }
+        }
+        let forgotten = self.forgotten_partitions(&document, &existing, patience).await?;
+        if !forgotten.is_empty() {
+            // The list may be newer than the document.
+            let (document, ..) = self.domain_document(patience).await?;
+            let forgotten = self.forgotten_partitions(&document, &existing, patience).await?;
+            if let Some(error) = forgotten.into_iter().next() {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything is left of a domain that has no document.
+    async fn has_traces(&self, patience: &Patience) -> Result<bool, Stop> {
+        if !self.existing_partitions(patience).await?.is_empty() {
+            return Ok(true);
+        }
+        match self.claims(patience).await {
+            Ok(claims) => Ok(!claims.is_empty()),
+            Err(Stop::Fail(error)) if error.is_not_found() => Ok(false),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    async fn make_domain(&self, patience: &Patience) -> Result<(), Stop> {
+        self.open_registry(patience).await?;
+        let key = self.table.domain_key();
+        let create = WriteOp::Create(encode(&DomainDocument::default())?);
+        let mut backoff = self.backoff();
+        while self.read_domain(patience).await?.is_none() {
+            let why = match self.write_one(Write::new(key.clone(), create.clone())).await {
+                Outcome::Applied(_) => return Ok(()),
+                Outcome::Conflict => "others are making the domain document".to_owned(),
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    why
+                }
+                refused => {
+                    let doing = "make the domain document";
+                    return Err(Error::from_refused(&refused, &key, doing).into());
+                }
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the registry, if it is missing.
+    pub(crate) async fn open_registry(&self, patience: &Patience) -> Result<(), Stop> {
+        let registry = CollectionSpec {
+            name: REGISTRY.into(),
+            role: Role::Registry,
+            create: true,
+            mappings: None,
+        };
+        self.patiently(patience, || self.store.open_collection(&registry)).await.map(|_| ())
+    }
+
+    pub(crate) fn no_domain(&self) -> Error {
+        let name = self.table.domain();
+        let message = format!(
+            "there is no domain {name:?} in this store: check the name, or make it with Domain::create"
+        );
+        Error::new(ErrorKind::Misconfigured, message)
+    }
+}
+
+/// Domain names become parts of collection names.
+fn check_name(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if starts && name.len() <= 64 && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name:?} can not name a domain: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or a digit"
+    )))
+}

@@ -1,0 +1,70 @@
+//! What became of a transaction, by its tid.
+
+use crate::domain::Domain;
+use crate::engine::{Engine, From};
+use crate::error::{Error, Result};
+use crate::resolve::Decided;
+use crate::rules::conflict::{Conflict, HolderState, Requester, conflict};
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::tid::Tid;
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionOutcome {
+    /// It is committed, as this version.
+    Committed {
+        /// The version of everything that it wrote.
+        commit_tid: Tid,
+    },
+    /// It never commits.
+    Aborted,
+    /// Its day was dropped from the transaction table: no longer known.
+    Forgotten,
+}
+
+impl Domain {
+    /// What became of a transaction, by the tid of its attempt. The answer is final: a transaction that is undecided is watched for
+    /// one lease, and aborted if it shows no sign of life.
+    ///
+    /// A one-document transaction leaves no record: do not ask for one (its errors carry no tid).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if it is still under way when the deadline passes;
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer.
+    pub async fn outcome(&self, tid: Tid) -> Result<TransactionOutcome> {
+        let engine = &self.engine;
+        let patience = engine.patience(engine.config.deadline);
+        engine.outcome(tid, &patience).await.map_err(Stop::into_error)
+    }
+}
+
+impl Engine {
+    async fn outcome(&self, tid: Tid, patience: &Patience) -> Result<TransactionOutcome, Stop> {
+        let key = self.table.record_key(tid);
+        loop {
+            let found = self.record_of(tid, From::Primary, patience).await?;
+            if found.state == HolderState::Gone {
+                return Ok(TransactionOutcome::Forgotten);
+            }
+            let lease = self.config.lease_of(tid.attempt());
+            let signs = (found.version(), None);
+            let dead = !self.locals.is_live(tid)
+                && self.liveness.is_dead(tid, &key, signs, lease, self.now());
+            if conflict(Requester::Patient, tid, found.state, dead) == Conflict::Resolve {
+                let why = "its outcome was asked for, and it showed no sign of life for one lease";
+                return match self.decide(tid, found, why, patience).await? {
+                    Decided::Aborted => Ok(TransactionOutcome::Aborted),
+                    Decided::Committed { record, .. } => match record.commit_tid {
+                        Some(commit_tid) => Ok(TransactionOutcome::Committed { commit_tid }),
+                        None => Err(Error::damaged("the committed record has no commit tid")
+                            .in_transaction(tid)
+                            .into()),
+                    },
+                };
+            }
+            let others = Hindrance::Others { key: key.clone(), holder: tid };
+            patience.pause(&*self.config.clock, lease / 4, others).await?;
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Taking the engine out again: releasing a collection, removing a domain.
+
+use crate::domain::Domain;
+use crate::engine::{Engine, view};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::Claim;
+use crate::record::Record;
+use crate::stop::{Hindrance, Patience, Stop};
+use crate::store::{
+    CollectionSpec, Cursor, Filter, Key, Outcome, Page, Read, Role, Write, WriteOp,
+};
+
+/// Records that a scan asks for at once.
+const PAGE: usize = 500;
+
+impl Domain {
+    /// Releases a collection: takes off its claim, its entry in the domain document, and what the store added to it.
+    /// Its documents stay as they are, with the reserved fields of their last commit; another domain may claim it, and
+    /// plain clients may have it for themselves. Every process of the domain has to have stopped using it before.
+    ///
+    /// Idempotent; a collection that was deleted by other means is released, too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if a document in it is locked or an open transaction names it: call
+    /// [`Domain::janitor_pass`], and try again; [`ErrorKind::Misconfigured`] if it does not belong to this domain;
+    /// else as the store says. Nothing is released then.
+    ///
+    /// # Cancel safety
+    /// Dropped half-way, it can be called again.
+    pub async fn release_collection(&self, name: &str) -> Result<()> {
+        let engine = &self.engine;
+        let patience = engine.patience(engine.config.deadline);
+        engine.release(name, &patience).await.map_err(Stop::into_error)
+    }
+
+    /// Removes the domain: drops its transaction table, releases its collections, and deletes its document. The
+    /// collections and their documents stay. All other processes of the domain have to be stopped before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if a lock or an open transaction is left, or somebody is still at it;
+    /// [`ErrorKind::Damaged`] if a person must look first; [`ErrorKind::Unavailable`] if a collection can not be
+    /// looked at; else as the store says. It can be called again, after [`Domain::open`].
+    ///
+    /// # Cancel safety
+    /// Dropped half-way, it can be called again, after [`Domain::open`].
+    pub async fn remove(self) -> Result<()> {
+        let engine = self.engine.clone();
+        self.shutdown(engine.config.deadline).await;
+        let report = self.janitor_pass().await?;
+        if let Some((document, what)) = report.damaged.first() {
+            return Err(Error::damaged(what.as_str()).at(document));
+        }
+        if let Some((name, why)) = report.unreachable.first() {
+            return Err(Error::unavailable(format!("can not look at {name:?}: {why}")));
+        }
+        if !report.is_clean() {
+            let (locks, open) = (report.locked.len(), report.open.len());
+            let message = format!(
+                "{locks} documents are locked and {open} transactions are open: stop all processes of the domain"
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let patience = engine.patience(engine.config.deadline);
+        engine.remove(&patience).await.map_err(Stop::into_error)
+    }
+}
+
+impl Engine {
+    async fn release(&self, name: &str, patience: &Patience) -> Result<(), Stop> {
+        let (document, ..) = self.domain_document(patience).await?;
+        let role = Role::Data { owner: None };
+        let spec = CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
+        let (name, uid) = match self.patiently(patience, || self.store.open_collection(&spec)).await
+        {
+            Ok(info) => (info.name.to_string(), info.uid.to_string()),
+            Err(Stop::Fail(error)) if error.is_not_found() => {
+                match document.collections.get(name) {
+                    Some(uid) => (name.to_owned(), uid.clone()),
+                    None => return Err(error.into()),
+                }
+            }
+            Err(stop) => return Err(stop),
+        };
+        let key = Claim::key(&uid);
+        if let Some(owner) = self.claimed_by(&key).await?
+            && owner != **self.table.domain()
+        {
+            let message = format!("the collection {name:?} belongs to the domain {owner:?}");
+            return Err(Error::new(ErrorKind::Misconfigured, message).into());
+        }
+        self.check_unlocked(&name, patience).await?;
+        for partition in document.partitions.values() {
+            self.check_unnamed(&name, partition, patience).await?;
+        }
+        match self.patiently(patience, || self.store.release_collection(&name)).await {
+            Err(Stop::Fail(error)) if error.is_not_found() => {}
+            released => released?,
+        }
+        self.change_domain(patience, |document| document.collections.remove(&name).is_some())
+            .await?;
+        self.collections.lock().remove(&*name);
+        // The claim goes last: as long as it stands nobody else has the collection.
+        self.delete(&key, patience).await
+    }
+
+    async fn check_unlocked(&self, name: &str, patience: &Patience) -> Result<(), Stop> {
+        match self.patiently(patience, || self.store.refresh(name)).await {
+            Err(Stop::Fail(error)) if error.is_not_found() => return Ok(()),
+            refreshed => refreshed?,
+        }
+        let locked = Filter::Exists(crate::fields::TRANSACTION_TID);
+        let mut from: Option<Cursor> = None;
+        loop {
+            let cursor = from.take();
+            let scan = || self.store.scan(name, &locked, PAGE, cursor.clone());
+            let Page { documents, next } = self.patiently(patience, scan).await?;
+            for (key, version, source) in documents {
+                if let Some(holder) = view(&key, version, &source)?.holder() {
+                    let message =
+                        "it is locked: call janitor_pass, and release the collection then";
+                    return Err(in_use(message).at(&key).in_transaction(holder).into());
+                }
+            }
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn check_unnamed(
+        &self,
+        name: &str,
+        partition: &str,
+        patience: &Patience,
+    ) -> Result<(), Stop> {
+        self.patiently(patience, || self.store.refresh(partition)).await?;
+        let mut from: Option<Cursor> = None;
+        loop {
+            let cursor = from.take();
+            let open = crate::survey::open_records();
+            let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
+            let Page { documents, next } = self.patiently(patience, scan).await?;
+            for (key, _, source) in documents {
+                let record = Record::read(&key, &source)?;
+                if record.members.iter().any(|member| *member.collection == *name) {
+                    let message = "an open transaction names the collection: call janitor_pass, and release it then";
+                    return Err(in_use(message).in_transaction(record.tid).into());
+                }
+            }
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn remove(&self, patience: &Patience) -> Result<(), Stop> {
+        let (document, ..) = self.domain_document(patience).await?;
+        // As days are dropped: once its partition is gone, nobody commits any more.
+        for (day, name) in &document.partitions {
+            if !self.drop_partition(*day, name, patience).await? {
+                let message = format!(
+                    "the partition of {day} is still in use, or was blocked a while ago: stop all processes of the \
+                     domain, and try again in some minutes"
+                );
+                return Err(in_use(message).into());
+            }
+        }
+        for name in document.collections.keys() {
+            self.release(name, patience).await?;
+        }
+        self.delete(&self.table.janitor_key(), patience).await?;
+        self.delete(&self.table.domain_key(), patience).await
+    }
+
+    /// Deletes a document of the registry, until that is acknowledged or it is not there.
+    async fn delete(&self, key: &Key, patience: &Patience) -> Result<(), Stop> {
+        let mut backoff = self.backoff();
+        loop {
+            let read = self.store.read_primary(std::slice::from_ref(key)).await;
+            let why = match read.into_iter().next() {
+                Some(Read::Found { version, .. }) => {
+                    let write = Write::new(key.clone(), WriteOp::Delete(version));
+                    match self.write_one(write).await {
+                        Outcome::Applied(_) => return Ok(()),
+                        outcome @ (Outcome::Invalid(_) | Outcome::MissingCollection) => {
+                            return Err(Error::from_refused(&outcome, key, "delete it").into());
+                        }
+                        outcome => format!("{outcome:?}"),
+                    }
+                }
+                Some(Read::Absent | Read::MissingCollection) => return Ok(()),
+                Some(Read::Unavailable(error)) => error.message,
+                None => "the store gave no answer".to_owned(),
+            };
+            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+        }
+    }
+}
+
+fn in_use(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Conflict, message)
+}

@@ -1,0 +1,215 @@
+//! Looking at everything that stands around in a domain: the locks in its collections, the open records in its
+//! partitions. Page by page, and each place by itself: one that can not be looked at is noted, and the others have
+//! their turn. What is found is a hint only: scans are stale, and may miss things.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::domain_document::DomainDocument;
+use crate::engine::{Engine, view};
+use crate::error::{Error, ErrorKind};
+use crate::record::{Record, State};
+use crate::stop::Stop;
+use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Source, Version};
+use crate::tid::{Day, Tid};
+
+/// Documents that a scan asks for at once.
+const PAGE: usize = 500;
+
+/// A place to look at.
+#[derive(Clone, Debug)]
+enum Place {
+    Collection { name: String, uid: String },
+    Partition { day: Day, name: String },
+}
+
+impl Place {
+    fn name(&self) -> &str {
+        let (Self::Collection { name, .. } | Self::Partition { name, .. }) = self;
+        name
+    }
+
+    fn filter(&self) -> Filter {
+        match self {
+            Self::Collection { .. } => Filter::Exists(crate::fields::TRANSACTION_TID),
+            Self::Partition { .. } => open_records(),
+        }
+    }
+}
+
+/// Records that are neither finished nor aborted.
+pub(crate) fn open_records() -> Filter {
+    Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec())
+}
+
+/// A lock or an open record that may need somebody's work.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspect {
+    /// The locked document, or the record.
+    pub(crate) key: Key,
+    pub(crate) holder: Tid,
+    /// The state of the record, if it is one.
+    pub(crate) state: Option<State>,
+}
+
+/// What is wrong in a domain, each by what it is about.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) damaged: BTreeMap<Key, String>,
+    pub(crate) unreachable: BTreeMap<String, String>,
+}
+
+impl Faults {
+    /// Notes a fault of something; returns false for what is no fault, but a matter of time.
+    pub(crate) fn note(&mut self, about: &Key, error: &Error) -> bool {
+        let noted = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
+        if noted {
+            let document = error.document().unwrap_or(about).clone();
+            self.damaged.insert(document, error.to_string());
+        }
+        noted
+    }
+
+    /// Notes why a collection or a partition could not be looked at.
+    pub(crate) fn note_place(&mut self, name: &str, stop: Stop) {
+        let error = stop.into_error();
+        if !self.note(&Key::new(name, "*"), &error) {
+            self.unreachable.insert(name.to_owned(), error.to_string());
+        }
+    }
+}
+
+/// A look through all places of a domain.
+pub(crate) struct Survey<'a> {
+    engine: &'a Engine,
+    places: VecDeque<Place>,
+    at: Option<(Place, Cursor)>,
+    complete: bool,
+    pub(crate) faults: Faults,
+}
+
+impl<'a> Survey<'a> {
+    /// A complete one refreshes the collections first; one that is not finds later what it misses now.
+    pub(crate) fn new(engine: &'a Engine, document: &DomainDocument, complete: bool) -> Self {
+        let collections = document.collections.iter().map(|(name, uid)| {
+            let (name, uid) = (name.clone(), uid.clone());
+            Place::Collection { name, uid }
+        });
+        let partitions = document
+            .partitions
+            .iter()
+            .map(|(day, name)| Place::Partition { day: *day, name: name.clone() });
+        let places = collections.chain(partitions).collect();
+        Self { engine, places, at: None, complete, faults: Faults::default() }
+    }
+
+    /// What the next page shows; `None` when all was looked at.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Suspect>> {
+        loop {
+            let (place, cursor) = match self.at.take() {
+                Some((place, cursor)) => (place, Some(cursor)),
+                None => (self.places.pop_front()?, None),
+            };
+            match self.page(&place, cursor).await {
+                Ok(Page { documents, next }) => {
+                    let suspects = self.suspects(&place, documents);
+                    self.at = next.map(|next| (place, next));
+                    return Some(suspects);
+                }
+                Err(stop) => self.note(&place, stop).await,
+            }
+        }
+    }
+
+    async fn page(&self, place: &Place, cursor: Option<Cursor>) -> Result<Page, Stop> {
+        let engine = self.engine;
+        // A place that can not be looked at must not take the time of the others.
+        let patience = engine.patience(2 * engine.config.lease);
+        let name = place.name();
+        if cursor.is_none() {
+            if let Place::Collection { uid, .. } = place {
+                let role = Role::Data { owner: None };
+                let spec =
+                    CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
+                let info =
+                    engine.patiently(&patience, || engine.store.open_collection(&spec)).await?;
+                if *info.uid != **uid {
+                    let what = "the collection was dropped and made again: its transactions are lost; \
+                                open it anew to claim it";
+                    return Err(Error::damaged(what).into());
+                }
+            }
+            if self.complete || matches!(place, Place::Partition { .. }) {
+                engine.patiently(&patience, || engine.store.refresh(name)).await?;
+            }
+        }
+        let filter = place.filter();
+        engine.patiently(&patience, || engine.store.scan(name, &filter, PAGE, cursor.clone())).await
+    }
+
+    fn suspects(&mut self, place: &Place, documents: Vec<(Key, Version, Source)>) -> Vec<Suspect> {
+        let mut suspects = Vec::new();
+        for (key, version, source) in documents {
+            let suspect = match place {
+                Place::Collection { .. } => view(&key, version, &source).map(|view| {
+                    let holder = view.holder()?;
+                    Some(Suspect { key: key.clone(), holder, state: None })
+                }),
+                Place::Partition { .. } => Record::read(&key, &source).map(|record| {
+                    let (holder, state) = (record.tid, Some(record.state));
+                    Some(Suspect { key: self.engine.table.record_key(holder), holder, state })
+                }),
+            };
+            match suspect {
+                Ok(suspect) => suspects.extend(suspect),
+                Err(error) => {
+                    self.faults.note(&key, &error);
+                }
+            }
+        }
+        suspects
+    }
+
+    async fn note(&mut self, place: &Place, stop: Stop) {
+        if let (Place::Partition { day, name }, Stop::Fail(error)) = (place, &stop)
+            && error.is_not_found()
+        {
+            // Another janitor may have dropped it meanwhile.
+            let patience = self.engine.patience(self.engine.config.deadline);
+            match self.engine.domain_document(&patience).await {
+                Ok((document, ..)) if document.partitions.get(day) != Some(name) => {}
+                Ok(_) => {
+                    let lost = self.engine.lost_partition(*day, name);
+                    self.faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
+                }
+                Err(stop) => self.faults.note_place(name, stop),
+            }
+            return;
+        }
+        self.faults.note_place(place.name(), stop);
+    }
+}
+
+impl Engine {
+    /// Whether a partition holds records that keep its day from being dropped; looks through all of it.
+    pub(crate) async fn has_open_records(
+        &self,
+        name: &str,
+        patience: &crate::stop::Patience,
+    ) -> Result<bool, Stop> {
+        self.patiently(patience, || self.store.refresh(name)).await?;
+        let open = open_records();
+        let mut from: Option<Cursor> = None;
+        loop {
+            let cursor = from.take();
+            let scan = || self.store.scan(name, &open, 1, cursor.clone());
+            let Page { documents, next } = self.patiently(patience, scan).await?;
+            if !documents.is_empty() {
+                return Ok(crate::guard::Guard::DropOnlyResolved.stands());
+            }
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(false),
+            }
+        }
+    }
+}

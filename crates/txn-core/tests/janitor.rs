@@ -1,0 +1,202 @@
+//! The janitor: each place is judged by itself, the processes of a domain take turns, and days are dropped in time.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use support::{TestStore, Wall};
+use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
+use txn_core::{Collection, Config, Domain, Error, Options, Typed};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Item {
+    n: i64,
+}
+
+type Items = Collection<Typed<Item>>;
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+fn config() -> Config {
+    Config::default().with_janitor_interval(None)
+}
+
+struct World {
+    store: Arc<TestStore>,
+    domain: Domain,
+    bad: Items,
+    good: Items,
+}
+
+/// A domain with one document `a` in each of two collections; `bad` comes before `good`.
+async fn world() -> World {
+    let store = Arc::new(TestStore::default());
+    let domain = Domain::create(store.clone(), "shop", config()).await.expect("opens");
+    let bad: Items = domain.create_collection("bad", None).await.expect("opens");
+    let good: Items = domain.create_collection("good", None).await.expect("opens");
+    let w = World { store, domain, bad, good };
+    for items in [&w.bad, &w.good] {
+        let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+        let write =
+            w.domain.run::<_, Error, _>(&options, async |tx| tx.put(items, "a", &Item { n: 1 }));
+        write.await.expect("writes");
+    }
+    w
+}
+
+impl World {
+    /// Locks a document as a coordinator that dies before it writes a record.
+    async fn leave_lock(&self, items: &Items) {
+        let tx = self.domain.begin(&Options::default()).expect("begins");
+        let (tid, key) = (tx.tid(), items.key("a"));
+        drop(tx);
+        let Read::Found { version, source } = self.store.read(&key).await else {
+            panic!("no document");
+        };
+        let locked = format!("{{\"transaction_tid\":\"{tid}\",{}", &source[1..]);
+        let replace = WriteOp::Replace(locked.into(), version);
+        let outcomes = self.store.write_many(&[Write::new(key, replace)]).await;
+        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
+    }
+
+    async fn is_locked(&self, items: &Items) -> bool {
+        self.store.text(&items.key("a")).await.contains("transaction_tid")
+    }
+
+    async fn process(&self, config: Config) -> Domain {
+        Domain::open(self.store.clone(), "shop", config).await.expect("opens")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_can_not_be_looked_at_keeps_nobody_from_the_others() {
+    let w = world().await;
+    for items in [&w.bad, &w.good] {
+        w.leave_lock(items).await;
+    }
+    w.store.close("bad");
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert!(!report.is_clean());
+    assert_eq!(report.unreachable.len(), 1, "{report:?}");
+    assert_eq!(report.unreachable[0].0, "bad");
+    assert!(!w.is_locked(&w.good).await);
+    let report = w.domain.inspect().await.expect("looks");
+    assert_eq!(report.unreachable[0].0, "bad", "{report:?}");
+    w.store.reopen("bad");
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 1, "{report:?}");
+    assert!(!w.is_locked(&w.bad).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_can_not_be_looked_at_keeps_nobody_from_the_others() {
+    let w = world().await;
+    w.leave_lock(&w.good).await;
+    let tomorrow = w.store.list_collections("txn-shop-").await.expect("lists");
+    let tomorrow = tomorrow.iter().max().expect("two").to_string();
+    w.store.close(&tomorrow);
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert_eq!(report.unreachable.len(), 1, "{report:?}");
+    assert_eq!(report.unreachable[0].0, tomorrow);
+    assert!(!w.is_locked(&w.good).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_days_are_dropped_though_a_collection_can_not_be_looked_at() {
+    let w = world().await;
+    w.leave_lock(&w.bad).await;
+    w.store.close("bad");
+    let late = w.process(config().with_clock(Wall::ahead(DAY * 9))).await;
+    let report = late.janitor_pass().await.expect("passes");
+    assert!(report.partitions_dropped > 0, "{report:?}");
+    // What was locked there had no record: it is void.
+    w.store.reopen("bad");
+    let report = late.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_committed_transaction_keeps_its_day_while_a_member_can_not_be_reached() {
+    let w = world().await;
+    let tx = w.domain.begin(&Options::default()).expect("begins");
+    tx.get(&w.bad, "a").await.expect("reads");
+    tx.get(&w.good, "a").await.expect("reads");
+    tx.put(&w.bad, "a", &Item { n: 7 }).expect("takes it");
+    tx.put(&w.good, "a", &Item { n: 7 }).expect("takes it");
+    w.store.close_at_commit("bad");
+    tx.commit().await.expect("commits");
+    w.domain.shutdown(Duration::from_secs(60)).await;
+    assert!(w.is_locked(&w.bad).await, "the apply was cut off");
+    let late = w.process(config().with_clock(Wall::ahead(DAY * 9))).await;
+    let report = late.janitor_pass().await.expect("passes");
+    assert_eq!(report.partitions_dropped, 0, "{report:?}");
+    w.store.reopen("bad");
+    late.janitor_pass().await.expect("passes");
+    let report = late.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(late.reader().get(&w.bad, "a").await.expect("reads"), Some(Item { n: 7 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pass_per_domain_and_interval_is_enough() {
+    let w = world().await;
+    let interval = Duration::from_secs(10);
+    let mut processes = Vec::new();
+    for _ in 0..8 {
+        let config = Config::default().with_janitor_interval(Some(interval));
+        processes.push(w.process(config).await);
+    }
+    w.store.looked_at();
+    let minutes = 20;
+    tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
+    let (refreshed, scanned) = w.store.looked_at();
+    let passes = scanned.iter().filter(|name| *name == "good").count();
+    let most = usize::try_from(minutes * 60 / interval.as_secs()).expect("fits");
+    assert!((most / 2..=most).contains(&passes), "{passes} passes in {minutes} minutes");
+    assert!(!refreshed.iter().any(|name| name == "good"), "data is not refreshed for it");
+    // The one that took the turns dies: the others go on.
+    while processes.len() > 1 {
+        processes.pop().expect("one").shutdown(Duration::from_secs(5)).await;
+    }
+    w.leave_lock(&w.good).await;
+    tokio::time::sleep(interval * 5).await;
+    assert!(!w.is_locked(&w.good).await, "the last one took its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_owner_is_left_alone_and_a_dead_one_is_not() {
+    let w = world().await;
+    let other = w.process(config()).await;
+    let good: Items = other.collection("good").await.expect("opens");
+    let tx = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    tx.get(&good, "a").await.expect("locks");
+    w.leave_lock(&w.bad).await;
+    let live = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        tx.put(&good, "a", &Item { n: 2 })?;
+        tx.commit().await
+    };
+    let (report, committed) = tokio::join!(w.domain.janitor_pass(), live);
+    committed.expect("nobody took it for dead");
+    assert_eq!(report.expect("passes").recovered, 1);
+    assert!(!w.is_locked(&w.bad).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_locks_are_followed_page_by_page() {
+    let w = world().await;
+    let tx = w.domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    drop(tx);
+    for n in 0..1_234 {
+        let key = Key::new("good", format!("n{n}"));
+        let text = format!("{{\"transaction_tid\":\"{tid}\",\"n\":{n}}}");
+        let create = Write::new(key, WriteOp::Create(text.into()));
+        let outcomes = w.store.write_many(&[create]).await;
+        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
+    }
+    let report = w.domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 1_234, "{report:?}");
+}

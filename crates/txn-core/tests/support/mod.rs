@@ -1,0 +1,197 @@
+//! A store in memory of which parts can be closed, and which tells a time and what was asked of it.
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use txn_core::clock::{Clock, SystemClock};
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, MemoryStore, Outcome, Page, Read,
+    Store, StoreError, StoreErrorKind, Write, WriteOp,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct TestStore {
+    inner: MemoryStore,
+    closed: Mutex<BTreeSet<String>>,
+    close_at_commit: Mutex<Option<String>>,
+    time: Mutex<Option<Duration>>,
+    refreshed: Mutex<Vec<String>>,
+    scanned: Mutex<Vec<String>>,
+}
+
+impl TestStore {
+    /// From now on everything that is asked of the collection is unavailable.
+    pub(crate) fn close(&self, collection: &str) {
+        self.closed.lock().insert(collection.to_owned());
+    }
+
+    /// From the next commit on everything that is asked of the collection is unavailable.
+    pub(crate) fn close_at_commit(&self, collection: &str) {
+        *self.close_at_commit.lock() = Some(collection.to_owned());
+    }
+
+    pub(crate) fn reopen(&self, collection: &str) {
+        self.closed.lock().remove(collection);
+    }
+
+    /// What the server's clock says from now on.
+    pub(crate) fn set_time(&self, time: Option<Duration>) {
+        *self.time.lock() = time;
+    }
+
+    /// The collections that were refreshed and scanned since the last call.
+    pub(crate) fn looked_at(&self) -> (Vec<String>, Vec<String>) {
+        (std::mem::take(&mut self.refreshed.lock()), std::mem::take(&mut self.scanned.lock()))
+    }
+
+    fn check(&self, collection: &str) -> Result<(), StoreError> {
+        match self.closed.lock().contains(collection) {
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "closed by the test")),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) async fn read(&self, key: &Key) -> Read {
+        self.inner.get_many(std::slice::from_ref(key)).await.swap_remove(0)
+    }
+
+    pub(crate) async fn text(&self, key: &Key) -> String {
+        match self.read(key).await {
+            Read::Found { source, .. } => source.to_string(),
+            other => panic!("no document {key}: {other:?}"),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for TestStore {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.inner.request_timeout()
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        let mut reads = self.inner.get_many(keys).await;
+        for (key, read) in keys.iter().zip(&mut reads) {
+            if let Err(error) = self.check(&key.collection) {
+                *read = Read::Unavailable(error);
+            }
+        }
+        reads
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.get_many(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for write in writes {
+            if let WriteOp::Create(source) | WriteOp::Replace(source, _) = &write.op
+                && source.contains("\"state\":\"committed\"")
+            {
+                self.closed.lock().extend(self.close_at_commit.lock().take());
+            }
+            outcomes.push(match self.check(&write.key.collection) {
+                Ok(()) => self.inner.write_many(std::slice::from_ref(write)).await.swap_remove(0),
+                Err(error) => Outcome::RejectedInDoubt(error.message),
+            });
+        }
+        outcomes
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        self.refreshed.lock().push(collection.to_owned());
+        self.check(collection)?;
+        self.inner.refresh(collection).await
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        self.scanned.lock().push(collection.to_owned());
+        self.check(collection)?;
+        self.inner.scan(collection, filter, size, from).await
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        self.check(&spec.name)?;
+        self.inner.open_collection(spec).await
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.drop_collection(name).await
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        self.inner.add_alias(alias, collection).await
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        self.check(collection)?;
+        self.inner.block_writes(collection, blocked).await
+    }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.inner.list_collections(prefix).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.check(collection)?;
+        self.inner.release_collection(collection).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(*self.time.lock())
+    }
+}
+
+/// A wall clock that can be set.
+#[derive(Debug, Default)]
+pub(crate) struct Wall {
+    system: SystemClock,
+    ahead: Mutex<Duration>,
+    behind: Mutex<Duration>,
+}
+
+impl Wall {
+    pub(crate) fn ahead(ahead: Duration) -> Arc<Self> {
+        let wall = Self::default();
+        wall.set_ahead(ahead);
+        Arc::new(wall)
+    }
+
+    pub(crate) fn set_ahead(&self, ahead: Duration) {
+        *self.ahead.lock() = ahead;
+    }
+
+    pub(crate) fn set_behind(&self, behind: Duration) {
+        *self.behind.lock() = behind;
+    }
+}
+
+#[async_trait]
+impl Clock for Wall {
+    fn wall(&self) -> Duration {
+        self.system.wall() + *self.ahead.lock() - *self.behind.lock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.system.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.system.sleep(duration).await;
+    }
+}
