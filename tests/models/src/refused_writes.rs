@@ -68,16 +68,18 @@ pub fn suite() -> Suite {
     Suite {
         name: "refused_writes",
         cases: vec![
-            Case::new("two cross, an insert", "1 refused, 1 janitor", crossing(), 1).ends(),
+            Case::new("two cross, an insert", "1 refused, 1 janitor", crossing(), 555_733)
+                .ends()
+                .large(),
             Case::new(
                 "one transaction",
                 "2 attempts, 1 janitor, 2 refused, 1 late, 1 dead owner, heartbeats",
                 alone(),
-                1,
+                15_294,
             )
             .ends(),
-            Case::new("staged and explicit cross", "1 refused, 1 janitor", staged(), 1).ends(),
-            Case::new("one finds a document changed", "1 refused", changed(), 1).ends(),
+            Case::new("staged and explicit cross", "1 refused, 1 janitor", staged(), 55_752).ends(),
+            Case::new("one finds a document changed", "1 refused", changed(), 110).ends(),
         ],
         flaws: vec![
             Flaw::of(
