@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use txn_core::store::MemoryStore;
+use txn_core::store::{FaultPlan, FaultStore, MemoryStore};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -247,4 +247,31 @@ async fn deadlines_that_outlive_a_record_are_refused() {
     let run: Result<_, Error> =
         domain.run(&options, async |tx| tx.get(&accounts, "alice").await).await;
     assert_eq!(run.expect("in time").value, Some(Account { balance: 10 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn joined_reads_of_one_document_see_the_same_content() {
+    for seed in 0..30 {
+        let mut plan = FaultPlan::none(seed);
+        (plan.delay, plan.max_delay) = (1.0, Duration::from_millis(20));
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+        let config = Config::default().with_janitor_interval(None);
+        let domain = Domain::open(store, "bank", config).await.expect("opens");
+        let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
+        fund(&domain, &accounts, &["alice", "bob"], 100).await;
+        let writer = {
+            let (domain, accounts) = (domain.clone(), accounts.clone());
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    transfer(&domain, &accounts, "alice", "bob").await.expect("transfers");
+                }
+            })
+        };
+        while !writer.is_finished() {
+            let tx = domain.begin(&Options::default()).expect("begins");
+            let (first, second) = tokio::join!(tx.get(&accounts, "bob"), tx.get(&accounts, "bob"));
+            assert_eq!(first.expect("reads"), second.expect("reads"), "seed {seed}");
+        }
+        writer.await.expect("no panic");
+    }
 }
