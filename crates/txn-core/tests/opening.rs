@@ -257,8 +257,10 @@ async fn no_partition_is_made_for_a_day_far_away() {
     let before = w.partitions().await;
     let tid = tid_of(4_000);
     w.lock("a", &tid.to_string()).await;
-    let read = w.domain.reader().verified().get(&w.items, "a").await.expect("readers go on");
+    let read = w.domain.reader().get(&w.items, "a").await.expect("readers go on");
     assert_eq!(read, Some(Item { n: 1 }));
+    let verified = w.domain.reader().verified().get(&w.items, "a").await;
+    assert_eq!(verified.expect_err("it waits for the holder").kind(), ErrorKind::Damaged);
     let error = w.write(2).await.expect_err("it can not be decided");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert_eq!(error.document(), Some(&w.items.key("a")), "{error}");
