@@ -8,6 +8,7 @@ use crate::engine::{Engine, From, Look, missing_collection};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::guard::Guard;
+use crate::liveness::NO_NODE_LAGS_FOR;
 use crate::record::{Member, Record, State};
 use crate::resolve::{Lock, Met, by_holder};
 use crate::rules::apply::{Applying, applying, is_locked_by, voiding};
@@ -186,6 +187,7 @@ impl Engine {
         for (key, look) in unread.into_iter().zip(looks) {
             match look {
                 Look::Seen(view) => {
+                    self.liveness.finds(&key.collection);
                     let member = work.pending.get(&key).map(|index| &work.record.members[*index]);
                     if member.is_some_and(|m| overwritten(tid, m, work.locked.get(&key), &view)) {
                         self.tell_of_overwritten(tid, &key);
@@ -196,15 +198,21 @@ impl Engine {
                     work.hindered.insert(key, Hindrance::Store(why));
                 }
                 Look::Missing => {
+                    let missing = self.liveness.misses(&key.collection, self.now());
                     if !gone.contains_key(&key.collection) {
-                        let is_gone = self.is_gone_for_good(tid, &key).await;
+                        let long = missing >= NO_NODE_LAGS_FOR;
+                        let is_gone = long && self.is_gone(&key.collection).await;
                         gone.insert(key.collection.clone(), is_gone);
                     }
                     if gone.get(&key.collection) == Some(&true) {
                         work.pending.remove(&key);
                         self.tell_of_gone(tid, &key);
-                    } else {
+                    } else if missing >= self.config.lease {
                         work.give_up(&key, missing_collection(&key));
+                    } else {
+                        // One answer may be that of a node that lags.
+                        let why = format!("no node knows the collection {:?} yet", key.collection);
+                        work.hindered.insert(key, Hindrance::Store(why));
                     }
                 }
                 Look::Broken(error) => work.give_up(&key, error),
@@ -315,14 +323,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the collection of a member is gone and never comes back. A node that lags behind says of a new collection
-    /// that it is missing. This one is older than the commit, and no node of a cluster lags for so long.
-    async fn is_gone_for_good(&self, tid: Tid, key: &Key) -> bool {
-        if !self.liveness.misses_for_long(tid, self.now()) {
-            return false;
-        }
+    /// Whether a collection that was missing at every look for so long is gone. A node that lags behind says of a new
+    /// collection that it is missing; this one is older than the commit, and no node of a cluster lags for so long.
+    async fn is_gone(&self, collection: &str) -> bool {
         let spec = CollectionSpec {
-            name: key.collection.to_string(),
+            name: collection.to_owned(),
             role: Role::Data { owner: None },
             create: false,
             mappings: None,

@@ -2,6 +2,7 @@
 //! never correctness.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,8 +24,8 @@ struct Sighting {
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     sightings: Mutex<BTreeMap<(Tid, Key), Sighting>>,
-    /// Since when a collection of a transaction's members is known to be missing.
-    missing: Mutex<BTreeMap<Tid, Duration>>,
+    /// Since when each collection is missing, at every look.
+    missing: Mutex<BTreeMap<Arc<str>, Duration>>,
 }
 
 /// Sightings beyond this number are thinned out.
@@ -32,7 +33,7 @@ const MOST: usize = 10_000;
 
 /// What a node says of a collection that was there this long ago is not said because it lags: a cluster drops a node
 /// that does not follow within minutes.
-const NO_NODE_LAGS_FOR: Duration = Duration::from_secs(600);
+pub(crate) const NO_NODE_LAGS_FOR: Duration = Duration::from_secs(600);
 
 impl Liveness {
     /// Notes what was seen of a holder, and tells whether it has stood unchanged for its lease.
@@ -60,14 +61,18 @@ impl Liveness {
         now.saturating_sub(sighting.since) >= lease
     }
 
-    /// Notes that a collection of a transaction's members is missing, and tells whether this process knows that for so long
-    /// that it can not be a node that lags.
-    pub(crate) fn misses_for_long(&self, tid: Tid, now: Duration) -> bool {
+    /// Notes that a collection is missing, and tells for how long it was missing at every look of this process.
+    pub(crate) fn misses(&self, collection: &Arc<str>, now: Duration) -> Duration {
         let mut missing = self.missing.lock();
-        if missing.len() >= MOST && !missing.contains_key(&tid) {
+        if missing.len() >= MOST && !missing.contains_key(collection) {
             missing.clear();
         }
-        now.saturating_sub(*missing.entry(tid).or_insert(now)) >= NO_NODE_LAGS_FOR
+        now.saturating_sub(*missing.entry(collection.clone()).or_insert(now))
+    }
+
+    /// Notes that a collection is there.
+    pub(crate) fn finds(&self, collection: &Arc<str>) {
+        self.missing.lock().remove(collection);
     }
 
     /// The holder is decided.
@@ -80,6 +85,17 @@ impl Liveness {
 mod tests {
     use super::*;
     use crate::rules::testing::{tid, version};
+
+    #[test]
+    fn a_collection_that_was_found_meanwhile_is_missing_from_anew() {
+        let (liveness, at) = (Liveness::default(), Duration::from_secs);
+        let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
+        assert_eq!(liveness.misses(&one, at(1)), at(0));
+        assert_eq!(liveness.misses(&one, at(5)), at(4));
+        assert_eq!(liveness.misses(&other, at(5)), at(0), "each for itself");
+        liveness.finds(&one);
+        assert_eq!(liveness.misses(&one, at(9)), at(0));
+    }
 
     #[test]
     fn dead_is_what_stands_unchanged_for_a_lease() {

@@ -1,7 +1,10 @@
 //! The janitor task. The processes of a domain take turns: one pass per domain and interval is enough.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures::FutureExt;
 
 use crate::engine::Engine;
 use crate::janitor::Report;
@@ -32,7 +35,11 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return,
-                () = take_turn(&engine, &mut turn) => {}
+                turned = AssertUnwindSafe(take_turn(&engine, &mut turn)).catch_unwind() => {
+                    if turned.is_err() {
+                        tracing::error!("the janitor panicked; it looks again in its next turn");
+                    }
+                }
             }
         }
     });

@@ -123,12 +123,7 @@ impl Inner {
             chunks.push(chunk);
             rest = tail;
         }
-        // Two operations of one document keep their order: then one request after the other.
-        let distinct = || {
-            let mut seen = HashSet::new();
-            items.iter().all(|item| seen.insert((&item.target.name, item.id, item.routing)))
-        };
-        let settled: Vec<Settled> = if chunks.len() < 2 || distinct() {
+        let settled: Vec<Settled> = if chunks.len() < 2 || are_independent(&items) {
             let sent = chunks.into_iter().map(|chunk| self.bulk_chunk(chunk));
             join_all(sent).await.into_iter().flatten().collect()
         } else {
@@ -410,6 +405,14 @@ fn fault_of_source(source: &str) -> Option<String> {
         return Some("the source is not a JSON object".to_owned());
     }
     serde_json::from_str::<serde::de::IgnoredAny>(source).err().map(|e| e.to_string())
+}
+
+/// Whether the order of operations makes no difference. Two operations of one document keep theirs; a dry run asks nothing
+/// of the document.
+fn are_independent(items: &[Item<'_>]) -> bool {
+    let mut seen = HashSet::new();
+    let ordered = items.iter().filter(|item| !matches!(item.op, Op::Check(_)));
+    ordered.map(|item| (&item.target.name, item.id, item.routing)).all(|name| seen.insert(name))
 }
 
 #[cfg(test)]

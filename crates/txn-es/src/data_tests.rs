@@ -379,3 +379,21 @@ async fn no_error_repeats_the_login() {
         }
     }
 }
+
+#[test]
+fn a_dry_run_and_the_lock_of_one_document_go_in_any_order() {
+    let item = |id, op| Item {
+        at: 0,
+        route: "a".into(),
+        require_alias: false,
+        target: Arc::new(Target::new("a", "uMz0YBdmS5i9vKTh9RA3_g", true)),
+        id,
+        routing: None,
+        op,
+    };
+    let condition = Some(crate::target::Condition { seq_no: 1, primary_term: 1 });
+    let verify = || item("1", Op::Verify(condition));
+    assert!(are_independent(&[item("1", Op::Check("{}")), item("1", Op::Create("{}"))]));
+    assert!(are_independent(&[item("1", Op::Create("{}")), item("2", Op::Create("{}"))]));
+    assert!(!are_independent(&[item("1", Op::Create("{}")), verify()]));
+}

