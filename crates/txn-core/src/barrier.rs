@@ -36,7 +36,8 @@ impl Domain {
     pub async fn barrier(&self, deadline: Duration) -> Result<()> {
         self.engine.config.check_wait(deadline)?;
         let patience = self.engine.patience(deadline);
-        self.engine.barrier(&patience).await.map_err(Stop::into_error)
+        let barrier = self.engine.barrier(&patience);
+        self.engine.within(deadline, barrier).await.map_err(Stop::into_error)
     }
 }
 

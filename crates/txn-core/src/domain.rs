@@ -268,7 +268,9 @@ impl Domain {
 
     /// New transactions are refused once the domain shuts down; those that run go on.
     fn check_open(&self) -> Result<()> {
-        match self.engine.closing.is_cancelled() {
+        // One that is nested in a closure belongs to what runs.
+        let nested = !crate::nesting::enclosing().is_empty();
+        match self.engine.closing.is_cancelled() && !nested {
             true => Err(Error::unavailable("the domain is shutting down")),
             false => Ok(()),
         }

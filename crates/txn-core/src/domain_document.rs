@@ -122,6 +122,8 @@ impl Engine {
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     why
                 }
+                // It was there a moment ago: a node that lags.
+                Outcome::MissingCollection => "its collection seems to be missing".to_owned(),
                 refused => {
                     let doing = "change the domain document";
                     return Err(Error::from_refused(&refused, &key, doing).into());

@@ -51,6 +51,10 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// How much later than the deadline a caller is answered at the latest: the work itself, which knows more, is given the
+/// time to say why.
+const OVERDUE: Duration = Duration::from_millis(100);
+
 impl Engine {
     pub(crate) fn now(&self) -> Duration {
         self.config.clock.monotonic()
@@ -75,6 +79,22 @@ impl Engine {
     /// The patience of work on behalf of a domain, not of one transaction.
     pub(crate) fn patience(&self, wait: Duration) -> Patience {
         Patience::until(self.now() + wait)
+    }
+
+    /// Waits for `work` so long and not much longer, whatever the store does. The work is dropped then; a tracked task
+    /// goes on.
+    pub(crate) async fn within<T>(
+        &self,
+        wait: Duration,
+        work: impl Future<Output = Result<T, Stop>>,
+    ) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = self.config.clock.sleep(wait.saturating_add(OVERDUE)) => {
+                Err(Error::unavailable("the store did not answer before the deadline").into())
+            }
+        }
     }
 
     /// The backoff between tries against the store or polls of a lock.
@@ -167,7 +187,8 @@ impl Engine {
 
     /// The reserved list of recent commits after one more.
     pub(crate) fn recent_with(&self, recent: &[Tid], commit: Tid) -> Vec<Tid> {
-        let horizon = self.config.clock.wall().saturating_sub(self.store.request_timeout() * 2);
+        let horizon =
+            self.config.clock.wall().saturating_sub(self.store.request_timeout().saturating_mul(2));
         let mut list: Vec<Tid> = recent.iter().copied().filter(|tid| *tid != commit).collect();
         list.push(commit);
         let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();

@@ -167,11 +167,14 @@ impl Reader<'_> {
         let engine = &self.domain.engine;
         engine.check_readable(&keys)?;
         let patience = engine.patience(engine.config.deadline);
-        let entries = match self.from {
-            From::AnyCopy => engine.read_committed(&keys, &patience).await,
-            From::Primary => engine.read_verified(&keys, &patience).await,
+        let read = async {
+            match self.from {
+                From::AnyCopy => engine.read_committed(&keys, &patience).await,
+                From::Primary => engine.read_verified(&keys, &patience).await,
+            }
         };
-        let entries = entries.map_err(Stop::into_error)?;
+        let entries =
+            engine.within(engine.config.deadline, read).await.map_err(Stop::into_error)?;
         let snapshot = |(key, entry): (Key, ReadEntry)| {
             let value = Collection::<C>::decode(&key, entry.observed.image.as_ref())?;
             Ok(Snapshot { value, key, entry })
@@ -225,6 +228,13 @@ impl Engine {
                 unlocked?;
             }
             let busy = locks.iter().find(|lock| is(lock, Met::Busy));
+            let enclosing = crate::nesting::enclosing();
+            if let Some(lock) = busy
+                && lock.view.holder().is_some_and(|holder| enclosing.contains(&holder))
+            {
+                let message = "the transaction in whose closure it is read holds it: read it there";
+                return Err(Error::invalid(message).at(&lock.key).into());
+            }
             let hindrance =
                 match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
                     Some((key, holder)) => Some(Hindrance::Others { key, holder }),

@@ -298,16 +298,24 @@ impl Engine {
         op: &WriteOp,
         patience: &Patience,
     ) -> Result<Outcome, Stop> {
+        let mut backoff = self.backoff();
+        let mut in_doubt = false;
         loop {
             let outcome = self.write_one(self.table.record_write(tid, op.clone())).await;
             if outcome != Outcome::MissingCollection {
-                return Ok(outcome);
+                return Ok(if in_doubt { outcome.in_doubt() } else { outcome });
             }
             self.table.forget_ready(tid.day());
             if self.ensure_partition(tid.day(), patience).await? == Partition::Gone {
                 return Ok(outcome);
             }
-            patience.left(&*self.config.clock, &Hindrance::Store("no partition".to_owned()))?;
+            let missing = Hindrance::Store("its partition is not known everywhere yet".to_owned());
+            if in_doubt {
+                self.pause(patience, &mut backoff, missing).await?;
+            } else {
+                patience.left(&*self.config.clock, &missing)?;
+            }
+            in_doubt = true;
         }
     }
 
@@ -334,7 +342,8 @@ impl Engine {
                 From::AnyCopy => self.store.get_many(&keys).await,
                 From::Primary => self.store.read_primary(&keys).await,
             };
-            let mut why = None;
+            let short = reads.len() < keys.len();
+            let mut why = short.then(|| "the store answered for too few records".to_owned());
             for ((tid, key), read) in asked.iter().zip(&keys).zip(reads) {
                 match read {
                     Read::Found { version, source } => {

@@ -256,7 +256,7 @@ async fn joined_reads_of_one_document_see_the_same_content() {
         (plan.delay, plan.max_delay) = (1.0, Duration::from_millis(20));
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::open(store, "bank", config).await.expect("opens");
+        let domain = Domain::create(store, "bank", config).await.expect("opens");
         let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
         fund(&domain, &accounts, &["alice", "bob"], 100).await;
         let writer = {

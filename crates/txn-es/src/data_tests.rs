@@ -21,7 +21,8 @@ struct Fake {
 const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 
 impl Fake {
-    /// There is one index, `a`, with its guard, and `b`, without; the handler answers bulk requests and reads.
+    /// There is one index, `a`, with its guard, and `b`, without, and `d`, of an application; the handler answers bulk
+    /// requests and reads.
     async fn new(handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Self {
         Self::with(|config| config, handler).await
     }
@@ -41,6 +42,11 @@ impl Fake {
             "/b?flat_settings=true" => {
                 let index = index.replace(r#"{"a":"#, r#"{"b":"#).replace(&guard, "other");
                 (200, index.replace(r#""u""#, r#""v""#))
+            }
+            "/d?flat_settings=true" => {
+                let fields = r#""mappings":{"properties":{"transaction_tid":{"type":"keyword"}}}"#;
+                let index = index.replace(r#"{"a":"#, r#"{"d":"#);
+                (200, index.replace(r#""mappings":{}"#, fields))
             }
             path if path.ends_with("?flat_settings=true") => (404, missing.to_owned()),
             path => handler(path, body),
@@ -396,4 +402,35 @@ fn a_dry_run_and_the_lock_of_one_document_go_in_any_order() {
     assert!(are_independent(&[item("1", Op::Check("{}")), item("1", Op::Create("{}"))]));
     assert!(are_independent(&[item("1", Op::Create("{}")), item("2", Op::Create("{}"))]));
     assert!(!are_independent(&[item("1", Op::Create("{}")), verify()]));
+}
+
+#[tokio::test]
+async fn a_primary_read_is_answered_once_a_copy_has_shown_the_routing() {
+    let found =
+        |routing: &str| format!(r#"{{"docs":[{{"_index":"d","_id":"1",{routing}"found":true}}]}}"#);
+    let absent = r#"{"docs":[{"_index":"d","_id":"1","found":false}]}"#.to_owned();
+    let (own, other) = (found(""), found(r#""_routing":"r","#));
+    for (copies, expected) in [
+        (vec![own.clone()], "Found"),
+        (vec![absent.clone(), own], "Found"),
+        (vec![absent.clone(), absent.clone()], "Unavailable(StoreError { kind: Unavailable"),
+        (vec![other.clone()], "Unavailable(StoreError { kind: Misconfigured"),
+        (vec![absent, other], "Unavailable(StoreError { kind: Misconfigured"),
+        (vec![String::new()], "Unavailable(StoreError { kind: Unavailable"),
+    ] {
+        let asked = copies.len();
+        let copies = Mutex::new(copies.into_iter());
+        let fake = Fake::new(move |path, _| match path {
+            "/_mget?stored_fields=_routing" => (200, copies.lock().next().unwrap()),
+            _ => {
+                let item = r#"{"update":{"_index":"d","_id":"1","result":"noop","_seq_no":1,"_primary_term":1,"status":200,"get":{"_source":{}}}}"#;
+                (200, format!(r#"{{"items":[{item}]}}"#))
+            }
+        })
+        .await;
+        let read = fake.store.read_primary(&[Key::new("d", "1")]).await.remove(0);
+        assert!(format!("{read:?}").starts_with(expected), "{expected}: {read:?}");
+        let asks = fake.asked.lock().iter().filter(|path| path.starts_with("/_mget")).count();
+        assert_eq!((asks, fake.bulks()), (asked, 1));
+    }
 }

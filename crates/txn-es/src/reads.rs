@@ -79,9 +79,10 @@ impl Inner {
 
     /// Whether documents are there, under the keys that are asked for; or what to answer instead.
     async fn presence(&self, asks: &[Ask<'_>]) -> Vec<Result<bool, Read>> {
-        let without_source = [("_source", "false")];
+        // Without contents. `_source=false` would leave out the routing.
+        let routing = [("stored_fields", "_routing")];
         let failed = |error| Err(Read::Unavailable(error));
-        self.multi_get(asks, &without_source, mget::decode_presence, failed).await
+        self.multi_get(asks, &routing, mget::decode_presence, failed).await
     }
 
     pub(crate) async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {

@@ -52,7 +52,7 @@ impl Attempt {
         if self.concluding.swap(true, Ordering::AcqRel) {
             return Err(self.over());
         }
-        let (acknowledge, mut acknowledged) = oneshot::channel();
+        let (acknowledge, acknowledged) = oneshot::channel();
         let this = self.clone();
         self.engine.tasks.spawn(async move {
             let run = AssertUnwindSafe(this.run_commit(acknowledge));
@@ -60,28 +60,34 @@ impl Attempt {
                 this.give_up().await;
             }
         });
-        let panicked = |_| Err(self.cut_short("a task of the engine panicked"));
-        let answer = async { Ok((&mut acknowledged).await.unwrap_or_else(panicked)) };
-        match self.by_deadline(answer).await {
-            Ok(result) => result,
-            Err(_) if *self.departure.lock() == Departure::Committed => {
-                acknowledged.await.unwrap_or_else(panicked)
-            }
-            Err(_) => Err(self.cut_short("the store did not answer before the deadline")),
+        match self.by_deadline(async { Ok(acknowledged.await) }).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => self.cut_short("a task of the engine panicked"),
+            Err(_) => self.cut_short("the store did not answer before the deadline"),
         }
     }
 
-    /// The answer for a caller who can not wait for that of the commit. What has not left this process yet never will.
-    fn cut_short(&self, why: &str) -> Stop {
+    /// The answer for a caller who can not wait for that of the commit. What has not left this process yet never will; what
+    /// is committed is said to be, and not to be applied yet.
+    fn cut_short(&self, why: &str) -> Result<Receipt, Stop> {
         if self.depart(Departure::Closed) {
             self.local.cancel();
-            return Error::unavailable(why).into();
+            return Err(Error::unavailable(why).into());
         }
         let departure = *self.departure.lock();
         match (departure, self.working.lock().writes.keys().next()) {
-            (Departure::Single, Some(key)) => super::single::unknown(key, &Error::unavailable(why)),
-            _ => self.in_doubt(Error::unavailable(why).into()),
+            (Departure::Committed(receipt), _) => Ok(receipt),
+            (Departure::Single, Some(key)) => {
+                Err(super::single::unknown(key, &Error::unavailable(why)))
+            }
+            _ => Err(self.in_doubt(Error::unavailable(why).into())),
         }
+    }
+
+    /// How the attempt ended, as far as it is known at its commit.
+    pub(super) fn receipt(&self, tid: Option<Tid>, commit_tid: Option<Tid>) -> Receipt {
+        let attempts = u32::from(self.tid.attempt()) + 1;
+        Receipt { tid, commit_tid, attempts, applied: false }
     }
 
     /// The commit panicked: what may be committed is left to whoever meets it.
@@ -91,11 +97,11 @@ impl Attempt {
             return self.release("a task of the engine panicked", false).await;
         }
         self.leave_to_others();
-        self.engine.left_over.store(true, Ordering::Release);
     }
 
     /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
     fn leave_to_others(&self) {
+        self.engine.left_over.store(true, Ordering::Release);
         self.released.store(true, Ordering::Release);
         self.heart.cancel();
         self.engine.locals.forget(self.tid);
@@ -104,12 +110,8 @@ impl Attempt {
     }
 
     async fn run_commit(self: &Arc<Self>, acknowledge: oneshot::Sender<Result<Receipt, Stop>>) {
-        let receipt = |tid, commit_tid, applied| Receipt {
-            tid,
-            commit_tid,
-            attempts: u32::from(self.tid.attempt()) + 1,
-            applied,
-        };
+        let receipt =
+            |tid, commit_tid, applied| Receipt { applied, ..self.receipt(tid, commit_tid) };
         // Nobody listening any more is no reason to stop: the outcome stands in the record.
         let say = |result| drop(acknowledge.send(result));
         match self.prepare().await {
@@ -158,6 +160,20 @@ impl Attempt {
     /// Everything up to and including the commit point.
     async fn prepare(self: &Arc<Self>) -> Result<Prepared, Stop> {
         let _one_at_a_time = self.locking.lock().await;
+        match self.lock_and_commit().await {
+            // What was refused may have been computed from reads that do not belong together, and what was found under one
+            // lock may have come about after another was lost.
+            Err(Stop::Fail(error))
+                if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Invalid) =>
+            {
+                self.validate_all().await?;
+                Err(error.into())
+            }
+            result => result,
+        }
+    }
+
+    async fn lock_and_commit(self: &Arc<Self>) -> Result<Prepared, Stop> {
         let hindrance = Hindrance::Store("no time is left".to_owned());
         self.patience.left(&*self.engine.config.clock, &hindrance)?;
         let (reads, writes) = {
@@ -204,7 +220,8 @@ impl Attempt {
         };
         let written = known.len();
         let version = self.commit_record(&record).await?;
-        *self.departure.lock() = Departure::Committed;
+        let receipt = self.receipt(Some(self.tid), Some(commit));
+        *self.departure.lock() = Departure::Committed(receipt);
         self.engine.tell(&Event::Committed { tid: self.tid, commit_tid: commit, written });
         Ok(Prepared::Decisive(Box::new(Decisive { record, version, known })))
     }
@@ -323,12 +340,14 @@ impl Attempt {
         let mut backoff = engine.backoff();
         self.heart.cancel();
         let mut slot = self.slot.lock().await;
-        let mut pending = match std::mem::replace(&mut *slot, Slot::Sealed) {
+        let before = std::mem::replace(&mut *slot, Slot::Sealed);
+        let mut pending = match before {
             Slot::Pending(version) => Some(version),
             Slot::Unwritten | Slot::Doubtful => None,
             Slot::Sealed => return Err(Error::unavailable("the transaction is over").into()),
         };
         if !self.depart(Departure::Record) {
+            *slot = before;
             return Err(self.over());
         }
         let mut sent = false;

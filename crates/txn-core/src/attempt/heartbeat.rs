@@ -1,7 +1,10 @@
 //! The heartbeat: a transaction that lives longer than half a lease says that it is alive.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use futures::FutureExt;
 
 use super::{Attempt, Slot};
 use crate::engine::From;
@@ -23,9 +26,17 @@ impl Attempt {
                 biased;
                 () = heart.cancelled() => {}
                 () = this.engine.config.clock.sleep(left) => this.expire(),
-                () = async { this.beat().await; std::future::pending().await } => {}
+                () = this.beat_whatever_happens() => {}
             }
         });
+    }
+
+    /// Beats, and never returns: also an attempt whose heart stopped, by a panic of the store, has a limit.
+    async fn beat_whatever_happens(&self) {
+        if AssertUnwindSafe(self.beat()).catch_unwind().await.is_err() {
+            tracing::error!(tid = %self.tid, "a heartbeat panicked");
+        }
+        std::future::pending().await
     }
 
     /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is dropped leaves

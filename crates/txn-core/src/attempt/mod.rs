@@ -113,7 +113,7 @@ enum Departure {
     /// The one write of a transaction without a record was sent, or is about to be.
     Single,
     /// It is acknowledged.
-    Committed,
+    Committed(Receipt),
 }
 
 pub(crate) struct Attempt {
@@ -195,14 +195,7 @@ impl Attempt {
         &self,
         work: impl Future<Output = Result<T, Stop>>,
     ) -> Result<T, Stop> {
-        let overdue = self.deadline.saturating_sub(self.engine.now()) + OVERDUE;
-        tokio::select! {
-            biased;
-            result = work => result,
-            () = self.engine.config.clock.sleep(overdue) => {
-                Err(Error::unavailable("the store did not answer before the deadline").into())
-            }
-        }
+        self.engine.within(self.deadline.saturating_sub(self.engine.now()), work).await
     }
 
     /// Ends the attempt without a commit, and takes its locks off. Returns once that is done, or the deadline passed;
@@ -330,10 +323,6 @@ impl Attempt {
         !self.working.lock().writes.is_empty()
     }
 }
-
-/// How much later than the deadline a caller is answered at the latest: the work itself, which knows more, is given the
-/// time to say why.
-const OVERDUE: Duration = Duration::from_millis(100);
 
 /// An attempt that nobody works on any more holds nothing up, however it ended: also by a panic.
 impl Drop for Attempt {

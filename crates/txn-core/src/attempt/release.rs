@@ -18,6 +18,8 @@ impl Attempt {
         if self.released.swap(true, Ordering::AcqRel) {
             return;
         }
+        // However this ends, also by a panic of the store, nobody in this process waits for the attempt any more.
+        let _forget = Forget(self);
         // A lock operation of this attempt that still runs sees that it is cancelled.
         self.local.cancel();
         let _one_at_a_time = self.locking.lock().await;
@@ -78,5 +80,14 @@ impl Attempt {
         if !(held.is_empty() && uncertain.is_empty()) || retried {
             engine.tell(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
         }
+    }
+}
+
+/// Forgets an attempt when it is dropped.
+struct Forget<'a>(&'a Attempt);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.engine.locals.forget(self.0.tid);
     }
 }

@@ -74,7 +74,8 @@ impl Attempt {
         let outcome = self.engine.write_single(key, entry, image, commit, &self.patience).await?;
         match outcome {
             SingleOutcome::Committed => {
-                *self.departure.lock() = Departure::Committed;
+                let receipt = self.receipt(None, Some(commit));
+                *self.departure.lock() = Departure::Committed(receipt);
                 let tid = self.tid;
                 self.engine.tell(&Event::Committed { tid, commit_tid: commit, written: 1 });
                 Ok(commit)

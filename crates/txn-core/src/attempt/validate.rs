@@ -28,19 +28,25 @@ impl Attempt {
             if this.concluding.load(Ordering::Acquire) {
                 return Err(this.over());
             }
-            let reads = this.working.lock().reads.clone();
-            let mut only_read: BTreeMap<Key, ReadEntry> = {
-                let locks = this.locks.lock();
-                reads.into_iter().filter(|(key, _)| !locks.held.contains_key(key)).collect()
-            };
-            let wanted = this.take_reads_to_lock(&mut only_read, false);
-            if !wanted.is_empty() {
-                this.acquire(wanted, Vec::new()).await?;
-            }
-            this.validate(only_read).await?;
-            this.verify_locks().await
+            this.validate_all().await
         };
         self.owned(examined).await
+    }
+
+    /// Validates everything that was read, as a transaction that only reads does, and verifies the locks that it
+    /// holds. The caller holds `self.locking`.
+    pub(super) async fn validate_all(self: &Arc<Self>) -> Result<(), Stop> {
+        let reads = self.working.lock().reads.clone();
+        let mut only_read: BTreeMap<Key, ReadEntry> = {
+            let locks = self.locks.lock();
+            reads.into_iter().filter(|(key, _)| !locks.held.contains_key(key)).collect()
+        };
+        let wanted = self.take_reads_to_lock(&mut only_read, false);
+        if !wanted.is_empty() {
+            self.acquire(wanted, Vec::new()).await?;
+        }
+        self.validate(only_read).await?;
+        self.verify_locks().await
     }
 
     /// Of the documents that were only read, takes those out that are locked rather than validated.
@@ -197,7 +203,7 @@ impl Attempt {
         let Some(held) = locks.held.get_mut(key) else { return Ok(()) };
         match view {
             View::Present { version, stored, .. }
-                if held.expected.is_some()
+                if !held.before.absent
                     && stored.lock == Some(self.tid)
                     && stored.tid == held.before.tid
                     && stored.image == held.before.image =>

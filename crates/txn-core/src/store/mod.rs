@@ -211,6 +211,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The same answer to a later try, where an earlier one is in doubt: then no refusal is proof of anything.
+    #[must_use]
+    pub(crate) fn in_doubt(self) -> Self {
+        match self {
+            Self::Rejected(why) => Self::RejectedInDoubt(why),
+            Self::Invalid(refusal) => Self::RejectedInDoubt(refusal.reason),
+            other => other,
+        }
+    }
+
     /// Whether this is proof that the write did not happen and never will.
     #[must_use]
     pub fn is_certainly_not_applied(&self) -> bool {
