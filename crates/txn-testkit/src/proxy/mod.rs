@@ -97,7 +97,7 @@ struct Plan {
 
 /// An outage that has begun.
 #[derive(Clone, Copy)]
-struct Ongoing {
+pub(crate) struct Ongoing {
     outage: Outage,
     /// When it ends by itself.
     until: Option<Instant>,
