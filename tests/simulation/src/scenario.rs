@@ -33,7 +33,7 @@ pub enum Clocks {
     Days,
 }
 
-/// Kinds of trouble that are not in every campaign. What they are is decided by dice of their own: without them a seed
+/// Kinds of trouble that can be switched, all on by default. What they are is decided by dice of their own: without them a seed
 /// is the world that it would be if they did not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Troubles {
@@ -108,7 +108,7 @@ impl Troubles {
 
 impl Default for Troubles {
     fn default() -> Self {
-        Self::NONE
+        Self::all()
     }
 }
 

@@ -29,19 +29,6 @@ fn everything_holds_in_every_world() {
     assert!(counts.settled_committed > 0 && counts.settled_aborted > 0, "{counts:?}");
     // The server of the simulation hides from scans itself.
     let by_others = |kind: &str| kind == "hidden";
-    let switched_off = [
-        "applied and rejected",
-        "rejected in doubt",
-        "late and rejected",
-        "applied and missing",
-        "outages",
-        "items sent on again",
-        "collections out of reach",
-        "locks copied",
-        "indices lost",
-        "stores panicked",
-    ];
-    let by_others = |kind: &str| by_others(kind) || switched_off.contains(&kind);
     let never = counts.faults.iter().filter(|(kind, times)| **times == 0 && !by_others(kind));
     let never: Vec<_> = never.collect();
     assert!(never.is_empty(), "never injected: {never:?}");

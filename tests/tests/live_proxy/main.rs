@@ -2,6 +2,7 @@
 
 mod each_step;
 mod late;
+mod refused;
 mod rough;
 mod unknown;
 
@@ -42,6 +43,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 txn_tests::everywhere! {
     rough::transfers_under_rough_faults;
     each_step::every_fault_at_every_step;
+    refused::what_was_carried_out_is_refused_and_nobody_answers;
     unknown::a_commit_that_was_carried_out_and_never_answered;
     unknown::a_commit_that_never_arrived;
     unknown::a_commit_that_arrives_after_its_transaction_was_aborted;

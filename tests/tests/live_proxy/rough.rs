@@ -29,7 +29,7 @@ pub(crate) async fn transfers_under_rough_faults(ground: &Ground) {
 
     let rough = Schedule::new(7, Odds::rough());
     proxy.set_schedule(rough.clone());
-    let usual = || FaultKind::ALL.into_iter().filter(|kind| !kind.is_refusal());
+    let usual = || FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::RefuseMissing);
     let every_kind = || usual().all(|kind| proxy.counts().of(kind) >= FAULTS);
     let enough = async {
         ledger.acknowledges(TRANSFERS).await;

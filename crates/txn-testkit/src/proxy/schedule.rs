@@ -27,11 +27,11 @@ impl Odds {
         Self { each: BTreeMap::new(), delays: ms(1)..ms(50), late: ms(500)..ms(5_000), outages }
     }
 
-    /// Each kind of fault with a probability of two percent, but for refusals of what was carried out: about every
-    /// sixth request meets one.
+    /// Each kind of fault with a probability of two percent, but for an index that seems to be missing: about every
+    /// fourth request meets one.
     #[must_use]
     pub fn rough() -> Self {
-        let usual = FaultKind::ALL.into_iter().filter(|kind| !kind.is_refusal());
+        let usual = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::RefuseMissing);
         usual.fold(Self::none(), |odds, kind| odds.with(kind, 0.02))
     }
 

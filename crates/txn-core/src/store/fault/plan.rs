@@ -118,7 +118,8 @@ impl FaultPlan {
         }
     }
 
-    /// Every fault, often: about one write in six and one read in seven goes wrong.
+    /// Every fault of single items, often, but for collections that seem to be missing: about one write in four and one
+    /// read in seven goes wrong.
     #[must_use]
     pub const fn rough(seed: u64) -> Self {
         Self {
@@ -128,6 +129,9 @@ impl FaultPlan {
             late_unknown: 0.03,
             create_twice: 0.05,
             rejected: 0.03,
+            applied_rejected: 0.03,
+            lost_rejected: 0.02,
+            late_rejected: 0.02,
             stale_read: 0.1,
             read_unavailable: 0.04,
             scan_unavailable: 0.05,
