@@ -209,7 +209,7 @@ impl Actor {
             .with_deadline(Some(deadline));
         let hang = (self.hangs && dice.u8(..12) == 0).then(|| dice.u64(15..120));
         let panic = self.bombs.is_some() && dice.u8(..10) == 0;
-        let panic = panic.then(|| [Panic::Itself, Panic::WhereItReads, Panic::WhereItWrites]);
+        let panic = panic.then_some([Panic::Itself, Panic::WhereItReads, Panic::WhereItWrites]);
         let panic = panic.map(|kinds| kinds[dice.usize(..kinds.len())]);
         // What hangs holds locks, and hangs once.
         let options = if hang.is_some() { options.with_pessimistic(true) } else { options };

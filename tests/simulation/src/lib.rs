@@ -23,6 +23,6 @@ mod world;
 pub use campaign::{Campaign, Extent, Noticed, campaign, catch};
 pub use counts::{Counts, Verdict};
 pub use ledger::{CleanUp, Ledger};
-pub use scenario::{Annex, Clocks, Scenario, Troubles};
+pub use scenario::{Annex, Clocks, Scenario, Switch, Troubles};
 pub use watch::LongLock;
 pub use world::{run, run_logged};

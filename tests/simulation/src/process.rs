@@ -40,7 +40,7 @@ struct State {
 }
 
 /// More steps than a process takes that does not go round in a circle.
-const STEPS: u64 = 200_000;
+const STEPS: u64 = 100_000;
 
 /// A panic that belongs to the world, and is not reported by the panic hook.
 #[derive(Debug)]

@@ -55,6 +55,9 @@ pub struct Troubles {
     pub store_panics: bool,
 }
 
+/// Switches a trouble on.
+pub type Switch = fn(&mut Troubles);
+
 impl Troubles {
     /// None of them.
     pub const NONE: Self = Self {
@@ -69,7 +72,7 @@ impl Troubles {
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, fn(&mut Self)); 8] = [
+    pub const SWITCHES: [(&'static str, Switch); 8] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),

@@ -58,6 +58,11 @@ struct Running {
     actors: Vec<JoinHandle<()>>,
 }
 
+/// Shuts a domain down, also one of a process that was stopped for going round in a circle.
+async fn shut_down(domain: &Domain) {
+    let _ = tokio::time::timeout(PEACE + JANITOR_INTERVAL, domain.shutdown(PEACE)).await;
+}
+
 struct Simulation {
     scenario: Scenario,
     origin: Instant,
@@ -357,7 +362,7 @@ impl Simulation {
                 self.violations.push(format!("liveness: transactions of {name} do not end"));
             }
             let before = Instant::now();
-            one.domain.shutdown(PEACE).await;
+            shut_down(&one.domain).await;
             if before.elapsed() >= PEACE {
                 let name = one.process.name();
                 self.violations.push(format!("liveness: the shutdown of {name} does not end"));
@@ -368,7 +373,7 @@ impl Simulation {
             tokio::time::sleep(JANITOR_INTERVAL).await;
         }
         match caretaker {
-            Ok(Ok(caretaker)) => drop(caretaker.shutdown(PEACE).await),
+            Ok(Ok(caretaker)) => shut_down(&caretaker).await,
             Ok(Err(error)) => self.violations.push(format!("nobody takes care: {error}")),
             Err(_) => self.violations.push("nobody takes care: no domain is opened".to_owned()),
         }
@@ -539,7 +544,8 @@ impl Simulation {
         let expected = ["mismatch", "Conflict", "Unavailable"];
         // Clocks that are too far apart are a reason to refuse a commit.
         let clocks = self.scenario.clocks != Clocks::Tame && why.starts_with("Misconfigured");
-        let missing = self.scenario.may_miss_collections() && why.starts_with("Misconfigured");
+        let missing = self.scenario.may_miss_collections()
+            && (why.starts_with("Misconfigured") || why.contains("does not exist"));
         let fair = clocks || missing || expected.iter().any(|kind| why.starts_with(kind));
         (!fair).then(|| format!("operation {} failed: {why}", operation.number))
     }

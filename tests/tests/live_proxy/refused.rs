@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use txn_core::{Acknowledge, Error, ErrorKind, Options};
-use txn_testkit::proxy::{Fault, Matching, Outage, Refusal};
-use txn_tests::bank::{self, account};
+use txn_core::{Acknowledge, Domain, Error, ErrorKind, Options};
+use txn_testkit::proxy::{Fault, Matching, Outage, Proxy, Refusal};
+use txn_tests::bank::{self, Accounts, account};
 use txn_tests::ground::{Ground, PATIENCE};
 use txn_tests::steps;
 
@@ -88,15 +88,24 @@ pub(crate) async fn what_was_carried_out_is_refused_and_nobody_answers(ground: &
         bank::fund(&founder, &accounts, &names(case), OPENING).await;
     }
     // Side by side: each has accounts, a proxy and a process of its own.
-    let told = futures::future::join_all(cases.iter().map(|case| run(ground, *case))).await;
+    let mut stages = Vec::new();
+    for case in &cases {
+        stages.push(Stage::of(ground, *case).await);
+    }
+    let told = futures::future::join_all(stages.into_iter().map(Stage::run)).await;
     let witness = ground.domain().await;
-    let clean = async {
-        while !witness.janitor_pass().await.expect("passes").is_clean() {
-            tokio::time::sleep(LEASE).await;
+    let mut report = witness.janitor_pass().await.expect("passes");
+    for _ in 0..10 {
+        if report.is_clean() {
+            break;
         }
-    };
-    soon(clean).await;
+        tokio::time::sleep(LEASE).await;
+        report = witness.janitor_pass().await.expect("passes");
+    }
     let mut wrong = Vec::new();
+    if !report.is_clean() {
+        wrong.push(format!("left over: {report:?}"));
+    }
     for (case, told) in cases.iter().zip(told) {
         let found = bank::balances(&witness, &accounts, &names(case)).await;
         let moved = match case.step {
@@ -123,36 +132,50 @@ fn names(case: &Case) -> Vec<String> {
 }
 
 /// One transaction whose request is carried out, refused, and followed by an outage.
-async fn run(ground: &Ground, case: Case) -> Result<(), Error> {
-    let proxy = proxy(ground).await;
-    let config = Ground::config().with_lease(LEASE).with_deadline(DEADLINE);
-    let domain = coordinator(ground, &proxy, config).await;
-    let accounts = bank::open(&domain, &ground.name("accounts")).await;
-    let names = names(&case);
-    proxy.inject_then(case.step.matching(), Fault::Refuse(case.refusal), case.outage);
-    let ends = async {
-        tokio::time::sleep(case.back.after()).await;
-        while !proxy.is_away() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        proxy.end_outage();
-    };
-    let options = Options::default().with_acknowledge(Acknowledge::Applied);
-    let moves = async {
-        if let Step::OneDocument = case.step {
-            let write = domain.run::<_, Error, _>(&options, async |tx| {
-                let found = tx.get(&accounts, names[0].as_str()).await?.expect("exists");
-                tx.put(&accounts, names[0].as_str(), &account(found.balance + 1))
-            });
-            return write.await.map(drop);
-        }
-        bank::spread(&domain, &accounts, &names, &options).await.map(drop)
-    };
-    let (told, ()) = soon(futures::future::join(moves, ends)).await;
-    let counts = proxy.counts();
-    assert_eq!(counts.of(Fault::Refuse(case.refusal).kind()), 1, "{case:?} was not refused");
-    proxy.clear();
-    domain.shutdown(PATIENCE).await;
-    proxy.shutdown().await;
-    told
+struct Stage {
+    case: Case,
+    proxy: Proxy,
+    domain: Domain,
+    accounts: Accounts,
+}
+
+impl Stage {
+    async fn of(ground: &Ground, case: Case) -> Self {
+        let proxy = proxy(ground).await;
+        let domain = coordinator(ground, &proxy, Ground::config().with_lease(LEASE)).await;
+        let accounts = bank::open(&domain, &ground.name("accounts")).await;
+        Self { case, proxy, domain, accounts }
+    }
+
+    async fn run(self) -> Result<(), Error> {
+        let Self { case, proxy, domain, accounts } = self;
+        let names = names(&case);
+        proxy.inject_then(case.step.matching(), Fault::Refuse(case.refusal), case.outage);
+        let ends = async {
+            tokio::time::sleep(case.back.after()).await;
+            while !proxy.is_away() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            proxy.end_outage();
+        };
+        let options =
+            Options::default().with_acknowledge(Acknowledge::Applied).with_deadline(Some(DEADLINE));
+        let moves = async {
+            if let Step::OneDocument = case.step {
+                let write = domain.run::<_, Error, _>(&options, async |tx| {
+                    let found = tx.get(&accounts, names[0].as_str()).await?.expect("exists");
+                    tx.put(&accounts, names[0].as_str(), &account(found.balance + 1))
+                });
+                return write.await.map(drop);
+            }
+            bank::spread(&domain, &accounts, &names, &options).await.map(drop)
+        };
+        let (told, ()) = soon(futures::future::join(moves, ends)).await;
+        let counts = proxy.counts();
+        assert_eq!(counts.of(Fault::Refuse(case.refusal).kind()), 1, "{case:?} was not refused");
+        proxy.clear();
+        domain.shutdown(PATIENCE).await;
+        proxy.shutdown().await;
+        told
+    }
 }

@@ -1,5 +1,6 @@
 //! What dead, hung and panicking owners leave behind, and applications that copy it: everybody else goes on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ async fn ground(ids: &[String]) -> Result<Arc<Server>, Error> {
 /// The documents that are locked.
 fn locked(server: &Server) -> Vec<Source> {
     let lock = format!("\"{}\":\"", fields::TRANSACTION_TID);
-    let documents = server.documents().into_values().flat_map(|found| found.into_values());
+    let documents = server.documents().into_values().flat_map(BTreeMap::into_values);
     documents.filter(|source| source.contains(&lock)).collect()
 }
 
