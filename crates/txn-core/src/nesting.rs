@@ -18,7 +18,7 @@ pub(crate) fn enclosing() -> Arc<[Tid]> {
 }
 
 /// Runs the closure of an attempt.
-pub(crate) async fn within<F: Future>(tid: Tid, closure: F) -> F::Output {
+pub(crate) fn within<F: Future>(tid: Tid, closure: F) -> impl Future<Output = F::Output> {
     let attempts: Arc<[Tid]> = enclosing().iter().copied().chain([tid]).collect();
-    ENCLOSING.scope(attempts, closure).await
+    ENCLOSING.scope(attempts, closure)
 }
