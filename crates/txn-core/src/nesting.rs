@@ -2,7 +2,6 @@
 //! the outer transaction holds would be waited for until the deadline, for the outer one goes on only when
 //! the inner one has ended.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use crate::tid::Tid;
