@@ -2,7 +2,6 @@
 //! the outer transaction holds would be waited for until the deadline, for the outer one goes on only when
 //! the inner one has ended.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use crate::tid::Tid;
@@ -18,7 +17,7 @@ pub(crate) fn enclosing() -> Arc<[Tid]> {
 }
 
 /// Runs the closure of an attempt.
-pub(crate) async fn within<F: Future>(tid: Tid, closure: F) -> F::Output {
+pub(crate) fn within<F: Future>(tid: Tid, closure: F) -> impl Future<Output = F::Output> {
     let attempts: Arc<[Tid]> = enclosing().iter().copied().chain([tid]).collect();
-    ENCLOSING.scope(attempts, closure).await
+    ENCLOSING.scope(attempts, closure)
 }

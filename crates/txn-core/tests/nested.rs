@@ -52,7 +52,7 @@ async fn a_nested_transaction_is_told_at_once_that_it_would_wait_for_the_outer_o
         put(&domain, &items, "b").await?;
         tx.put(&items, "a", &Raw::new("{\"n\":2}"))
     });
-    outer.await.expect("the outer one commits");
+    Box::pin(outer).await.expect("the outer one commits");
     let found = domain.reader().get_many(&items, ["a", "b"]).await.expect("reads");
     assert_eq!(found, [Some(Raw::new("{\"n\":2}")), Some(Raw::new("{\"n\":1}"))]);
 }
