@@ -1,11 +1,12 @@
 //! How attempts end: at their limit, at the deadline, at a shutdown.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use txn_core::store::Write;
-use txn_core::{Error, ErrorKind, Options, TransactionOutcome};
+use txn_core::store::{Outcome, Write};
+use txn_core::{Acknowledge, Error, ErrorKind, Options, TransactionOutcome};
 
 use crate::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
@@ -119,7 +120,7 @@ async fn a_document_that_others_change_again_and_again_is_a_conflict() {
     let shop = Shop::open(&["a", "b"]).await;
     // Every lock comes too late.
     shop.store.play(|write| match is_lock(write) && &*write.key.id == "a" {
-        true => Fate::RefuseWith(txn_core::store::Outcome::Conflict),
+        true => Fate::RefuseWith(Outcome::Conflict),
         false => Fate::Pass,
     });
     let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("it never gets the lock");
@@ -154,4 +155,58 @@ async fn a_shutdown_lets_what_runs_finish_also_in_further_attempts() {
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
     let refused = shop.set(&shop.domain, &["a"], 3).await.expect_err("it is shut down");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+}
+
+/// Committed, and then the store gets nowhere: the caller learns at its deadline that it is committed.
+#[tokio::test(start_paused = true)]
+async fn an_apply_or_a_refresh_that_hangs_holds_nobody_beyond_the_deadline() {
+    for (ids, refresh, acknowledge) in [
+        (&["a", "b"][..], Fate::Pass, Acknowledge::Applied),
+        (&["a", "b"][..], Fate::Hang, Acknowledge::Searchable),
+        (&["a"][..], Fate::Hang, Acknowledge::Searchable),
+        (&["a"][..], Fate::Panic, Acknowledge::Searchable),
+    ] {
+        let shop = Shop::open(&["a", "b"]).await;
+        let committed = AtomicBool::new(false);
+        let hangs = acknowledge == Acknowledge::Applied;
+        shop.store.play(move |write| {
+            if is_commit(write) {
+                committed.store(true, Ordering::SeqCst);
+                return Fate::Pass;
+            }
+            if hangs && committed.load(Ordering::SeqCst) { Fate::Hang } else { Fate::Pass }
+        });
+        shop.store.set_refresh(refresh);
+        let items = &shop.items;
+        let options = Options::default()
+            .with_deadline(Some(Duration::from_secs(2)))
+            .with_acknowledge(acknowledge);
+        let begun = Instant::now();
+        let run = shop.domain.run::<(), Error, _>(&options, async |tx| {
+            tx.get_many(items, ids.iter().copied()).await?;
+            ids.iter().try_for_each(|id| tx.put(items, *id, &Item { n: 2 }))
+        });
+        let receipt = run.await.expect("it is committed").receipt;
+        assert!(!receipt.applied && receipt.commit_tid.is_some(), "{receipt:?}");
+        assert!(begun.elapsed() < Duration::from_millis(2_200), "{:?}", begun.elapsed());
+        assert_eq!(shop.value("a").await, Some(2));
+    }
+}
+
+/// A node that lags says that there is no alias, again and again: it is asked with pauses, until the deadline.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_is_not_known_everywhere_is_asked_for_with_pauses() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let asked: Arc<AtomicUsize> = Arc::default();
+    let count = asked.clone();
+    shop.store.play(move |write| match write.require_alias {
+        true => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Fate::RefuseWith(Outcome::MissingCollection)
+        }
+        false => Fate::Pass,
+    });
+    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("no partition");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    assert!(asked.load(Ordering::SeqCst) < 1_000, "{asked:?}");
 }

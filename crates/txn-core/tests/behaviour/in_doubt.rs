@@ -173,3 +173,30 @@ async fn whoever_asked_for_the_tid_learns_what_became_of_a_single_document() {
     });
     assert_eq!(quiet.await.expect("commits").receipt.tid, None);
 }
+
+/// A node that knows nothing of the partition answers for an earlier try that was applied; later tries are refused for certain.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_for_certain_does_not_hide_an_earlier_try() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let tries = AtomicUsize::new(0);
+    shop.store.play(move |write| match is_commit(write) {
+        true if tries.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Fate::AnswerWith(Outcome::MissingCollection)
+        }
+        true => Fate::RefuseWith(Outcome::Rejected("not sent".to_owned())),
+        false => Fate::Pass,
+    });
+    let error = set_both(&shop, 2).await.expect_err("it is never acknowledged");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_say_that_a_commit_in_doubt_is_applied() {
+    let shop = Shop::open(&["a", "b"]).await;
+    refuse_and_go_down(&shop.store, Outcome::Unknown("lost".to_owned()), is_commit);
+    let error = set_both(&shop, 2).await.expect_err("its commit is in doubt");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    shop.store.set_down(false);
+    assert!(!shop.domain.shutdown(Duration::from_secs(5)).await);
+    assert_eq!(shop.other.inspect().await.expect("looks").locked.len(), 2);
+}

@@ -118,3 +118,21 @@ async fn a_codec_that_panics_gives_the_locks_back() {
     shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
     shop.drained().await;
 }
+
+/// Its heart stops, but not its limit.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_at_a_heartbeat_does_not_keep_the_document() {
+    let shop = Shop::open(&["a"]).await;
+    shop.store.play(|write| match writes(write, "\"state\":\"pending\"") {
+        true => Fate::Panic,
+        false => Fate::Pass,
+    });
+    let options = txn_core::Options::default().with_pessimistic(true);
+    let holder = shop.domain.begin(&options).expect("begins");
+    holder.get(&shop.items, "a").await.expect("reads");
+    tokio::time::sleep(std::time::Duration::from_secs(15)).await;
+    shop.store.play(|_| Fate::Pass);
+    shop.set(&shop.domain, &["a"], 2).await.expect("the same process goes on");
+    drop(holder);
+    shop.drained().await;
+}

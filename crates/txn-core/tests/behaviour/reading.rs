@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use txn_core::store::{Outcome, WriteOp};
+use txn_core::store::{Outcome, Refusal, RefusalKind, WriteOp};
 use txn_core::{Domain, Error, ErrorKind, Options};
 
 use crate::support::{Fate, Item, Shop, is_commit};
@@ -164,4 +164,73 @@ async fn transactions_that_only_read_lock_as_they_read_before_they_starve() {
         let attempts = attempts_of_a_reader(&options).await;
         assert!(attempts <= 5, "{attempts} attempts");
     }
+}
+
+/// Two processes take the next number of a sequence by the same closure. The older one takes the younger one's lock.
+#[tokio::test(start_paused = true)]
+async fn a_document_that_came_about_meanwhile_does_not_exist_for_who_read_before() {
+    let shop = Shop::open(&["a"]).await;
+    let items = shop.items.clone();
+    let older = shop.other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    // The older one has locked the id that it is about to insert.
+    older.get(&items, "seq1").await.expect("reads");
+    let younger = {
+        let (domain, items) = (shop.domain.clone(), items.clone());
+        tokio::spawn(async move {
+            domain
+                .transact::<_, Error, _>(async |tx| {
+                    let n = tx.get(&items, "a").await?.expect("there").n;
+                    tx.insert(&items, format!("seq{n}"), &Item { n })?;
+                    tx.put(&items, "a", &Item { n: n + 1 })
+                })
+                .await
+        })
+    };
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let n = older.get(&items, "a").await.expect("reads").expect("there").n;
+    older.insert(&items, format!("seq{n}"), &Item { n }).expect("notes it");
+    older.put(&items, "a", &Item { n: n + 1 }).expect("notes it");
+    older.commit().await.expect("commits");
+    younger.await.expect("no panic").expect("it takes the next number");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("seq2").await), (Some(3), Some(2)));
+}
+
+/// A content that is refused was made of reads that do not belong together.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_content_rests_on_reads_that_belong_together() {
+    let shop = Shop::open(&["a", "b", "c"]).await;
+    shop.store.play(|write| match &write.op {
+        WriteOp::Check(source) if source.contains("\"n\":666") => {
+            let reason = "it does not fit the mapping".to_owned();
+            Fate::RefuseWith(Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason }))
+        }
+        _ => Fate::Pass,
+    });
+    let items = &shop.items;
+    let written = shop.domain.transact::<_, Error, _>(async |tx| {
+        let a = tx.get(items, "a").await?.expect("there").n;
+        if a == 1 {
+            shop.set(&shop.other, &["a", "b"], 2).await?;
+            shop.drained().await;
+        }
+        let b = tx.get(items, "b").await?.expect("there").n;
+        tx.put(items, "c", &Item { n: if a == b { 7 } else { 666 } })
+    });
+    written.await.expect("a and b are always the same");
+    shop.drained().await;
+    assert_eq!(shop.value("c").await, Some(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verified_read_in_the_closure_that_holds_the_document_is_told_at_once() {
+    let shop = Shop::open(&["a"]).await;
+    let items = &shop.items;
+    let options = Options::default().with_pessimistic(true);
+    let read = shop.domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(items, "a").await?;
+        Ok(shop.domain.reader().verified().get(items, "a").await.expect_err("held by itself"))
+    });
+    let error = read.await.expect("commits").value;
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }

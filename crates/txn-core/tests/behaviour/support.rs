@@ -42,6 +42,7 @@ type Script = Box<dyn Fn(&Write) -> Fate + Send + Sync>;
 pub(crate) struct Scripted {
     inner: Arc<dyn Store>,
     script: Mutex<Arc<Script>>,
+    refresh: Mutex<Fate>,
     down: AtomicBool,
 }
 
@@ -54,12 +55,22 @@ impl fmt::Debug for Scripted {
 impl Scripted {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         let pass: Script = Box::new(|_| Fate::Pass);
-        Self { inner, script: Mutex::new(Arc::new(pass)), down: AtomicBool::new(false) }
+        Self {
+            inner,
+            script: Mutex::new(Arc::new(pass)),
+            refresh: Mutex::new(Fate::Pass),
+            down: AtomicBool::new(false),
+        }
     }
 
     /// From now on writes go as `script` says.
     pub(crate) fn play(&self, script: impl Fn(&Write) -> Fate + Send + Sync + 'static) {
         *self.script.lock() = Arc::new(Box::new(script));
+    }
+
+    /// From now on a refresh does this.
+    pub(crate) fn set_refresh(&self, fate: Fate) {
+        *self.refresh.lock() = fate;
     }
 
     /// From now on nothing is carried out, or everything again.
@@ -126,7 +137,12 @@ impl Store for Scripted {
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
         self.up()?;
-        self.inner.refresh(collection).await
+        let fate = self.refresh.lock().clone();
+        match fate {
+            Fate::Panic => panic!("the store panics"),
+            Fate::Hang => std::future::pending().await,
+            _ => self.inner.refresh(collection).await,
+        }
     }
 
     async fn scan(
