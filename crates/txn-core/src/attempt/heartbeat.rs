@@ -36,7 +36,7 @@ impl Attempt {
         if AssertUnwindSafe(self.beat()).catch_unwind().await.is_err() {
             tracing::error!(tid = %self.tid, "a heartbeat panicked");
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is dropped leaves

@@ -181,13 +181,14 @@ impl Attempt {
     }
 
     /// Runs `work`, which commits nothing, as a tracked task that goes on when the caller is dropped.
-    pub(crate) async fn owned<T: Send + 'static>(
+    pub(crate) fn owned<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, Stop>> + Send + 'static,
-    ) -> Result<T, Stop> {
+    ) -> impl Future<Output = Result<T, Stop>> {
+        let task = self.engine.tasks.spawn(work);
         let panicked =
             |join| Stop::Fail(Error::unavailable("a task of the engine panicked").because(join));
-        self.by_deadline(async { self.engine.tasks.spawn(work).await.map_err(panicked)? }).await
+        self.by_deadline(async move { task.await.map_err(panicked)? })
     }
 
     /// Waits for `work` until the deadline and not longer, whatever the store does.
