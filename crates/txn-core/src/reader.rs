@@ -68,8 +68,8 @@ impl Domain {
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the value can not be stored or the document did not exist (insert by a
-    /// transaction), [`ErrorKind::Unknown`] if it is not known whether it was written.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value can not be stored or the document did not exist (insert by a
+    /// transaction), [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was written.
     ///
     /// # Cancel safety
     /// Dropped, the write may happen or not.
@@ -116,7 +116,7 @@ fn absent(key: &Key) -> Error {
 impl Reader<'_> {
     /// The same reader, asking the primary and waiting for a transaction that holds the document and is not decided yet:
     /// each read is a read-only transaction of one document, strictly serialisable with all others as long as no primary
-    /// crashes. Fails with [`ErrorKind::Conflict`] if the holder is not decided before the deadline.
+    /// crashes. Fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is not decided before the deadline.
     #[must_use]
     pub fn verified(mut self) -> Self {
         self.from = From::Primary;
@@ -126,7 +126,7 @@ impl Reader<'_> {
     /// The document, or `None` if it does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the store does not answer in time; [`ErrorKind::Invalid`] if the content is
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in time; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the content is
     /// no `C::Value`.
     pub async fn get<C: Codec>(
         &self,

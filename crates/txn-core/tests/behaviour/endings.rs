@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use txn_core::store::{Outcome, Write};
+use txn_core::store::{Outcome, Write, WriteOp};
 use txn_core::{Acknowledge, Error, ErrorKind, Options, TransactionOutcome};
 
 use crate::support::{Fate, Item, Shop, is_commit, is_lock, writes};
@@ -209,4 +209,29 @@ async fn a_partition_that_is_not_known_everywhere_is_asked_for_with_pauses() {
     let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("no partition");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     assert!(asked.load(Ordering::SeqCst) < 1_000, "{asked:?}");
+}
+
+/// What records cost on disk: an aborted one is a few hundred bytes, whatever the transaction wanted to write.
+#[tokio::test(start_paused = true)]
+async fn an_aborted_record_carries_no_contents() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let records: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+    let seen = records.clone();
+    shop.store.play(move |write| {
+        if let (true, WriteOp::Create(source) | WriteOp::Replace(source, _)) =
+            (write.require_alias, &write.op)
+        {
+            seen.lock().push(source.to_string());
+        }
+        Fate::Pass
+    });
+    let tx = shop.domain.begin(&pessimistic()).expect("begins");
+    tx.get_many(&shop.items, ["a", "b"]).await.expect("reads");
+    tx.put(&shop.items, "a", &Item { n: 666 }).expect("notes it");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    tx.rollback().await;
+    let records = records.lock();
+    let aborted = records.last().expect("a heartbeat wrote one");
+    assert!(aborted.contains("\"state\":\"aborted\"") && !aborted.contains("666"), "{aborted}");
+    assert!(aborted.len() < 400, "{} bytes: {aborted}", aborted.len());
 }
