@@ -6,24 +6,24 @@ use txn_simulation::{Troubles, catch};
 /// Seeds that notice, for each guard that no schedule is about. Where the engine or the worlds changed, others
 /// are tried.
 const NOTICED_BY: [(Guard, u64); 18] = [
-    (Guard::LockOverWhatWasRead, 0),
+    (Guard::LockOverWhatWasRead, 1),
     (Guard::LockAcknowledged, 1),
     (Guard::AbortBeforeTakeOver, 0),
-    (Guard::AbortFlag, 0),
+    (Guard::AbortFlag, 1),
     (Guard::CommitSettled, 1),
     (Guard::ValidateReads, 12),
     (Guard::ValidateHolders, 196),
-    (Guard::ReadOnlyWaits, 721),
-    (Guard::LockAbsentReads, 2_168),
-    (Guard::VerifyReadLocks, 39),
-    (Guard::TouchAborted, 1_029),
-    (Guard::TouchCommitted, 895),
-    (Guard::PlaceholderVersion, 2),
-    (Guard::ApplyAcknowledged, 3_893),
-    (Guard::SettleSingle, 1),
+    (Guard::ReadOnlyWaits, 456),
+    (Guard::LockAbsentReads, 2_550),
+    (Guard::VerifyReadLocks, 1),
+    (Guard::TouchAborted, 980),
+    (Guard::TouchCommitted, 5_093),
+    (Guard::PlaceholderVersion, 18),
+    (Guard::ApplyAcknowledged, 588),
+    (Guard::SettleSingle, 3),
     (Guard::SingleSeesLocks, 0),
     (Guard::MissingIsNotGone, 1),
-    (Guard::WoundYounger, 1_399),
+    (Guard::WoundYounger, 333),
 ];
 
 /// How many seeds are tried where the known one does not notice.
