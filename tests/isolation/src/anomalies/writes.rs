@@ -71,7 +71,7 @@ pub async fn p4_lost_update_of_one_that_waits(ground: &Ground) {
     // However far the other one comes meanwhile, it comes no further than the lock.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     assert!(!waiting.is_finished(), "it passed an older one's lock");
-    assert_eq!(ground.state(&["x"]).await, [Some(100)]);
+    assert_eq!(ground.b.look(&["x"]).await, [Some(100)]);
     older.put("x", 110);
     older.commits().await;
     assert_eq!(waiting.await.expect("no panic"), Some(110));
