@@ -8,6 +8,8 @@ pub(crate) enum Intent {
     Put(u64),
     Insert(u64),
     Delete,
+    /// Inserted and deleted again: it must not exist, and nothing is written.
+    Withdrawn,
 }
 
 impl Intent {
@@ -15,7 +17,7 @@ impl Intent {
     pub(crate) fn content(self) -> Option<u64> {
         match self {
             Self::Put(value) | Self::Insert(value) => Some(value),
-            Self::Delete => None,
+            Self::Delete | Self::Withdrawn => None,
         }
     }
 }
@@ -48,7 +50,7 @@ impl Ledger {
     /// Whether one of the documents that are to be inserted exists.
     pub(crate) fn has_one_to_insert(&self, work: &Work) -> bool {
         let inserts = |(key, intent): (&u8, &Intent)| {
-            matches!(intent, Intent::Insert(_)) && self.now.contains_key(key)
+            matches!(intent, Intent::Insert(_) | Intent::Withdrawn) && self.now.contains_key(key)
         };
         work.writes.iter().any(inserts)
     }
