@@ -69,7 +69,7 @@ pub fn suite() -> Suite {
     Suite {
         name: "explicit_insert",
         cases: vec![
-            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 19_749)
+            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 19_805)
                 .ends(),
             Case::new(
                 "insert, deleted, insert",

@@ -222,6 +222,7 @@ impl Scenario {
         let longest = 2 + often(0.5, 300.0) as u64;
         faults = faults.with_delay(delay, Duration::from_millis(longest));
         let manners = Manners {
+            hung_replication: false,
             slow_replication: often(0.7, 0.5),
             lagging_copy: often(0.7, 0.8),
             scan_hides: often(0.5, 0.4),

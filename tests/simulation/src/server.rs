@@ -20,6 +20,8 @@ use txn_core::store::{Key, Outcome, Read, Source, StoreError, StoreErrorKind, Ve
 pub struct Manners {
     /// A write is seen for a while before it is acknowledged.
     pub slow_replication: f64,
+    /// It is seen for as long as a replica hangs that nobody has given up yet: [`HUNG`].
+    pub hung_replication: bool,
     /// A read that any copy may answer goes to one that does not have the newest writes yet.
     pub lagging_copy: f64,
     /// A page of a scan leaves a document out, unless writes to its collection are blocked.
@@ -58,6 +60,9 @@ pub const NEWS: Duration = Duration::from_secs(2);
 
 /// The longest time from being seen to being acknowledged.
 pub const REPLICATION: Duration = Duration::from_millis(400);
+
+/// How long a replica hangs before the primary gives it up.
+pub const HUNG: Duration = Duration::from_secs(60);
 
 /// What the server did that real ones do on a bad day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -320,7 +325,10 @@ impl Server {
         document.dirty.push(Unacknowledged { write: number, version, source });
         if state.dice.f64() < state.manners.slow_replication {
             state.seen.insert(number, now);
-            let takes = REPLICATION.mul_f64(state.dice.f64());
+            let takes = match state.manners.hung_replication {
+                true => HUNG,
+                false => REPLICATION.mul_f64(state.dice.f64()),
+            };
             return Arrived::Replicating { write: number, version, collection: name, term, takes };
         }
         document.acknowledge(document.dirty.len() - 1);

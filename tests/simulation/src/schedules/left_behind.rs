@@ -127,6 +127,29 @@ async fn passes(domain: &Domain) -> Result<(), Error> {
     Ok(())
 }
 
+/// A reader, who writes nothing, sees what a dead owner committed before anybody applied it.
+#[must_use]
+pub(super) fn what_a_dead_owner_committed() -> Vec<String> {
+    told(async {
+        let server = ground(&["a".to_owned()]).await?;
+        dies_committed(&server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
+            .await?;
+        let mut wrong = Vec::new();
+        let (_, reader) = coordinator(&server, "reader", 0).await?;
+        for name in ["things", "annex"] {
+            let collection = reader.raw_collection(name).await?;
+            let seen = reader.reader().get(&collection, "a").await?;
+            if !seen.as_ref().is_some_and(|seen| seen.as_str().contains('2')) {
+                wrong.push(format!("a reader of {name} saw {seen:?} after the commit"));
+            }
+        }
+        if locked(&server).len() < 2 {
+            wrong.push("nothing is left locked: the schedule shows nothing".to_owned());
+        }
+        Ok(wrong)
+    })
+}
+
 /// One member of a dead owner's transaction is lost with its index: the other is applied, and can be written.
 #[must_use]
 pub(super) fn an_index_that_is_lost() -> Vec<String> {

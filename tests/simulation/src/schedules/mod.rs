@@ -10,16 +10,17 @@ use txn_core::store::{Key, Read, Store};
 use txn_core::{Config, Domain, Error, Options, Raw};
 
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
-use crate::server::{Manners, REPLICATION, Server};
+use crate::server::{HUNG, Manners, REPLICATION, Server};
 use crate::virtual_time::in_virtual_time;
 
 /// A schedule with its name.
 pub type Schedule = (&'static str, fn() -> Vec<String>);
 
 /// Those that guards of the protocol need to be missed.
-pub const OF_GUARDS: [Schedule; 3] = [
+pub const OF_GUARDS: [Schedule; 4] = [
     ("a deletion that vanishes", || in_virtual_time(vanishes(Change::Deletion))),
     ("a write that vanishes", || in_virtual_time(vanishes(Change::Write))),
+    ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
     ("a commit while its day is dropped", a_commit_while_its_day_is_dropped),
 ];
 
@@ -75,7 +76,8 @@ async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(
     };
     let (owner, domain) = coordinator(&server, "owner", 0).await?;
     let things = domain.raw_collection("things").await?;
-    server.set_manners(Manners { slow_replication: 1.0, ..Manners::default() });
+    let slow = Manners { slow_replication: 1.0, ..Manners::default() };
+    server.set_manners(slow);
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let task = tokio::spawn(async move {
         let changed = domain.run::<_, Error, _>(&options, async |tx| match change {
@@ -84,12 +86,19 @@ async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(
         });
         changed.await.map(drop)
     });
-    for _ in 0..5_000 {
-        if is_committed() && is_seen().await {
-            break;
+    // Its commit is on the way to the replicas once its lock is on them. What follows it hangs there.
+    let until = async |reached: &dyn Fn() -> bool| {
+        for _ in 0..5_000 {
+            if reached() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    };
+    until(&is_locked).await;
+    server.set_manners(Manners { hung_replication: true, ..slow });
+    until(&is_committed).await;
+    tokio::time::sleep(REPLICATION).await;
     owner.kill_after(1);
     server.set_manners(Manners::default());
     if !is_locked() || !is_seen().await {
@@ -99,7 +108,7 @@ async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(
     let (_, recoverer) = coordinator(&server, "recoverer", 0).await?;
     recoverer.janitor_pass().await?;
     server.crash();
-    tokio::time::sleep(2 * REPLICATION).await;
+    tokio::time::sleep(2 * HUNG).await;
     // Days later, in a scan that shows no lock.
     server.set_manners(Manners { scan_hides: 1.0, ..Manners::default() });
     let (_, late) = coordinator(&server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
