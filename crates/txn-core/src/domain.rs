@@ -181,6 +181,10 @@ impl Domain {
     /// The first attempt is optimistic (it locks at the end), later ones lock at each read. Errors of the closure are returned
     /// once its reads are known to belong together; nothing is written then.
     ///
+    /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what the outer
+    /// one has locked: that is refused, and where it waits for a third transaction that waits for the outer one, both wait
+    /// until the outer one comes to its limit ([`Config::transaction_limit`]) and starts again.
+    ///
     /// Dropping the returned future before the commit began rolls back in the background; after that the
     /// commit goes on.
     ///

@@ -1,6 +1,7 @@
 //! Transactions that are begun inside the closure of another one. Such a transaction may use other documents; one that
 //! the outer transaction holds would be waited for until the deadline, for the outer one goes on only when
-//! the inner one has ended.
+//! the inner one has ended. That is refused. A circle through a third transaction (the inner one waits for a stranger,
+//! who waits for the outer one) is not seen: the outer one comes to the limit of an attempt, and starts again.
 
 use std::sync::Arc;
 

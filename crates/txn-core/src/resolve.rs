@@ -109,7 +109,8 @@ impl Engine {
         let mut holders = by_holder(locks);
         holders.retain(|holder, locks| {
             let entitled = match requester {
-                Requester::Locking(me) => holder.age() < me.age(),
+                // Its own lock is nobody's to decide: who helps may meet it on a member of another.
+                Requester::Locking(me) => *holder == me || holder.age() < me.age(),
                 Requester::Patient => true,
             };
             let busy = entitled && self.locals.is_live(*holder);

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Attempt, Departure, Intent, Locks, ReadEntry, Slot};
 use crate::config::Acknowledge;
 use crate::document::{Image, Stored, View};
@@ -201,7 +203,7 @@ impl Attempt {
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;
         if !wanted.is_empty() || !checks.is_empty() {
-            self.acquire(wanted, checks).await?;
+            self.acquire(wanted, checks, &CancellationToken::new()).await?;
         }
         self.validate(only_read).await?;
         let (members, images, known) = self.members(&writes)?;

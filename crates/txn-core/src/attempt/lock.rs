@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Attempt, Held, ReadEntry};
 use crate::clock::Backoff;
 use crate::document::{Stored, View};
@@ -53,23 +55,29 @@ struct Queues {
 
 impl Attempt {
     /// Locks documents as they are read.
-    pub(super) async fn acquire_for_reading(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), Stop> {
+    pub(super) async fn acquire_for_reading(
+        self: &Arc<Self>,
+        keys: Vec<Key>,
+        given_up: &CancellationToken,
+    ) -> Result<(), Stop> {
         let _one_at_a_time = self.locking.lock().await;
         if self.concluding.load(Ordering::Acquire) {
             // A read that the closure did not wait for: nobody would take its lock off.
             return Err(self.over());
         }
-        self.acquire(keys.into_iter().map(|key| (key, None)).collect(), Vec::new()).await
+        let wanted = keys.into_iter().map(|key| (key, None)).collect();
+        self.acquire(wanted, Vec::new(), given_up).await
     }
 
     /// Locks documents, each on the version that was read, and has `checks` (dry runs) answered in the
-    /// same bulk. Waits for older holders, wounds younger ones, helps committed ones. The caller holds
-    /// `self.locking`.
+    /// same bulk. Waits for older holders, wounds younger ones, helps committed ones. Once it is `given_up`, no further
+    /// lock is sent and nobody is waited for; what was sent is settled. The caller holds `self.locking`.
     #[tracing::instrument(name = "lock", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn acquire(
         self: &Arc<Self>,
         wanted: BTreeMap<Key, Option<ReadEntry>>,
         mut checks: Vec<Write>,
+        given_up: &CancellationToken,
     ) -> Result<(), Stop> {
         let mut wants: BTreeMap<Key, Want> = BTreeMap::new();
         for (key, entry) in wanted {
@@ -91,7 +99,14 @@ impl Attempt {
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
         let mut rounds = 0_u32;
-        while !wants.is_empty() || !checks.is_empty() {
+        loop {
+            if given_up.is_cancelled() {
+                let locks = self.locks.lock();
+                wants.retain(|key, _| locks.uncertain.contains(key));
+            }
+            if wants.is_empty() && checks.is_empty() {
+                return Ok(());
+            }
             let blank: Vec<Key> = wants
                 .iter()
                 .filter(|(_, w)| w.view.is_none())
@@ -116,7 +131,7 @@ impl Attempt {
             let hindrance = self.take_outcomes(writes, &mut wants, &mut checks).await?;
             match hindrance {
                 _ if !busy.is_empty() => {
-                    self.wait_for(&busy, &mut queues, &mut backoff).await?;
+                    self.wait_for(&busy, &mut queues, &mut backoff, given_up).await?;
                 }
                 Some(hindrance) => {
                     self.engine.pause(&self.patience, &mut backoff, hindrance).await?;
@@ -134,7 +149,6 @@ impl Attempt {
             }
             rounds += 1;
         }
-        Ok(())
     }
 
     /// Meets whoever holds what is wanted, each holder once. A void lock is taken out of what was seen.
@@ -292,6 +306,7 @@ impl Attempt {
         busy: &BTreeMap<Key, Tid>,
         queues: &mut Queues,
         backoff: &mut Backoff,
+        given_up: &CancellationToken,
     ) -> Result<(), Stop> {
         let engine = &self.engine;
         queues.tickets.retain(|key, _| busy.contains_key(key));
@@ -324,6 +339,7 @@ impl Attempt {
             biased;
             _ = futures::future::select_all(woken) => {}
             () = self.local.stirred.notified() => {}
+            () = given_up.cancelled(), if !given_up.is_cancelled() => {}
             () = engine.config.clock.sleep(poll.min(left)) => {}
         }
         Ok(())

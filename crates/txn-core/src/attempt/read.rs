@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Attempt, ReadEntry};
 use crate::document::{Image, View};
 use crate::engine::{Engine, From};
@@ -39,8 +41,12 @@ impl Attempt {
 
     async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), Stop> {
         if self.pessimistic {
+            // A read that its caller does not wait for any more holds up neither the next one nor the commit.
+            let given_up = CancellationToken::new();
+            let _guard = given_up.clone().drop_guard();
             let this = self.clone();
-            return self.owned(async move { this.acquire_for_reading(keys).await }).await;
+            let acquire = async move { this.acquire_for_reading(keys, &given_up).await };
+            return self.owned(acquire).await;
         }
         let read = async {
             let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;

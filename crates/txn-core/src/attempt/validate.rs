@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Attempt, Held, ReadEntry};
 use crate::document::View;
 use crate::engine::From;
@@ -43,7 +45,7 @@ impl Attempt {
         };
         let wanted = self.take_reads_to_lock(&mut only_read, false);
         if !wanted.is_empty() {
-            self.acquire(wanted, Vec::new()).await?;
+            self.acquire(wanted, Vec::new(), &CancellationToken::new()).await?;
         }
         self.validate(only_read).await?;
         self.verify_locks().await
@@ -253,7 +255,7 @@ impl Attempt {
             // Only set free they would be locked again before the next look, by the next attempt of the one that was
             // wounded; so whoever wounds takes what it wants.
             let taken = locks.into_iter().map(|Lock { key, .. }| (key.clone(), reads.remove(&key)));
-            Box::pin(self.acquire(taken.collect(), Vec::new())).await?;
+            Box::pin(self.acquire(taken.collect(), Vec::new(), &CancellationToken::new())).await?;
         }
         let busy = met.into_iter().find_map(|(key, met)| (met == Met::Busy).then_some(key));
         Ok(busy.and_then(|key| holders.remove_entry(&key)))

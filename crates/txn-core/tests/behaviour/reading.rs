@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use txn_core::store::{Outcome, Refusal, RefusalKind, WriteOp};
-use txn_core::{Domain, Error, ErrorKind, Options};
+use txn_core::{Committed, Domain, Error, ErrorKind, Options};
 
 use crate::support::{Fate, Item, Shop, is_commit};
 
@@ -95,6 +95,28 @@ async fn an_error_that_can_not_be_examined_is_not_surfaced() {
         Err(Failure::Engine(error)) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
         other => panic!("{:?}", other.map(drop)),
     }
+}
+
+/// A closure that does not wait for a locked document any more goes on without it.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_given_up_does_not_hold_up_the_commit() {
+    let shop = Shop::open(&["a", "b"]).await;
+    let items = &shop.items;
+    let pessimistic = Options::default().with_pessimistic(true);
+    let older = shop.domain.begin(&pessimistic).expect("begins");
+    older.get(items, "a").await.expect("locks");
+    let began = tokio::time::Instant::now();
+    let committed = shop.domain.run::<_, Error, _>(&pessimistic, async |tx| {
+        let soon = Duration::from_millis(50);
+        tokio::time::timeout(soon, tx.get(items, "a")).await.expect_err("somebody older holds it");
+        tx.get(items, "b").await?;
+        tx.put(items, "b", &Item { n: 2 })
+    });
+    let Committed { receipt, .. } = committed.await.expect("commits");
+    assert_eq!((receipt.attempts, shop.value("b").await), (1, Some(2)));
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    older.rollback().await;
+    shop.drained().await;
 }
 
 /// A holder that has validated and is about to commit comes before what was acknowledged since.

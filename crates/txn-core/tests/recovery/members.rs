@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use txn_core::store::{Key, Store};
-use txn_core::{ErrorKind, State};
+use txn_core::store::{Key, Store, Write, WriteOp};
+use txn_core::{Committed, Error, ErrorKind, Options, State};
 
-use crate::world::{Dies, World};
+use crate::world::{Dies, Item, World};
 
 async fn state(w: &World, tid: txn_core::Tid, state: State) -> bool {
     let record = w.stored(&World::record_key(tid)).await.expect("a record").1;
@@ -36,6 +36,32 @@ async fn a_dropped_collection_does_not_keep_the_others_locked() {
         assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
         assert!(state(&w, tid, State::Committed).await, "it is not finished");
     }
+}
+
+/// Its owner deleted one member and died before the other: whoever holds the place of the first and helps with the other
+/// meets its own lock.
+#[tokio::test(start_paused = true)]
+async fn who_helps_does_not_wound_itself() {
+    let w = World::of(2).await;
+    let dead = w.process(Dies::AfterCommit).await;
+    let (gone, kept) = ("d0000", "d0001");
+    let tx = dead.domain.begin(&Options::default()).expect("begins");
+    tx.delete(&dead.items, gone).expect("takes it");
+    tx.put(&dead.items, kept, &Item { n: 2 }).expect("takes it");
+    tx.commit().await.expect("commits");
+    let key = Key::new("items", gone);
+    let (version, _) = w.stored(&key).await.expect("a locked document");
+    w.write(Write::new(key, WriteOp::Delete(version))).await;
+    let p = w.process(Dies::Never).await;
+    let pessimistic = Options::default().with_pessimistic(true);
+    let items = &p.items;
+    let receipt = p.domain.run::<_, Error, _>(&pessimistic, async |tx| {
+        assert_eq!(tx.get(items, gone).await?, None);
+        assert_eq!(tx.get(items, kept).await?, Some(Item { n: 2 }));
+        tx.put(items, kept, &Item { n: 3 })
+    });
+    let Committed { receipt, .. } = receipt.await.expect("commits");
+    assert_eq!(receipt.attempts, 1);
 }
 
 #[tokio::test(start_paused = true)]
