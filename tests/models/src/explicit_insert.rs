@@ -75,7 +75,7 @@ pub fn suite() -> Suite {
                 "insert, deleted, insert",
                 "1 forked create, 1 janitor",
                 deleted_at_once(),
-                20_172,
+                20_298,
             )
             .ends(),
             Case::new(
