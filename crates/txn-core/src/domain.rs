@@ -183,7 +183,7 @@ impl Domain {
     ///
     /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what the outer
     /// one has locked: that is refused, and where it waits for a third transaction that waits for the outer one, both wait
-    /// until the outer one comes to its limit ([`Config::transaction_limit`]) and starts again.
+    /// until the outer one comes to its limit ([`Config::transaction_limit`](crate::Config::transaction_limit)) and starts again.
     ///
     /// Dropping the returned future before the commit began rolls back in the background; after that the
     /// commit goes on.
