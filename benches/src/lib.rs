@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use txn_core::event::{Event, Observer};
-use txn_core::store::{CountingStore, Counts};
 use txn_core::{Collection, Config, Domain, Error, Options, Typed};
 use txn_es::{EsConfig, EsStore};
+use txn_sim::{CountingStore, Counts};
 
 /// Anything that stops a benchmark.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use txn_core::event::{Event, Observer};
-use txn_core::store::{CountingStore, Counts, MemoryStore};
+use txn_core::store::MemoryStore;
 use txn_core::{Acknowledge, Config, Domain, Error, Options, Raw, Transaction, TransactionFn};
+use txn_sim::{CountingStore, Counts};
 
 /// Notes what the store was asked until a commit was acknowledged: the apply goes on behind it.
 #[derive(Debug)]

@@ -10,12 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, MemoryStore, Outcome, Page, Read,
-    Store, StoreError, Write, WriteOp,
-};
-use txn_core::testing::{self, conformance};
+use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write, WriteOp};
 use txn_core::{Acknowledge, Config, Domain, Error, Options, Raw};
+use txn_store::conformance;
 
 /// Passes every request on, once, and prints it with its answer. Bodies of documents are not printed.
 #[derive(Debug)]
@@ -63,13 +60,9 @@ fn answer(outcome: &Outcome) -> &'static str {
 
 // A wrapper writes out every method: a method that it forgot to pass on would not compile.
 #[async_trait]
-impl<S: Store> Store for Traced<S> {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
-    }
-
-    fn request_timeout(&self) -> Duration {
-        self.inner.request_timeout()
+impl<S: Store> Layer for Traced<S> {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -93,48 +86,6 @@ impl<S: Store> Store for Traced<S> {
         self.print("write_many", writes.iter().zip(&outcomes).map(line));
         outcomes
     }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner.refresh(collection).await
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        self.inner.scan(collection, filter, size, from).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.inner.open_collection(spec).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.inner.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.inner.add_alias(alias, collection).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.inner.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.inner.list_collections(prefix).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner.release_collection(collection).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.inner.server_time().await
-    }
 }
 
 #[tokio::main]
@@ -143,8 +94,8 @@ async fn main() -> Result<(), Error> {
 
     // One call for the whole contract. It panics with the rule that is broken. In a project of one's own
     // this is a test; less of a race than by default, to be quick here.
-    let options = testing::Options::new("mine").with_race(4, 5);
-    conformance(store.clone(), options).await;
+    let options = conformance::Options::new("mine").with_race(4, 5);
+    conformance::run(store.clone(), options).await;
     println!("the store passes the conformance suite\n");
 
     let domain = Domain::create(store.clone(), "traced", Config::default()).await?;

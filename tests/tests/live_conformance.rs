@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::testing::{Options, conformance};
 use txn_es::{EsConfig, EsStore};
+use txn_store::conformance::{self, Options};
 use txn_testkit::env;
 
 async fn conforms(url: &str) {
     let config = EsConfig::from_url(url).expect("an address");
     let store = EsStore::connect(config).await.expect("a server that answers");
     let options = Options::new(txn_tests::unique("conf")).with_patience(Duration::from_secs(300));
-    conformance(Arc::new(store), options).await;
+    conformance::run(Arc::new(store), options).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

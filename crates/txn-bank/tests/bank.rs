@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_bank::{Bank, BankError, Currency, Leg, Load, NewAccount, Status, Tally, TransferOptions};
-use txn_core::store::{
-    FaultPlan, FaultStore, Filter, Key, MemoryStore, Outcome, Read, Store, Write, WriteOp,
-};
+use txn_core::store::{Filter, Key, MemoryStore, Outcome, Read, Store, Write, WriteOp};
 use txn_core::{Config, Options};
+use txn_sim::{FaultPlan, FaultStore};
 
 async fn bank() -> Bank {
     let config =

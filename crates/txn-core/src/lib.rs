@@ -45,7 +45,6 @@ mod domain_document;
 mod engine;
 mod error;
 pub mod event;
-pub mod fields;
 mod finish;
 mod format;
 #[cfg(feature = "testing")]
@@ -79,11 +78,8 @@ mod retention;
 mod rules;
 mod server_clock;
 mod stop;
-pub mod store;
 mod survey;
 mod table;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod tid;
 mod transaction;
 mod turn;
@@ -102,3 +98,7 @@ pub use rebuild::Rebuilt;
 pub use record::{Aborted, Op, State};
 pub use tid::{Age, Day, ParseTidError, Tid};
 pub use transaction::Transaction;
+#[doc(inline)]
+pub use txn_store as store;
+#[doc(inline)]
+pub use txn_store::fields;

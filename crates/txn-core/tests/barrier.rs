@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, MemoryStore, Outcome, Page, Read,
-    Store, StoreError, Write,
-};
+use txn_core::store::{Layer, MemoryStore, Outcome, Read, Store, StoreError, Write};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -41,21 +38,9 @@ impl Side {
 }
 
 #[async_trait]
-impl Store for Side {
-    fn limits(&self) -> Limits {
-        self.store.limits()
-    }
-
-    fn request_timeout(&self) -> Duration {
-        self.store.request_timeout()
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.store.get_many(keys).await
-    }
-
-    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.store.read_primary(keys).await
+impl Layer for Side {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
@@ -68,38 +53,6 @@ impl Store for Side {
     async fn refresh(&self, collection: &str) -> Result<()> {
         self.refreshed.lock().insert(collection.to_owned());
         self.store.refresh(collection).await
-    }
-
-    async fn scan(&self, name: &str, of: &Filter, n: usize, at: Option<Cursor>) -> Result<Page> {
-        self.store.scan(name, of, n, at).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo> {
-        self.store.open_collection(spec).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<()> {
-        self.store.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<()> {
-        self.store.add_alias(alias, collection).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<()> {
-        self.store.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>> {
-        self.store.list_collections(prefix).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<()> {
-        self.store.release_collection(collection).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>> {
-        self.store.server_time().await
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use txn_core::clock::Entropy;
-use txn_core::store::{FaultPlan, FaultStore, MemoryStore};
+use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
+use txn_sim::{FaultPlan, FaultStore};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Account {

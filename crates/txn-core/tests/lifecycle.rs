@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::event::{Event, Observer};
 use txn_core::fields::TRANSACTION_TID;
-use txn_core::store::{
-    CountingStore, Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp,
-};
+use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
 use txn_core::{
     Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, State,
     TransactionOutcome, Typed,
 };
+use txn_sim::CountingStore;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -478,7 +477,7 @@ async fn old_days_are_dropped_and_never_come_back() {
 /// accounts, where all of them stood still until the transaction limit.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_in_a_circle_while_helping() {
-    use txn_core::store::{FaultPlan, FaultStore};
+    use txn_sim::{FaultPlan, FaultStore};
     for seed in 0..20 {
         let slow = FaultPlan::none(seed).with_delay(0.9, Duration::from_millis(5));
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));

@@ -12,8 +12,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use txn_core::clock::Entropy;
-use txn_core::store::{FaultPlan, FaultStore, MemoryStore};
+use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, TransactionOutcome, Typed};
+use txn_sim::{FaultPlan, FaultStore};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct List {

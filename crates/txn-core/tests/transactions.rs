@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use txn_core::store::{FaultPlan, FaultStore, MemoryStore};
+use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
+use txn_sim::{FaultPlan, FaultStore};
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 struct Account {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use txn_core::store::{CountingStore, MemoryStore};
+use txn_core::store::MemoryStore;
 use txn_core::{Acknowledge, Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
+use txn_sim::CountingStore;
 
 /// One and the same collection, raw and typed.
 struct World<T> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use txn_core::store::{Outcome, Read, Refusal, RefusalKind};
+use txn_store::{Outcome, Read, Refusal, RefusalKind};
 
 use crate::classify::{self, Cause, Fate};
 use crate::target::{Condition, IMPOSSIBLE, Target};

@@ -1,4 +1,4 @@
-use txn_core::store::{StoreErrorKind, Version};
+use txn_store::{StoreErrorKind, Version};
 
 use super::*;
 

@@ -2,7 +2,7 @@
 //! type, for one status stands for many things (a write block is 403, and so is a missing privilege).
 
 use serde::Deserialize;
-use txn_core::store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
+use txn_store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 use crate::transport::Answer;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::Value;
-use txn_core::store::{
+use txn_store::{
     CollectionInfo, CollectionSpec, Outcome, Refusal, RefusalKind, Role, StoreError, StoreErrorKind,
 };
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use reqwest::Url;
-use txn_core::store::{StoreError, StoreErrorKind};
+use txn_store::{StoreError, StoreErrorKind};
 
 /// How an [`EsStore`](crate::EsStore) reaches its cluster. Nothing of it is printed that is secret.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use reqwest::Method;
-use txn_core::store::{
+use txn_store::{
     Cursor, Filter, Key, Limits, Outcome, Page, Read, Refusal, RefusalKind, StoreError,
     StoreErrorKind, Write, WriteOp,
 };
@@ -367,7 +367,7 @@ pub(crate) fn item<'a>(
     Item { at, route, require_alias: true, target, id: &key.id, routing, op }
 }
 
-fn condition_of(op: &WriteOp) -> Option<txn_core::store::Version> {
+fn condition_of(op: &WriteOp) -> Option<txn_store::Version> {
     match op {
         WriteOp::Replace(_, version) | WriteOp::Delete(version) => Some(*version),
         WriteOp::Verify(expected) => *expected,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use txn_core::store::Store;
+use txn_store::Store;
 
 use super::*;
 use crate::{EsConfig, EsStore};
@@ -219,7 +219,7 @@ async fn a_large_request_that_is_refused_whole_is_in_doubt() {
 async fn what_can_not_be_valid_is_not_sent() {
     let fake = Fake::new(|_, _| panic!("asked")).await;
     let replace = |version| WriteOp::Replace("{}".into(), version);
-    let version = |term, seq_no| txn_core::store::Version { term, seq_no };
+    let version = |term, seq_no| txn_store::Version { term, seq_no };
     let a = Key::new("a", "1");
     let cases = [
         (Key::new("a", ""), WriteOp::Create("{}".into()), "Invalid(Refusal { kind: Id"),

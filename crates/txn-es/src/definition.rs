@@ -1,7 +1,7 @@
 //! What the caller says of an index that is to be made: its mappings and its settings. Pure functions.
 
 use serde_json::{Map, Value};
-use txn_core::store::{CollectionSpec, StoreError};
+use txn_store::{CollectionSpec, StoreError};
 
 use crate::mapping::misconfigured;
 
@@ -80,7 +80,7 @@ fn flatten(path: &str, settings: Object, flat: &mut Object) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use txn_core::store::Role;
+    use txn_store::Role;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The Elasticsearch and OpenSearch store of txn-core.
 //!
-//! [`EsStore`] carries out the store contract ([`txn_core::store`]) on Elasticsearch 7.17 and 8, and
+//! [`EsStore`] carries out the store contract ([`txn_store`]) on Elasticsearch 7.17 and 8, and
 //! on OpenSearch, with nothing but single-document requests: no scripts, no ingest pipelines, no
 //! plugins.
 //!
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use txn_core::store::{
+use txn_store::{
     CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
     StoreError, Write,
 };
@@ -72,7 +72,7 @@ impl EsStore {
     /// that this store knows.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`](txn_core::store::StoreErrorKind) if no node answers, `Denied`
+    /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind) if no node answers, `Denied`
     /// if the login is missing or wrong, `Misconfigured` if the server or the configuration is not fit.
     pub async fn connect(config: EsConfig) -> Result<Self, StoreError> {
         let transport = Transport::new(&config)?;

@@ -3,8 +3,8 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use txn_core::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
-use txn_core::store::{CollectionSpec, Role, StoreError, StoreErrorKind};
+use txn_store::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
+use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::definition;
 use crate::target::{GUARD, guard_name};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use txn_core::store::{Key, Read, StoreError, StoreErrorKind};
+use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
 use crate::bulk::{no_source, push_text};
 use crate::classify::{self, Cause, Fate};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{join, join_all};
 use reqwest::Method;
-use txn_core::store::{Key, Limits, Read, StoreError};
+use txn_store::{Key, Limits, Read, StoreError};
 
 use crate::bulk::{Op, Settled};
 use crate::classify;

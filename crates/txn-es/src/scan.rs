@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use txn_core::store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version};
+use txn_store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version};
 
 use crate::target::Target;
 

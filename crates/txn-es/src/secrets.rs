@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use txn_core::store::{Outcome, Read, Refusal, StoreError};
+use txn_store::{Outcome, Read, Refusal, StoreError};
 
 use crate::config::EsAuth;
 

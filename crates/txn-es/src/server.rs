@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::Value;
-use txn_core::store::{StoreError, StoreErrorKind};
+use txn_store::{StoreError, StoreErrorKind};
 
 use crate::classify;
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Patience, Request, Transport};

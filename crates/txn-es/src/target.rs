@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use txn_core::store::Version;
+use txn_store::Version;
 
 /// What the names of guards begin with.
 pub(crate) const GUARD: &str = "txn-guard-";

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Certificate, Client, Method, Response, Url};
-use txn_core::store::{StoreError, StoreErrorKind};
+use txn_store::{StoreError, StoreErrorKind};
 
 use crate::config::EsConfig;
 use crate::secrets::Secrets;

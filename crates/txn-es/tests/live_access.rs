@@ -4,10 +4,10 @@ mod live;
 
 use std::time::Duration;
 
-use txn_core::store::{
+use txn_es::{EsConfig, EsStore};
+use txn_store::{
     CollectionSpec, Key, Outcome, Read, RefusalKind, Role, Store, StoreErrorKind, Write, WriteOp,
 };
-use txn_es::{EsConfig, EsStore};
 
 fn closed_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -4,11 +4,11 @@ mod live;
 
 use live::Plain;
 use serde_json::{Value, json};
-use txn_core::store::{
+use txn_es::EsStore;
+use txn_store::{
     CollectionInfo, CollectionSpec, Filter, Key, Outcome, Read, RefusalKind, Role, Store,
     StoreError, StoreErrorKind, Write, WriteOp,
 };
-use txn_es::EsStore;
 
 /// Runs a test on every server, with a name that it may use.
 async fn everywhere<F: Future<Output = ()>>(

@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use live::Plain;
 use serde_json::{Value, json};
-use txn_core::store::{
-    CollectionSpec, Key, Outcome, Read, Role, Store, StoreErrorKind, Write, WriteOp,
-};
 use txn_core::{Collection, Config, DocumentId, Domain, Error, ErrorKind, Raw};
 use txn_es::EsStore;
+use txn_store::{CollectionSpec, Key, Outcome, Read, Role, Store, StoreErrorKind, Write, WriteOp};
 
 /// An index with one shard, on one server.
 struct Shop {

@@ -5,8 +5,8 @@
 //! [`Fault::Storage`] is the end of the transaction.
 
 use redb::{ReadableTable, Table, WriteTransaction};
-use txn_core::store::embedded;
-use txn_core::store::{CollectionInfo, CollectionSpec, Outcome, Role, StoreError, Version, Write};
+use txn_store::embedded;
+use txn_store::{CollectionInfo, CollectionSpec, Outcome, Role, StoreError, Version, Write};
 
 use crate::codec::{self, Record};
 use crate::error::Fault;
@@ -20,25 +20,25 @@ const TERM: u64 = 1;
 /// An administrative change.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// See [`txn_core::store::Store::open_collection`].
+    /// See [`txn_store::Store::open_collection`].
     Open(CollectionSpec),
-    /// See [`txn_core::store::Store::drop_collection`].
+    /// See [`txn_store::Store::drop_collection`].
     Drop(String),
-    /// See [`txn_core::store::Store::add_alias`].
+    /// See [`txn_store::Store::add_alias`].
     Alias {
         /// The name to add.
         alias: String,
         /// What it is to stand for.
         collection: String,
     },
-    /// See [`txn_core::store::Store::block_writes`].
+    /// See [`txn_store::Store::block_writes`].
     Block {
         /// The collection.
         collection: String,
         /// Whether to set the block, or to lift it.
         blocked: bool,
     },
-    /// See [`txn_core::store::Store::release_collection`].
+    /// See [`txn_store::Store::release_collection`].
     Release(String),
 }
 

@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
-use txn_core::store::embedded::Place;
-use txn_core::store::{Source, Version};
+use txn_store::embedded::Place;
+use txn_store::{Source, Version};
 
 use crate::error::Fault;
 
@@ -34,7 +34,7 @@ const BLOCKED: u8 = 1;
 const OWNED: u8 = 2;
 
 impl Record {
-    /// The identity as [`txn_core::store::CollectionInfo`] shows it.
+    /// The identity as [`txn_store::CollectionInfo`] shows it.
     pub(crate) fn shown_uid(&self) -> Arc<str> {
         format!("redb-{}", self.uid).into()
     }

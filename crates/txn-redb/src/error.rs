@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use txn_core::store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
+use txn_store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 /// Why [`RedbStore::open`](crate::RedbStore::open) failed. The text names the file, the fault, and
 /// what to do.

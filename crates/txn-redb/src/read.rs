@@ -4,8 +4,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
-use txn_core::store::embedded::{self, Place};
-use txn_core::store::{
+use txn_store::embedded::{self, Place};
+use txn_store::{
     CollectionInfo, Filter, Key, Outcome, Page, Read, StoreError, StoreErrorKind, Write,
 };
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use txn_core::store::embedded;
-use txn_core::store::{
+use txn_store::embedded;
+use txn_store::{
     CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Store,
     StoreError, StoreErrorKind, Write,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use redb::ReadableTable;
-use txn_core::store::embedded::{self, Decision};
-use txn_core::store::{Outcome, Read, Source, Write};
+use txn_store::embedded::{self, Decision};
+use txn_store::{Outcome, Read, Source, Write};
 
 use crate::codec::{self, Record};
 use crate::error::Fault;

@@ -8,7 +8,7 @@ use redb::{CommitError, Database, Durability};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
-use txn_core::store::{Outcome, StoreError, StoreErrorKind, Write};
+use txn_store::{Outcome, StoreError, StoreErrorKind, Write};
 
 use crate::apply::{Administered, Changes, Command};
 use crate::error::{Fault, caught};
@@ -331,7 +331,7 @@ pub(crate) fn deadline(timeout: Duration) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn_core::store::Version;
+    use txn_store::Version;
 
     #[test]
     fn a_failed_commit_leaves_no_false_knowledge() {

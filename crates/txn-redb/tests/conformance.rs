@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use txn_core::testing::{Options, conformance};
 use txn_redb::RedbStore;
+use txn_store::conformance::{self, Options};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_conforms() {
@@ -12,6 +12,6 @@ async fn a_file_conforms() {
     // A second run, on the file that the first one left.
     for _ in 0..2 {
         let store = RedbStore::open(&path).expect("a store");
-        conformance(Arc::new(store), Options::new("suite")).await;
+        conformance::run(Arc::new(store), Options::new("suite")).await;
     }
 }

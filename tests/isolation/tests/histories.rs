@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use txn_core::clock::Entropy;
-use txn_core::store::{FaultPlan, FaultStore, MemoryStore, Store};
+use txn_core::store::{MemoryStore, Store};
 use txn_core::{Config, Domain};
 use txn_isolation::history::{Kind, Model};
 use txn_isolation::{Fleet, Stop, Workload, WorkloadConfig, check};
 use txn_redb::RedbStore;
+use txn_sim::{FaultPlan, FaultStore};
 
 const MODELS: [Model; 2] = [Model::ListAppend, Model::Register];
 

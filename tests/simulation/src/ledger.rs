@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::history::{Content, Doc, Fate, Operation};
 use crate::scenario::Scenario;
-use crate::server::Mirage;
 use crate::watch::LongLock;
+use txn_sim::server::Mirage;
 
 /// The history, settled.
 #[derive(Debug)]

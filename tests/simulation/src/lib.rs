@@ -14,7 +14,6 @@ mod meddle;
 pub mod process;
 mod scenario;
 pub mod schedules;
-pub mod server;
 mod virtual_time;
 mod watch;
 mod witness;

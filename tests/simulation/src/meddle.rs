@@ -9,7 +9,7 @@ use txn_core::store::{Key, Outcome, Source, Store, Write, WriteOp};
 
 use crate::history::Doc;
 use crate::scenario::{Annex, Scenario};
-use crate::server::{Reach, Server};
+use txn_sim::server::{Reach, Server};
 
 /// Locked documents that an application remembers.
 const REMEMBERED: usize = 6;

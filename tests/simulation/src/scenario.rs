@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use txn_core::store::FaultPlan;
+use txn_sim::FaultPlan;
 
-use crate::server::Manners;
+use txn_sim::server::Manners;
 
 /// How long an attempt may take, and the longest lease.
 const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use txn_core::fields;
 
-use crate::server::Server;
+use txn_sim::server::Server;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(500);

@@ -11,8 +11,9 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use txn_core::store::{CountingStore, FaultStore, Key, Store};
+use txn_core::store::{Key, Store};
 use txn_core::{Config, Domain, Error, State, TransactionOutcome, fields};
+use txn_sim::{CountingStore, FaultStore};
 
 use crate::actor::{Actor, Bomb, World};
 use crate::counts::Verdict;
@@ -24,10 +25,10 @@ use crate::process::{ClockOf, EntropyOf, Log, Planned, Process, StoreOf};
 use crate::scenario::{
     ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, Scenario, TOKENS, Troubles,
 };
-use crate::server::{FIRST_TRY, Manners, REPLICATION, Server};
 use crate::virtual_time::in_virtual_time;
 use crate::watch::{LongLock, Watch};
 use crate::witness::{Told, Witness};
+use txn_sim::server::{FIRST_TRY, Manners, REPLICATION, Server};
 
 /// Most virtual time with faults.
 const TROUBLE: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use txn_core::store::{CountingStore, Counts};
 use txn_core::{Acknowledge, Domain, Error, Options};
+use txn_sim::{CountingStore, Counts};
 use txn_tests::bank::{self, Accounts, account};
 use txn_tests::ground::Ground;
 use txn_tests::tapped::{ApplyGate, Tapped};

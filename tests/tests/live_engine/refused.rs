@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use txn_core::store::CountingStore;
 use txn_core::{Config, DocumentId, Domain, Error, ErrorKind, Options, Raw};
+use txn_sim::CountingStore;
 use txn_tests::bank::{self, Account, account};
 use txn_tests::ground::Ground;
 

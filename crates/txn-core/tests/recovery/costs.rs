@@ -1,7 +1,7 @@
 //! What recovery asks of the store is bounded by a constant for each document, however many of them one holder left.
 
-use txn_core::store::Counts;
 use txn_core::{Error, Options};
+use txn_sim::Counts;
 
 use crate::world::{Dies, World, ids};
 

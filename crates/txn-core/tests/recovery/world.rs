@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use txn_core::event::{Event, Observer};
 use txn_core::store::{
-    CollectionInfo, CollectionSpec, CountingStore, Counts, Cursor, Filter, Key, Limits,
-    MemoryStore, Outcome, Page, Read, Source, Store, StoreError, StoreErrorKind, Version, Write,
-    WriteOp,
+    Key, Layer, MemoryStore, Outcome, Read, Source, Store, StoreError, StoreErrorKind, Version,
+    Write, WriteOp,
 };
 use txn_core::{Acknowledge, Collection, Config, Domain, Error, Options, Tid, Typed};
+use txn_sim::{CountingStore, Counts};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Item {
@@ -117,13 +116,9 @@ impl Frail {
 }
 
 #[async_trait]
-impl Store for Frail {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
-    }
-
-    fn request_timeout(&self) -> Duration {
-        self.inner.request_timeout()
+impl Layer for Frail {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -140,48 +135,6 @@ impl Store for Frail {
             outcomes.push(self.write(write).await);
         }
         outcomes
-    }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner.refresh(collection).await
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        self.inner.scan(collection, filter, size, from).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.inner.open_collection(spec).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.inner.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.inner.add_alias(alias, collection).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.inner.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.inner.list_collections(prefix).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner.release_collection(collection).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.inner.server_time().await
     }
 }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, MemoryStore, Outcome, Page, Read,
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Read,
     Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
 
@@ -68,13 +68,9 @@ impl TestStore {
 }
 
 #[async_trait]
-impl Store for TestStore {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
-    }
-
-    fn request_timeout(&self) -> Duration {
-        self.inner.request_timeout()
+impl Layer for TestStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -88,7 +84,7 @@ impl Store for TestStore {
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.get_many(keys).await
+        Layer::get_many(self, keys).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
@@ -130,21 +126,9 @@ impl Store for TestStore {
         self.inner.open_collection(spec).await
     }
 
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.inner.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.inner.add_alias(alias, collection).await
-    }
-
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
         self.check(collection)?;
         self.inner.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.inner.list_collections(prefix).await
     }
 
     async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {

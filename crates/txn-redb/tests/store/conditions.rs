@@ -1,6 +1,6 @@
 //! Conditions of single writes, and order within a batch.
 
-use txn_core::store::{Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp};
+use txn_store::{Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp};
 
 use crate::{Place, applied, create, make, one, read};
 

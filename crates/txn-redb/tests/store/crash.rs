@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use txn_core::store::{Key, Version, WriteOp};
 use txn_redb::RedbStore;
+use txn_store::{Key, Version, WriteOp};
 
 use crate::{Place, applied, create, make, one, read};
 

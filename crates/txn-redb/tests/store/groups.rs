@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use txn_core::store::{Key, Outcome, Store, Write, WriteOp};
 use txn_redb::RedbStore;
+use txn_store::{Key, Outcome, Store, Write, WriteOp};
 
 use crate::{Place, create, make, one, read};
 

@@ -11,11 +11,11 @@ mod scans;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use txn_core::store::{
+use txn_redb::RedbStore;
+use txn_store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Version, Write,
     WriteOp,
 };
-use txn_redb::RedbStore;
 
 /// A directory that is removed at the end, and the file in it.
 struct Place {

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use txn_core::store::{
-    Filter, Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp,
-};
 use txn_redb::{OpenErrorKind, RedbConfig, RedbStore};
+use txn_store::{Filter, Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp};
 
 use crate::{Place, create, make, one};
 

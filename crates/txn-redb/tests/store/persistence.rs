@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use txn_core::store::{Key, Outcome, Read, Store, WriteOp};
+use txn_store::{Key, Outcome, Read, Store, WriteOp};
 
 use crate::{Place, applied, create, make, one, read, spec};
 

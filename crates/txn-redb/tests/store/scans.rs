@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use txn_core::store::{Cursor, Filter, Key, Store, StoreErrorKind, WriteOp};
 use txn_redb::RedbStore;
+use txn_store::{Cursor, Filter, Key, Store, StoreErrorKind, WriteOp};
 
 use crate::{Place, create, make, one, read};
 

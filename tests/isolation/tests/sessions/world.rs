@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
-use txn_core::store::{FaultPlan, FaultStore, MemoryStore, Store, Write};
+use txn_core::store::{MemoryStore, Store, Write};
 use txn_core::{
     Collection, Config, Domain, Error, ErrorKind, Options, Transaction, TransactionOutcome, Typed,
 };
+use txn_sim::{FaultPlan, FaultStore};
 use txn_tests::tapped::{Tap, Tapped, Verdict};
 
 use crate::ledger::{Intent, Ledger, Work};

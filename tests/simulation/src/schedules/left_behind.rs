@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_core::event::{Event, Observer};
-use txn_core::store::{CountingStore, Key, Source, Store, Write, WriteOp};
+use txn_core::store::{Key, Source, Store, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, Options, Raw, fields};
+use txn_sim::CountingStore;
 
 use super::{coordinator, coordinator_on, settings};
 use crate::process::{Process, panic_as_planned};
-use crate::server::{Manners, REPLICATION, Server};
 use crate::virtual_time::in_virtual_time;
+use txn_sim::server::{Manners, REPLICATION, Server};
 
 /// Documents of a large transaction.
 const MANY: usize = 60;

@@ -10,8 +10,8 @@ use txn_core::store::{Key, Read, Store};
 use txn_core::{Config, Domain, Error, Options, Raw};
 
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
-use crate::server::{HUNG, Manners, REPLICATION, Server};
 use crate::virtual_time::in_virtual_time;
+use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 
 /// A schedule with its name.
 pub type Schedule = (&'static str, fn() -> Vec<String>);

@@ -7,15 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, FaultPlan, FaultStore, Filter, Key, Limits, Outcome,
-    Page, Read, Store, StoreError, Write,
-};
+use txn_core::store::{Layer, Outcome, Store, Write};
 use txn_core::{Collection, Domain, Error, ErrorKind, Options, Raw};
+use txn_sim::{FaultPlan, FaultStore};
 
 use super::{coordinator, coordinator_on};
-use crate::server::{Manners, Server};
 use crate::virtual_time::in_virtual_time;
+use txn_sim::server::{Manners, Server};
 
 /// How long the owner tries.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -77,21 +75,9 @@ impl Striking {
 }
 
 #[async_trait]
-impl Store for Striking {
-    fn limits(&self) -> Limits {
-        self.faults.limits()
-    }
-
-    fn request_timeout(&self) -> Duration {
-        self.faults.request_timeout()
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.faults.get_many(keys).await
-    }
-
-    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.faults.read_primary(keys).await
+impl Layer for Striking {
+    fn inner(&self) -> &dyn Store {
+        &self.faults
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
@@ -108,48 +94,6 @@ impl Store for Striking {
             self.faults.begin_outage(None, ends.saturating_duration_since(Instant::now()));
         }
         outcomes
-    }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.faults.refresh(collection).await
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        self.faults.scan(collection, filter, size, from).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.faults.open_collection(spec).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.faults.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.faults.add_alias(alias, collection).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.faults.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.faults.list_collections(prefix).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.faults.release_collection(collection).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.faults.server_time().await
     }
 }
 

@@ -1,0 +1,9 @@
+//! Stores for tests: they stand in front of another one and count what is asked of it, or let it go wrong within what
+//! the contract of [`txn_store`] allows. The [server](server::Server) behind them is simulated after real ones.
+
+mod counting;
+mod fault;
+pub mod server;
+
+pub use counting::{CountingStore, Counts};
+pub use fault::{FaultPlan, FaultStore, Injected};

@@ -1,0 +1,102 @@
+//! The server misbehaves as it says.
+
+use txn_store::{CollectionSpec, Filter, Role, Store, WriteOp};
+
+use super::*;
+
+fn key(id: &str) -> Key {
+    Key::new("things", id)
+}
+
+async fn server(slow_replication: f64) -> Arc<Server> {
+    let server = Server::new(1, Manners { slow_replication, ..Manners::default() });
+    let role = Role::Data { owner: None };
+    let spec = CollectionSpec { name: "things".to_owned(), role, create: true, mappings: None };
+    server.open_collection(&spec).await.expect("opens");
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
+    let server = server(1.0).await;
+    let task = tokio::spawn({
+        let server = server.clone();
+        async move {
+            let create = Write::new(key("a"), WriteOp::Create("{}".into()));
+            server.write_many(&[create]).await
+        }
+    });
+    tokio::task::yield_now().await;
+    let seen = server.read_primary(&[key("a")]).await;
+    assert!(matches!(seen[0], Read::Found { .. }));
+    server.crash();
+    assert_eq!(server.read_primary(&[key("a")]).await, [Read::Absent]);
+    assert!(matches!(task.await.expect("no panic")[0], Outcome::Unknown(_)));
+    assert_eq!(server.mirages().len(), 1);
+    let again = Write::new(key("a"), WriteOp::Create("{}".into()));
+    let outcomes = server.write_many(&[again]).await;
+    // The sequence number is used again, under another term.
+    assert_eq!(outcomes, [Outcome::Applied(Version { term: 2, seq_no: 1 })]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_is_sent_on_again_answers_for_its_last_try() {
+    let server = server(0.0).await;
+    server.set_manners(Manners { sent_again: 0.7, sent_and_missed: 0.3, ..Manners::default() });
+    let creates: Vec<Write> =
+        (0..100).map(|n| Write::new(key(&n.to_string()), WriteOp::Create("{}".into()))).collect();
+    let keys: Vec<Key> = creates.iter().map(|write| write.key.clone()).collect();
+    let outcomes = server.write_many(&creates).await;
+    assert!(outcomes.iter().all(|outcome| !outcome.is_certainly_not_applied()));
+    assert!(!outcomes.iter().any(|outcome| matches!(outcome, Outcome::Applied(_))));
+    let stand = async || {
+        let reads = server.read_primary(&keys).await;
+        reads.iter().filter(|read| matches!(read, Read::Found { .. })).count()
+    };
+    let at_once = stand().await;
+    assert!((40..90).contains(&at_once), "{at_once}");
+    tokio::time::sleep(FIRST_TRY).await;
+    assert_eq!(stand().await, 100, "every first try is carried out");
+    assert_eq!(server.misdeeds().sent_again, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn out_of_reach_nothing_is_carried_out_and_nothing_is_lost() {
+    let server = server(0.0).await;
+    let create = |id| [Write::new(key(id), WriteOp::Create("{}".into()))];
+    server.write_many(&create("a")).await;
+    server.set_reach("things", Reach::Closed);
+    assert!(matches!(server.write_many(&create("b")).await[..], [Outcome::RejectedInDoubt(_)]));
+    assert!(matches!(server.get_many(&[key("a")]).await[..], [Read::Unavailable(_)]));
+    let refreshed = server.refresh("things").await.expect_err("closed");
+    assert_eq!(refreshed.kind, StoreErrorKind::Unavailable);
+    server.set_reach("things", Reach::Unknown);
+    assert_eq!(server.write_many(&create("b")).await, [Outcome::MissingCollection]);
+    assert_eq!(server.read_primary(&[key("a")]).await, [Read::MissingCollection]);
+    let page = server.scan("things", &Filter::All, 10, None).await.expect_err("unknown");
+    assert_eq!(page.kind, StoreErrorKind::NotFound);
+    server.set_reach("things", Reach::Open);
+    assert!(matches!(server.get_many(&[key("a")]).await[..], [Read::Found { .. }]));
+    assert_eq!(server.get_many(&[key("b")]).await, [Read::Absent]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_write_makes_what_it_replaced_durable() {
+    let server = server(0.0).await;
+    let first = Write::new(key("a"), WriteOp::Create("{}".into()));
+    let Arrived::Answered(Outcome::Applied(version)) = server.arrive(&first) else {
+        panic!("not applied")
+    };
+    server.state.lock().manners.slow_replication = 1.0;
+    let second = Write::new(key("a"), WriteOp::Replace("{\"n\":2}".into(), version));
+    let Arrived::Replicating { write, version: v2, collection, term, .. } = server.arrive(&second)
+    else {
+        panic!("not replicating")
+    };
+    server.state.lock().manners.slow_replication = 0.0;
+    let third = Write::new(key("a"), WriteOp::Replace("{\"n\":3}".into(), v2));
+    assert!(matches!(server.arrive(&third), Arrived::Answered(Outcome::Applied(_))));
+    let outcome = server.replicated(&key("a"), write, v2, &collection, term);
+    assert_eq!(outcome, Outcome::Applied(v2));
+    assert!(server.documents()["things"]["a"].contains('3'));
+}
