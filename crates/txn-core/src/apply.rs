@@ -3,19 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::document::{Stored, View};
 use crate::engine::{Engine, From, Look, missing_collection};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::guard::Guard;
 use crate::liveness::NO_NODE_LAGS_FOR;
-use crate::record::{Member, Record, State};
 use crate::resolve::{Lock, Met, by_holder};
-use crate::rules::apply::{Applying, applying, is_locked_by, voiding};
-use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
-use crate::tid::Tid;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::guard::Guard;
+use txn_protocol::record::{Member, Record, State};
+use txn_protocol::rules::apply::{Applying, applying, is_locked_by, voiding};
+use txn_protocol::rules::conflict::Requester;
+use txn_protocol::tid::Tid;
 
 /// The members that were not applied, each with the reason. The others are, by acknowledged writes.
 pub(crate) type Unsettled = BTreeMap<Key, Error>;

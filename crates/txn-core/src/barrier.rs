@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::domain::Domain;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::State;
 use crate::resolve::Holding;
-use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Cursor, Filter, Page};
-use crate::tid::{Day, Tid};
+use txn_protocol::record::State;
+use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::tid::{Day, Tid};
 
 /// Records that a scan asks for at once.
 const PAGE: usize = 500;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::document::Image;
 use crate::error::{Error, Result};
 use crate::store::Key;
+use txn_protocol::document::Image;
 
 /// The id of a document, with its routing if it has one. Made from any string, owned or borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::error::{Error, Result};
 use crate::event::Observer;
-use crate::tid::MAX_ATTEMPT;
+use txn_protocol::tid::MAX_ATTEMPT;
 
 /// Settings of a [`Domain`](crate::Domain). All processes of a domain should agree on `lease` and
 /// `transaction_limit`; nothing breaks if they don't, but transactions of the hastier ones are taken

@@ -15,8 +15,8 @@ use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Write, WriteOp,
 };
-use crate::tid::Tid;
 use crate::transaction::Transaction;
+use txn_protocol::tid::Tid;
 
 /// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
 /// [`Domain::shutdown`].
@@ -144,7 +144,7 @@ impl Domain {
         let engine = &self.engine;
         let patience = engine.patience(engine.config.deadline);
         let open = |owner: Option<String>| {
-            let mappings = mappings.map(|text| Source::from(crate::document::flatten(text)));
+            let mappings = mappings.map(|text| Source::from(txn_protocol::document::flatten(text)));
             CollectionSpec { name: name.to_owned(), role: Role::Data { owner }, create, mappings }
         };
         let claimed = async {

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::format::Format;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
-use crate::tid::Day;
+use txn_protocol::format::Format;
+use txn_protocol::tid::Day;
 
 /// The collection of domain documents and claims, shared by all domains.
 pub(crate) const REGISTRY: &str = "txn-registry";

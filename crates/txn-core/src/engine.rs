@@ -11,17 +11,17 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Backoff;
 use crate::config::Config;
-use crate::document::{Stored, View};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::liveness::Liveness;
-use crate::record::{Aborted, Record, State};
 use crate::server_clock::ServerClock;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
 use crate::table::Table;
-use crate::tid::{Tid, TidSource};
 use crate::wait::Locals;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::record::{Aborted, Record, State};
+use txn_protocol::tid::{Tid, TidSource};
 
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -245,7 +245,7 @@ pub(crate) fn view(key: &Key, version: Version, source: &str) -> Result<View, Er
     let stored = Stored::parse(source).map_err(|e| {
         Error::damaged(format!("the stored document can not be used in a transaction: {e}")).at(key)
     })?;
-    Ok(View::Present { version, source: crate::document::flatten(source).into(), stored })
+    Ok(View::Present { version, source: txn_protocol::document::flatten(source).into(), stored })
 }
 
 pub(crate) fn missing_collection(key: &Key) -> Error {

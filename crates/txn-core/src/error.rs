@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::store::{Key, Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
-use crate::tid::Tid;
+use txn_protocol::tid::Tid;
 
 /// What the caller should do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

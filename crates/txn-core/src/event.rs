@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::store::Key;
-use crate::tid::{Day, Tid};
+use txn_protocol::tid::{Day, Tid};
 
 /// Is told of events. Called on the engine's own tasks: it must return at once. A panic in it is logged and
 /// changes nothing.

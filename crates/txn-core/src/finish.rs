@@ -3,11 +3,11 @@
 use crate::engine::{Engine, From};
 use crate::error::Error;
 use crate::event::Event;
-use crate::record::{Record, State};
-use crate::rules::conflict::HolderState;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Outcome, Version, WriteOp};
-use crate::tid::Tid;
+use txn_protocol::record::{Record, State};
+use txn_protocol::rules::conflict::HolderState;
+use txn_protocol::tid::Tid;
 
 impl Engine {
     /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take

@@ -4,19 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::document::View;
 use crate::domain::Domain;
 use crate::domain_document::DomainDocument;
 use crate::engine::{Engine, From, view};
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::{Record, State};
 use crate::resolve::{Holding, Lock, Meeting, Met};
-use crate::rules::conflict::Requester;
 use crate::stop::Stop;
 use crate::store::{Key, Read, Version};
 use crate::survey::{Faults, Survey, Suspect};
 use crate::table::Found;
-use crate::tid::{Day, Tid};
+use txn_protocol::document::View;
+use txn_protocol::record::State;
+use txn_protocol::rules::conflict::Requester;
+use txn_protocol::tid::{Day, Tid};
 
 /// What a look at a domain found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -256,7 +256,9 @@ impl<'a> Pass<'a> {
     fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> Standing {
         let key = &suspect.key;
         let seen = match suspect.state {
-            Some(_) => Record::read(key, source).map(|record| (record.is_open(), None)),
+            Some(_) => {
+                crate::format::read_record(key, source).map(|record| (record.is_open(), None))
+            }
             None => view(key, version, source)
                 .map(|view| (view.holder() == Some(suspect.holder), Some(view))),
         };

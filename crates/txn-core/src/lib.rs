@@ -35,11 +35,6 @@ mod barrier;
 pub mod clock;
 mod collection;
 mod config;
-#[cfg_attr(
-    not(feature = "testing"),
-    expect(unreachable_pub, reason = "for the models, by `internals`")
-)]
-mod document;
 mod domain;
 mod domain_document;
 mod engine;
@@ -47,14 +42,6 @@ mod error;
 pub mod event;
 mod finish;
 mod format;
-#[cfg(feature = "testing")]
-pub mod guard;
-#[cfg(not(feature = "testing"))]
-#[expect(unreachable_pub, reason = "public where tests can switch guards off")]
-mod guard;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod internals;
 mod janitor;
 mod liveness;
 mod lost;
@@ -63,24 +50,13 @@ mod opening;
 mod outcome;
 mod reader;
 mod rebuild;
-#[cfg_attr(
-    not(feature = "testing"),
-    expect(unreachable_pub, reason = "for the models, by `internals`")
-)]
-mod record;
 mod release;
 mod resolve;
 mod retention;
-#[cfg_attr(
-    not(feature = "testing"),
-    expect(unreachable_pub, reason = "for the models, by `internals`")
-)]
-mod rules;
 mod server_clock;
 mod stop;
 mod survey;
 mod table;
-mod tid;
 mod transaction;
 mod turn;
 mod wait;
@@ -88,16 +64,19 @@ mod wait;
 pub use attempt::Receipt;
 pub use collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use config::{Acknowledge, Config, Options};
-pub use document::{Image, JsonError};
 pub use domain::{Committed, Domain, TransactionFn};
 pub use error::{Error, ErrorKind, Result};
 pub use janitor::Report;
 pub use outcome::TransactionOutcome;
 pub use reader::{CompareAndSet, Reader, Snapshot};
 pub use rebuild::Rebuilt;
-pub use record::{Aborted, Op, State};
-pub use tid::{Age, Day, ParseTidError, Tid};
 pub use transaction::Transaction;
+#[doc(inline)]
+pub use txn_protocol::document::{Image, JsonError};
+#[doc(inline)]
+pub use txn_protocol::record::{Aborted, Op, State};
+#[doc(inline)]
+pub use txn_protocol::tid::{Age, Day, ParseTidError, Tid};
 #[doc(inline)]
 pub use txn_store as store;
 #[doc(inline)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::store::{Key, Version};
-use crate::tid::Tid;
+use txn_protocol::tid::Tid;
 
 /// The signs of life of a holder: where its record and the locked document stand.
 type Signs = (Option<Version>, Option<Version>);
@@ -84,7 +84,7 @@ impl Liveness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::testing::{tid, version};
+    use txn_protocol::rules::testing::{tid, version};
 
     #[test]
     fn a_collection_that_was_found_meanwhile_is_missing_from_anew() {

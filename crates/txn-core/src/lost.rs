@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::stop::{Patience, Stop};
 use crate::store::{Cursor, Filter, Key, Page, Read};
 use crate::survey::Faults;
-use crate::tid::Day;
+use txn_protocol::tid::Day;
 
 /// Documents that a scan asks for at once.
 const PAGE: usize = 500;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::tid::Tid;
+use txn_protocol::tid::Tid;
 
 tokio::task_local! {
     /// The attempts whose closures run around this point, outermost first.

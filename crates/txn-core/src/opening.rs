@@ -15,8 +15,8 @@ use crate::server_clock::ServerClock;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionSpec, Outcome, Role, Store, Write, WriteOp};
 use crate::table::Table;
-use crate::tid::{Day, TidSource};
 use crate::wait::Locals;
+use txn_protocol::tid::{Day, TidSource};
 
 impl Domain {
     /// Opens a domain that exists. One that does not is made by [`Domain::create`]: a mistyped name never makes a

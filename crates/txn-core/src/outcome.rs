@@ -4,9 +4,9 @@ use crate::domain::Domain;
 use crate::engine::{Engine, From};
 use crate::error::{Error, Result};
 use crate::resolve::Decided;
-use crate::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use crate::stop::{Hindrance, Patience, Stop};
-use crate::tid::Tid;
+use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+use txn_protocol::tid::Tid;
 
 /// What became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

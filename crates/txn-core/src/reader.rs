@@ -2,16 +2,16 @@
 
 use crate::attempt::{ReadEntry, SingleOutcome};
 use crate::collection::{Codec, Collection, DocumentId};
-use crate::document::View;
 use crate::domain::Domain;
 use crate::engine::{Engine, From};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
 use crate::resolve::{Lock, Met};
-use crate::rules::conflict::Requester;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::Key;
-use crate::tid::Tid;
+use txn_protocol::document::View;
+use txn_protocol::guard::Guard;
+use txn_protocol::rules::conflict::Requester;
+use txn_protocol::tid::Tid;
 
 /// Reads without a transaction and without locks: committed content only, each document by itself.
 ///

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stop::{Patience, Stop};
 use crate::store::{CollectionSpec, Key, Outcome, Role, Store, Write, WriteOp};
-use crate::tid::Day;
+use txn_protocol::tid::Day;
 
 /// What a rebuild made of what was left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use crate::domain::Domain;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::Claim;
-use crate::record::Record;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{
     CollectionSpec, Cursor, Filter, Key, Outcome, Page, Read, Role, Write, WriteOp,
@@ -142,7 +141,7 @@ impl Engine {
             let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
             let Page { documents, next } = self.patiently(patience, scan).await?;
             for (key, _, source) in documents {
-                let record = Record::read(&key, &source)?;
+                let record = crate::format::read_record(&key, &source)?;
                 if record.members.iter().any(|member| *member.collection == *name) {
                     let message = "an open transaction names the collection: call janitor_pass, and release it then";
                     return Err(in_use(message).in_transaction(record.tid).into());

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::apply::Unsettled;
-use crate::document::View;
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::guard::Guard;
-use crate::record::{Record, State};
-use crate::rules::apply::is_locked_by;
-use crate::rules::conflict::{Conflict, HolderState, Requester, conflict};
-use crate::rules::resolve::{Recovery, recovery};
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, WriteOp};
 use crate::table::Found;
-use crate::tid::Tid;
+use txn_protocol::document::View;
+use txn_protocol::guard::Guard;
+use txn_protocol::record::{Record, State};
+use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+use txn_protocol::rules::resolve::{Recovery, recovery};
+use txn_protocol::tid::Tid;
 
 /// A transaction that will not change any more, by an acknowledged write.
 #[derive(Clone, Debug)]

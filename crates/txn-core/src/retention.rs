@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::domain_document::{DomainDocument, encode};
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::guard::Guard;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-use crate::tid::Day;
+use txn_protocol::guard::Guard;
+use txn_protocol::tid::Day;
 
 /// How long a request to lift a block may be under way after it was noted. It carries no condition: no day is dropped
 /// into which one may still come.

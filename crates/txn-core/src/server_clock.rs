@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::store::StoreError;
-use crate::tid::Tid;
+use txn_protocol::tid::Tid;
 
 /// How often the server is asked. In between this process's monotonic clock tells whether its wall clock jumps.
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
-use crate::tid::Tid;
 use crate::wait::Local;
+use txn_protocol::tid::Tid;
 
 /// An attempt stops short.
 #[derive(Debug)]

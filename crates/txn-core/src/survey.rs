@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::domain_document::DomainDocument;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind};
-use crate::record::{Record, State};
 use crate::stop::Stop;
 use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Source, Version};
-use crate::tid::{Day, Tid};
+use txn_protocol::record::State;
+use txn_protocol::tid::{Day, Tid};
 
 /// Documents that a scan asks for at once.
 const PAGE: usize = 500;
@@ -154,10 +154,12 @@ impl<'a> Survey<'a> {
                     let holder = view.holder()?;
                     Some(Suspect { key: key.clone(), holder, state: None })
                 }),
-                Place::Partition { .. } => Record::read(&key, &source).map(|record| {
-                    let (holder, state) = (record.tid, Some(record.state));
-                    Some(Suspect { key: self.engine.table.record_key(holder), holder, state })
-                }),
+                Place::Partition { .. } => {
+                    crate::format::read_record(&key, &source).map(|record| {
+                        let (holder, state) = (record.tid, Some(record.state));
+                        Some(Suspect { key: self.engine.table.record_key(holder), holder, state })
+                    })
+                }
             };
             match suspect {
                 Ok(suspect) => suspects.extend(suspect),
@@ -204,7 +206,7 @@ impl Engine {
             let scan = || self.store.scan(name, &open, 1, cursor.clone());
             let Page { documents, next } = self.patiently(patience, scan).await?;
             if !documents.is_empty() {
-                return Ok(crate::guard::Guard::DropOnlyResolved.stands());
+                return Ok(txn_protocol::guard::Guard::DropOnlyResolved.stands());
             }
             match next {
                 Some(next) => from = Some(next),

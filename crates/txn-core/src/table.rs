@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 use crate::domain_document::{DomainDocument, REGISTRY};
 use crate::engine::{Engine, From};
 use crate::error::Error;
-use crate::guard::Guard;
-use crate::record::Record;
-use crate::rules::conflict::HolderState;
 use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{
     CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
 };
-use crate::tid::{Day, Tid};
+use txn_protocol::guard::Guard;
+use txn_protocol::record::Record;
+use txn_protocol::rules::conflict::HolderState;
+use txn_protocol::tid::{Day, Tid};
 
 /// How far clocks may seem apart, in days, where no server tells the time.
 const UNTOLD_DAYS: i64 = 30;
@@ -347,8 +347,8 @@ impl Engine {
             for ((tid, key), read) in asked.iter().zip(&keys).zip(reads) {
                 match read {
                     Read::Found { version, source } => {
-                        let record =
-                            Record::read(key, &source).map_err(|e| e.in_transaction(*tid))?;
+                        let record = crate::format::read_record(key, &source)
+                            .map_err(|e| e.in_transaction(*tid))?;
                         let state = HolderState::Record(record.state);
                         let at = Some((version, source));
                         found.insert(*tid, Found { state, at, record: Some(Arc::new(record)) });

@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 
 use crate::attempt::{Attempt, Mutation, Receipt};
 use crate::collection::{Codec, Collection, DocumentId};
-use crate::document::Image;
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 use crate::store::Key;
-use crate::tid::Tid;
+use txn_protocol::document::Image;
+use txn_protocol::tid::Tid;
 
 /// One attempt of a transaction. Reads see the transaction's own writes, and the same content each time.
 ///

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::store::Key;
-use crate::tid::{Age, Tid};
+use txn_protocol::tid::{Age, Tid};
 
 /// One attempt that runs in this process.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::testing::tid;
+    use txn_protocol::rules::testing::tid;
 
     #[tokio::test]
     async fn the_oldest_is_woken_first_and_leaving_makes_room() {

@@ -1,10 +1,11 @@
 //! Meeting somebody's lock: deciding its holder, applying or voiding, and recovering a staged one. Owners,
 //! readers and janitors alike.
 
-use txn_core::internals::{
-    Applying, Conflict, Member, Probed, Probing, Recovery, Requester, Verdict, applying, conflict,
-    is_locked_by, probing, recovery, verdict, voiding,
-};
+use txn_protocol::record::Member;
+use txn_protocol::rules::apply::{Applying, applying, is_locked_by, voiding};
+use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
+use txn_protocol::rules::resolve::{Recovery, recovery};
+use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
 use crate::scenario::{Broken, Death};
 use crate::translate::{self, commit_tid, holder_state, tid, view};

@@ -2,8 +2,10 @@
 //! whether the write happened.
 
 use stateright::{Model, Property};
-use txn_core::Image;
-use txn_core::internals::{Observed, Settling, Stored, View, settling};
+use txn_protocol::document::Image;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::rules::single::{Settling, settling};
+use txn_protocol::rules::validate::Observed;
 
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::{commit_tid, version};

@@ -1,7 +1,11 @@
 //! The owner of a transaction: reads, locks, validates, commits, applies, lets go. The order of things is the
 //! driver's (`attempt/` in `txn-core`), the decisions are the engine's own.
 
-use txn_core::internals::{Locking, Requester, Validity, locking, own_record, recovery, validity};
+use txn_protocol::rules::conflict::Requester;
+use txn_protocol::rules::lock::{Locking, locking};
+use txn_protocol::rules::resolve::recovery;
+use txn_protocol::rules::staged::own_record;
+use txn_protocol::rules::validate::{Validity, validity};
 
 use crate::reading::ended;
 use crate::scenario::{Broken, Kind, Script, Use};

@@ -1,6 +1,6 @@
 //! Parallel commit: the staged record, the locks and the dry runs go out together.
 
-use txn_core::internals::{Answer, Owning, owning};
+use txn_protocol::rules::staged::{Answer, Owning, owning};
 
 use crate::scenario::{Broken, Scenario, Script};
 use crate::turn::{Object, Turn};

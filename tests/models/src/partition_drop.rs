@@ -4,7 +4,8 @@
 mod day;
 
 use stateright::{Model, Property};
-use txn_core::internals::{HolderState, Recovery, recovery};
+use txn_protocol::rules::conflict::HolderState;
+use txn_protocol::rules::resolve::{Recovery, recovery};
 
 use day::{Doing, Dropping, Held, Making, Partition, Rules, Wrote};
 

@@ -1,7 +1,7 @@
 //! The model of the protocol: every actor's steps in every state, and what must hold in each.
 
 use stateright::{Model, Property};
-use txn_core::internals::Requester;
+use txn_protocol::rules::conflict::Requester;
 
 use crate::properties;
 use crate::scenario::{Kind, Scenario};

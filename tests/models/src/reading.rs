@@ -1,8 +1,9 @@
 //! Reading without locks, and transactions that are one write.
 
-use txn_core::internals::{
-    Reading, Requester, StagedReading, is_locked, is_members_lock, reading, staged_reading, writes,
-};
+use txn_protocol::rules::apply::is_members_lock;
+use txn_protocol::rules::conflict::Requester;
+use txn_protocol::rules::resolve::{Reading, reading, writes};
+use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
 
 use crate::owner::seen;
 use crate::scenario::{Broken, Kind, Script, Use};
@@ -178,7 +179,8 @@ fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer
     txn.unsure &= !(1 << d);
     txn.help = Help::default();
     if answer == Reading::RecordImage {
-        let deleted = translate::member(rec, d).is_some_and(|m| m.op == txn_core::Op::Delete);
+        let deleted =
+            translate::member(rec, d).is_some_and(|m| m.op == txn_protocol::record::Op::Delete);
         let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
         let stamp = if deleted { 0 } else { rec.stamp };
         // The content is not that of this version: only the commit identifies it.

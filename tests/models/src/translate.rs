@@ -2,9 +2,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use txn_core::internals::{HolderState, Member, Observed, Stored, View};
-use txn_core::store::{Source, Version};
-use txn_core::{Image, Op, State, Tid};
+use txn_protocol::document::Image;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::record::Member;
+use txn_protocol::record::{Op, State};
+use txn_protocol::rules::conflict::HolderState;
+use txn_protocol::rules::validate::Observed;
+use txn_protocol::tid::Tid;
+use txn_store::{Source, Version};
 
 use crate::world::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 
@@ -132,7 +137,7 @@ pub(crate) fn holder_state(mark: Mark) -> HolderState {
 
 #[cfg(test)]
 mod tests {
-    use txn_core::internals::{Applying, applying};
+    use txn_protocol::rules::apply::{Applying, applying};
 
     use super::*;
     use crate::world::{Body, World};

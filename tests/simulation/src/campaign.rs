@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use txn_core::guard::{self, Guard};
+use txn_protocol::guard::{self, Guard};
 
 use crate::counts::{Counts, Verdict};
 use crate::scenario::Troubles;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use txn_core::guard::{self, Guard};
+use txn_protocol::guard::{self, Guard};
 use txn_simulation::{Campaign, Extent, Noticed, Troubles, campaign, catch, run_logged};
 
 /// The engine on a simulated store, in virtual time, by seeds.

@@ -1,6 +1,6 @@
 //! Each guard of the protocol is switched off in turn, and something must notice.
 
-use txn_core::guard::Guard;
+use txn_protocol::guard::Guard;
 use txn_simulation::{Troubles, catch};
 
 /// Seeds that notice, for each guard that no schedule is about. Where the engine or the worlds changed, others

@@ -12,17 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Departure, Intent, Locks, ReadEntry, Slot};
 use crate::config::Acknowledge;
-use crate::document::{Image, Stored, View};
 use crate::engine::From;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::guard::Guard;
-use crate::record::{Member, Op, Record, State};
-use crate::rules::conflict::{HolderState, Requester};
 use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use crate::table::Partition;
-use crate::tid::Tid;
+use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::guard::Guard;
+use txn_protocol::record::{Member, Op, Record, State};
+use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::tid::Tid;
 
 /// How a transaction ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

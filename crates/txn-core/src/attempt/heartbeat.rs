@@ -8,9 +8,9 @@ use futures::FutureExt;
 
 use super::{Attempt, Slot};
 use crate::engine::From;
-use crate::record::{Record, State};
-use crate::rules::conflict::HolderState;
 use crate::store::{Outcome, WriteOp};
+use txn_protocol::record::{Record, State};
+use txn_protocol::rules::conflict::HolderState;
 
 impl Attempt {
     /// Starts the heartbeat, once, with the first lock. At the limit of an attempt it ends, and the attempt with it.

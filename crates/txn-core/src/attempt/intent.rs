@@ -1,6 +1,6 @@
 //! What a transaction wants to do with one document, and what a further call makes of that.
 
-use crate::document::Image;
+use txn_protocol::document::Image;
 
 /// What one call of the closure asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
 use crate::clock::Backoff;
-use crate::document::{Stored, View};
 use crate::engine::From;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::guard::Guard;
-use crate::record::State;
 use crate::resolve::{Lock, Met};
-use crate::rules::conflict::{HolderState, Requester};
-use crate::rules::lock::{Locking, locking};
-use crate::rules::validate::Observed;
 use crate::stop::{Cause, Hindrance, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-use crate::tid::Tid;
 use crate::wait::Ticket;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::guard::Guard;
+use txn_protocol::record::State;
+use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::rules::lock::{Locking, locking};
+use txn_protocol::rules::validate::Observed;
+use txn_protocol::tid::Tid;
 
 /// A lock that is wanted.
 #[derive(Debug, Default)]

@@ -21,15 +21,15 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Options;
-use crate::document::{Stored, View};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event::Event;
-use crate::rules::validate::Observed;
 use crate::stop::{Cause, Patience, Stop};
 use crate::store::{Key, Version};
-use crate::tid::Tid;
 use crate::wait::Local;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::rules::validate::Observed;
+use txn_protocol::tid::Tid;
 
 pub use commit::Receipt;
 pub(crate) use intent::{Intent, Mutation};

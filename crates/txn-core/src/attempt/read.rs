@@ -6,17 +6,17 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, ReadEntry};
-use crate::document::{Image, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
-use crate::guard::Guard;
-use crate::rules::apply::is_locked_by;
-use crate::rules::resolve::{Reading, reading, writes};
-use crate::rules::validate::Observed;
 use crate::stop::{Patience, Stop};
 use crate::store::Key;
 use crate::table::Found;
-use crate::tid::Tid;
+use txn_protocol::document::{Image, View};
+use txn_protocol::guard::Guard;
+use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::resolve::{Reading, reading, writes};
+use txn_protocol::rules::validate::Observed;
+use txn_protocol::tid::Tid;
 
 impl Attempt {
     /// The committed content of documents, or what the transaction itself wrote; one per key, in order.

@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering;
 
 use super::commit::{Prepared, Single};
 use super::{Attempt, Departure, Intent, ReadEntry};
-use crate::document::{Image, View};
 use crate::engine::{Engine, From};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::guard::Guard;
-use crate::rules::single::{Settling, settling};
 use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-use crate::tid::Tid;
+use txn_protocol::document::{Image, View};
+use txn_protocol::guard::Guard;
+use txn_protocol::rules::single::{Settling, settling};
+use txn_protocol::tid::Tid;
 
 /// What became of a write without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

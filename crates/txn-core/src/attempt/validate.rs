@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
-use crate::document::View;
 use crate::engine::From;
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::resolve::{Lock, Met};
-use crate::rules::conflict::Requester;
-use crate::rules::validate::{Validity, validity};
 use crate::stop::{Cause, Hindrance, Stop};
 use crate::store::{Key, Outcome, Write, WriteOp};
-use crate::tid::Tid;
+use txn_protocol::document::View;
+use txn_protocol::guard::Guard;
+use txn_protocol::rules::conflict::Requester;
+use txn_protocol::rules::validate::{Validity, validity};
+use txn_protocol::tid::Tid;
 
 /// A transaction that wounds nobody looks this often at a lock before it starts again.
 const MOST_WAITS: u32 = 16;

@@ -19,7 +19,7 @@ const UNIX_EPOCH_TICKS: u64 = 0x01B2_1DD2_1381_4000;
 const TICKS_PER_DAY: u64 = 24 * 60 * 60 * 10_000_000;
 
 /// Attempts of one logical transaction are numbered by 14 bits.
-pub(crate) const MAX_ATTEMPT: u16 = (1 << 14) - 1;
+pub const MAX_ATTEMPT: u16 = (1 << 14) - 1;
 
 /// The id of one attempt of a transaction, or of a commit.
 ///
@@ -61,7 +61,7 @@ impl Tid {
 
     /// The id of another attempt of the same logical transaction.
     #[must_use]
-    pub(crate) fn with_attempt(self, attempt: u16) -> Self {
+    pub fn with_attempt(self, attempt: u16) -> Self {
         let (ticks, _, node) = self.parts();
         Self::from_parts(ticks, attempt, node)
     }
@@ -79,8 +79,8 @@ impl Tid {
         Day::of_ticks(self.parts().0)
     }
 
-    /// The compact form, without hyphens, as kept in [`crate::fields::TRANSACTION_RECENT`].
-    pub(crate) fn compact(self) -> String {
+    /// The compact form, without hyphens, as kept in [`txn_store::fields::TRANSACTION_RECENT`].
+    pub fn compact(self) -> String {
         self.0.simple().to_string()
     }
 }
@@ -218,7 +218,7 @@ fn ticks_of(unix: Duration) -> u64 {
 
 /// Hands out transaction ids; never one timestamp twice.
 #[derive(Debug)]
-pub(crate) struct TidSource {
+pub struct TidSource {
     clock: Arc<dyn Clock>,
     node: [u8; 6],
     last: Mutex<u64>,
@@ -226,12 +226,15 @@ pub(crate) struct TidSource {
 
 /// A tid that was read lies further in the future than the clocks may drift apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooFarAhead {
-    pub(crate) by: Duration,
+pub struct TooFarAhead {
+    /// By how much.
+    pub by: Duration,
 }
 
 impl TidSource {
-    pub(crate) fn new(clock: Arc<dyn Clock>, entropy: &dyn Entropy) -> Self {
+    /// Ids of a node of its own.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, entropy: &dyn Entropy) -> Self {
         let [a, b, c, d, e, f, ..] = entropy.next_u64().to_be_bytes();
         // The multicast bit says that the node is random, not a hardware address (RFC 9562, 6.10).
         Self { clock, node: [a | 1, b, c, d, e, f], last: Mutex::new(0) }
@@ -244,12 +247,12 @@ impl TidSource {
     }
 
     /// The first attempt of a new logical transaction.
-    pub(crate) fn start(&self) -> Tid {
+    pub fn start(&self) -> Tid {
         Tid::from_parts(self.ticks_after(0), 0, self.node)
     }
 
     /// A commit tid: now, and later than everything that was read or is overwritten.
-    pub(crate) fn commit(&self, after: Option<Tid>, drift: Duration) -> Result<Tid, TooFarAhead> {
+    pub fn commit(&self, after: Option<Tid>, drift: Duration) -> Result<Tid, TooFarAhead> {
         let floor = after.map_or(0, |tid| tid.parts().0);
         let bound = ticks_of(self.clock.wall().saturating_add(drift));
         if floor > bound {
@@ -262,10 +265,32 @@ impl TidSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{SystemClock, SystemEntropy};
+
+    /// A clock that stands still.
+    #[derive(Debug)]
+    struct Noon;
+
+    #[async_trait::async_trait]
+    impl Clock for Noon {
+        fn wall(&self) -> Duration {
+            Duration::from_secs(1_772_280_000)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        async fn sleep(&self, _: Duration) {}
+    }
+
+    impl Entropy for Noon {
+        fn next_u64(&self) -> u64 {
+            7
+        }
+    }
 
     fn source() -> TidSource {
-        TidSource::new(Arc::new(SystemClock::default()), &SystemEntropy)
+        TidSource::new(Arc::new(Noon), &Noon)
     }
 
     #[test]

@@ -87,14 +87,14 @@ impl Guard {
 
     /// Whether the guard stands.
     #[cfg(feature = "testing")]
-    pub(crate) fn stands(self) -> bool {
+    pub fn stands(self) -> bool {
         OFF.get() != Some(self)
     }
 
     /// Whether the guard stands.
     #[cfg(not(feature = "testing"))]
     #[inline]
-    pub(crate) const fn stands(self) -> bool {
+    pub const fn stands(self) -> bool {
         true
     }
 }

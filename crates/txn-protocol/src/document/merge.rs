@@ -13,7 +13,7 @@ impl Image {
     /// Fields that differ between the two take their place here, those that only `before` has are removed, new
     /// ones are appended. Everything else keeps its bytes and its place, in nested objects too. Arrays are
     /// replaced whole.
-    pub(crate) fn merged(&self, before: &Self, after: &Self) -> Result<Self, JsonError> {
+    pub fn merged(&self, before: &Self, after: &Self) -> Result<Self, JsonError> {
         Ok(Self(merge(&self.0, &before.0, &after.0)?.into()))
     }
 }

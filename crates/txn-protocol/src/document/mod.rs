@@ -7,12 +7,12 @@ mod merge;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::fields::{TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
-use crate::store::{Source, Version};
 use crate::tid::Tid;
+use txn_store::fields::{TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
+use txn_store::{Source, Version};
 
 pub use json::JsonError;
-pub(crate) use json::flatten;
+pub use json::flatten;
 
 /// The application's content of one document: the text of a JSON object without reserved fields.
 ///
@@ -31,7 +31,7 @@ impl Image {
         let flat = flatten(text);
         let fields = json::fields(&flat)?;
         if let Some(field) =
-            fields.iter().find(|field| crate::fields::RESERVED.contains(&&*field.name))
+            fields.iter().find(|field| txn_store::fields::RESERVED.contains(&&*field.name))
         {
             return Err(JsonError::new(format!(
                 "the field {:?} is reserved for transactions",
@@ -110,7 +110,7 @@ impl Stored {
     }
 
     /// Reads a stored source.
-    pub(crate) fn parse(source: &str) -> Result<Self, JsonError> {
+    pub fn parse(source: &str) -> Result<Self, JsonError> {
         let flat = flatten(source);
         let mut stored = Self::default();
         let mut own = Vec::new();
@@ -132,7 +132,7 @@ impl Stored {
     }
 
     /// The source to store.
-    pub(crate) fn encode(&self) -> Source {
+    pub fn encode(&self) -> Source {
         use std::fmt::Write;
         let mut text = String::from("{");
         // Writing to a `String` does not fail.

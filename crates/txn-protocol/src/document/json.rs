@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 pub struct JsonError(String);
 
 impl JsonError {
-    pub(crate) fn new(message: String) -> Self {
+    /// An error of these words.
+    #[must_use]
+    pub fn new(message: String) -> Self {
         Self(message)
     }
 }
@@ -46,7 +48,7 @@ impl Field<'_> {
 
 /// Replaces raw line breaks, which JSON allows between tokens only, by spaces: a raw line feed
 /// inside a bulk request would start another action.
-pub(crate) fn flatten(text: &str) -> Cow<'_, str> {
+pub fn flatten(text: &str) -> Cow<'_, str> {
     if text.contains(['\r', '\n']) {
         Cow::Owned(text.replace(['\r', '\n'], " "))
     } else {

@@ -3,8 +3,8 @@
 use crate::document::{Stored, View};
 use crate::guard::Guard;
 use crate::record::{Member, Op};
-use crate::store::Version;
 use crate::tid::Tid;
+use txn_store::Version;
 
 /// The next step of applying one member of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::validate::Observed;
 use crate::document::View;
 use crate::guard::Guard;
-use crate::store::Version;
 use crate::tid::Tid;
+use txn_store::Version;
 
 /// The next step towards one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

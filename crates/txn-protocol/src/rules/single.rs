@@ -2,8 +2,8 @@
 
 use super::validate::Observed;
 use crate::document::View;
-use crate::store::Version;
 use crate::tid::Tid;
+use txn_store::Version;
 
 /// What became of a one-document write that was not acknowledged, by what stands there now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use crate::document::{Image, View};
 use crate::guard::Guard;
-use crate::store::Version;
 use crate::tid::Tid;
+use txn_store::Version;
 
 /// The logical version of a document, as a transaction read it: the committed content, and what
 /// identifies it. Versions of the store move without content moving (a voided lock, a touch).

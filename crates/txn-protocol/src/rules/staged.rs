@@ -8,8 +8,8 @@ use super::conflict::HolderState;
 use super::resolve::{Reading, Recovery, reading, recovery};
 use crate::document::View;
 use crate::record::{Member, State};
-use crate::store::Version;
 use crate::tid::Tid;
+use txn_store::Version;
 
 /// What came back for one item of the owner's bulk: the record, a lock, or a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

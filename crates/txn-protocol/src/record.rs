@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::document::{Image, JsonError, flatten};
-use crate::error::Error;
 use crate::format::Format;
-use crate::store::{Key, Source, Version};
 use crate::tid::Tid;
+use txn_store::{Key, Source, Version};
 
 /// The state that a record stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,7 +30,7 @@ pub enum State {
 
 impl State {
     /// The states of records that still need somebody's work.
-    pub(crate) const OPEN: [&'static str; 3] = ["pending", "staged", "committed"];
+    pub const OPEN: [&'static str; 3] = ["pending", "staged", "committed"];
 
     /// Whether the transaction is committed.
     #[must_use]
@@ -80,7 +79,9 @@ pub struct Member {
 }
 
 impl Member {
-    pub(crate) fn key(&self) -> Key {
+    /// Which document it is.
+    #[must_use]
+    pub fn key(&self) -> Key {
         let (collection, id) = (self.collection.clone(), self.id.clone());
         Key { collection, id, routing: self.routing.clone() }
     }
@@ -132,30 +133,39 @@ struct Wire {
 
 /// A transaction record. Times are milliseconds since the Unix epoch by the writer's clock, for people only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) state: State,
-    pub(crate) tid: Tid,
-    pub(crate) aborted: Option<Aborted>,
-    pub(crate) commit_tid: Option<Tid>,
-    pub(crate) members: Vec<Member>,
+pub struct Record {
+    /// Where it stands.
+    pub state: State,
+    /// The attempt that it decides.
+    pub tid: Tid,
+    /// Who aborted it, if it is.
+    pub aborted: Option<Aborted>,
+    /// The version of everything that it wrote, once it is committed.
+    pub commit_tid: Option<Tid>,
+    /// The documents that it locked.
+    pub members: Vec<Member>,
     /// The new content of each member, in the order of `members`; none for deletes and reads.
-    pub(crate) images: Vec<Option<Image>>,
-    pub(crate) metadata: Option<String>,
-    pub(crate) coordinator: String,
-    pub(crate) application: Option<String>,
-    pub(crate) created_at: u64,
-    pub(crate) heartbeat_at: Option<u64>,
-    pub(crate) modified_at: u64,
+    pub images: Vec<Option<Image>>,
+    /// The caller's own words about it, the text of a JSON value.
+    pub metadata: Option<String>,
+    /// Whose it is.
+    pub coordinator: String,
+    /// The application that the coordinator says it is.
+    pub application: Option<String>,
+    /// When it was written first.
+    pub created_at: u64,
+    /// When its owner was heard of last.
+    pub heartbeat_at: Option<u64>,
+    /// When it was written last.
+    pub modified_at: u64,
 }
 
 impl Record {
-    /// The record at a key, or why it can not be read.
-    pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
-        Self::parse(source)
-            .map_err(|fault| crate::format::unreadable(key, source, &fault.to_string()))
-    }
-
-    pub(crate) fn parse(source: &str) -> Result<Self, JsonError> {
+    /// Reads a stored source.
+    ///
+    /// # Errors
+    /// [`JsonError`] if it is no record, or of a format that a newer library wrote.
+    pub fn parse(source: &str) -> Result<Self, JsonError> {
         let fault = |e: serde_json::Error| JsonError::new(format!("not a transaction record: {e}"));
         let wire: Wire = serde_json::from_str(&flatten(source)).map_err(fault)?;
         if !wire.format.is_known() {
@@ -185,7 +195,11 @@ impl Record {
         })
     }
 
-    pub(crate) fn encode(&self) -> Result<Source, JsonError> {
+    /// The source to store.
+    ///
+    /// # Errors
+    /// [`JsonError`] if an image or the metadata is no JSON.
+    pub fn encode(&self) -> Result<Source, JsonError> {
         let fault =
             |e: serde_json::Error| JsonError::new(format!("can not encode the record: {e}"));
         let raw = |text: &str| RawValue::from_string(text.to_owned());
@@ -216,12 +230,12 @@ impl Record {
     }
 
     /// Where in `members` each document is.
-    pub(crate) fn by_key(&self) -> BTreeMap<Key, usize> {
+    pub fn by_key(&self) -> BTreeMap<Key, usize> {
         self.members.iter().enumerate().map(|(index, member)| (member.key(), index)).collect()
     }
 
     /// Whether it still needs somebody's work.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         matches!(self.state, State::Pending | State::Staged | State::Committed)
     }
 }

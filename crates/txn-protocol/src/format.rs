@@ -1,0 +1,42 @@
+//! The version of the format in which records and domain documents are written.
+
+use serde::{Deserialize, Serialize};
+
+/// The format of one document. A document that names none is of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Format(u32);
+
+impl Default for Format {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Format {
+    /// What this library writes, and the newest that it understands.
+    pub const NEWEST: Self = Self(1);
+
+    /// The format that a document says it is of, if it says anything.
+    #[must_use]
+    pub fn of(source: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Only {
+            #[serde(default)]
+            format: Format,
+        }
+        serde_json::from_str::<Only>(source).ok().map(|only| only.format)
+    }
+
+    /// Whether this library understands it.
+    #[must_use]
+    pub fn is_known(self) -> bool {
+        self <= Self::NEWEST
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,12 @@
+//! The protocol of the transactions, as it can be read, run and modelled without a store: ids, documents and records as
+//! data, and every decision as a pure function.
+//!
+//! No part of the public API of the library: it changes without notice.
+
+pub mod clock;
+pub mod document;
+pub mod format;
+pub mod guard;
+pub mod record;
+pub mod rules;
+pub mod tid;
