@@ -51,7 +51,7 @@ pub enum BankError {
         currency: Currency,
     },
     /// The new balance does not fit into 64 bits.
-    #[error("the account {account:?} can not hold {balance} {amount:+}: the number does not fit")]
+    #[error("the account {account:?} cannot hold {balance} {amount:+}: the number does not fit")]
     Overflow {
         /// The account.
         account: String,
@@ -64,22 +64,22 @@ pub enum BankError {
     #[error("another transfer was made under the key {0:?}: use a new key")]
     KeyReused(String),
     /// An opening balance below zero.
-    #[error("an account can not be opened with {0}: the opening balance is a deposit")]
+    #[error("an account cannot be opened with {0}: the opening balance is a deposit")]
     NegativeDeposit(i64),
     /// A name that no account can have.
     #[error(
-        "{0:?} can not name an account: use 1 to 64 letters, digits, '-', '_', '.' and '@', beginning with a letter or a digit"
+        "{0:?} cannot name an account: use 1 to 64 letters, digits, '-', '_', '.' and '@', beginning with a letter or a digit"
     )]
     InvalidName(String),
     /// A key that no transfer can have.
     #[error(
-        "{0:?} can not be the key of a transfer: use 1 to 128 bytes without white space that do not begin with \"open:\""
+        "{0:?} cannot be the key of a transfer: use 1 to 128 bytes without white space that do not begin with \"open:\""
     )]
     InvalidKey(String),
     /// No currency.
     #[error("{0:?} is no currency: use three capital letters, such as EUR")]
     InvalidCurrency(String),
-    /// An owner that can not be stored.
+    /// An owner that cannot be stored.
     #[error("the owner has to be 1 to 200 characters on one line")]
     InvalidOwner,
     /// No leg.
@@ -88,8 +88,8 @@ pub enum BankError {
     /// A whole number that does not fit into 64 bits.
     #[error("{0:?} does not fit: amounts are whole minor units from {min} to {max}", min = i64::MIN, max = i64::MAX)]
     AmountTooLarge(String),
-    /// A load that can not run.
-    #[error("this load can not run: {0}")]
+    /// A load that cannot run.
+    #[error("this load cannot run: {0}")]
     InvalidLoad(String),
     /// The bank was not made yet.
     #[error("there is no bank {domain:?} in this store: make it with `txn-bank init`")]

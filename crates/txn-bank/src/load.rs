@@ -52,7 +52,7 @@ impl Load {
     /// A load.
     ///
     /// # Errors
-    /// [`BankError::InvalidLoad`] if it can not run, in words.
+    /// [`BankError::InvalidLoad`] if it cannot run, in words.
     pub fn new(
         accounts: usize,
         legs: usize,
@@ -95,7 +95,7 @@ impl Observer for Tally {
             Event::Waiting { .. } => &self.waits,
             Event::Wounded { .. } => &self.wounds,
             Event::Aborted { retried: true, .. } => &self.retries,
-            Event::Replayed { .. } | Event::Voided { .. } => &self.recovered,
+            Event::Replayed { .. } | Event::AbortedByRecovery { .. } => &self.recovered,
             _ => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);

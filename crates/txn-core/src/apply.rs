@@ -1,24 +1,25 @@
-//! Applying a committed transaction to its members, and taking void locks off. Used by the owner and
+//! Applying a committed transaction to its participants, and taking void locks off. Used by the owner and
 //! by whoever recovers it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::engine::{Engine, From, Look, missing_collection};
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
+use crate::engine::{Engine, Look, ReadPreference, missing_collection};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::liveness::NO_NODE_LAGS_FOR;
-use crate::resolve::{Lock, Met, by_holder};
-use crate::stop::{Hindrance, Patience, Stop};
+use crate::resolve::{Lock, Resolution, by_holder};
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::guard::Guard;
-use txn_protocol::record::{Member, Record, State};
-use txn_protocol::rules::apply::{Applying, applying, is_locked_by, voiding};
+use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
-/// The members that were not applied, each with the reason. The others are, by acknowledged writes.
-pub(crate) type Unsettled = BTreeMap<Key, Error>;
+/// The participants that were not applied, each with the reason. The others are, by acknowledged writes.
+pub(crate) type Unapplied = BTreeMap<Key, Error>;
 
 /// An apply under way.
 struct Work<'a> {
@@ -26,14 +27,14 @@ struct Work<'a> {
     commit: Tid,
     /// What remains to be done, and where in the record it is.
     pending: BTreeMap<Key, usize>,
-    /// What is known of members since the last round.
+    /// What is known of participants since the last round.
     known: BTreeMap<Key, View>,
-    /// The members as the owner locked them.
+    /// The participants as the owner locked them.
     locked: BTreeMap<Key, View>,
-    /// What is in the way of a member in this round.
-    hindered: BTreeMap<Key, Hindrance>,
-    unsettled: Unsettled,
-    /// What is wrong with members, in short.
+    /// What is in the way of a participant in this round.
+    blocked: BTreeMap<Key, WaitReason>,
+    unapplied: Unapplied,
+    /// What is wrong with participants, in short.
     damages: BTreeMap<Key, String>,
 }
 
@@ -49,20 +50,20 @@ struct Round {
 impl Work<'_> {
     fn give_up(&mut self, key: &Key, error: Error) {
         self.pending.remove(key);
-        self.unsettled.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
+        self.unapplied.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
     }
 
     fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {
         for Lock { key, view } in held {
             if let Some(holder) = view.holder() {
-                let others = Hindrance::Others { key: key.clone(), holder };
-                self.hindered.insert(key.clone(), others);
+                let others = WaitReason::Others { key: key.clone(), holder };
+                self.blocked.insert(key.clone(), others);
             }
         }
     }
 
     fn never(&mut self, key: &Key, why: &str) {
-        let message = format!("a committed transaction can not be applied to it: {why}");
+        let message = format!("a committed transaction cannot be applied to it: {why}");
         self.damages.insert(key.clone(), why.to_owned());
         self.give_up(key, Error::damaged(message));
     }
@@ -80,22 +81,22 @@ impl Engine {
         version: Version,
         wanted: &BTreeSet<Key>,
         requester: Requester,
-        patience: &Patience,
-    ) -> Result<Unsettled, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Unapplied, AttemptError> {
         let tid = record.tid;
-        let unsettled = self.apply(record, BTreeMap::new(), wanted, requester, patience).await?;
-        if record.state == State::Committed && unsettled.is_empty() {
-            let documents = record.members.iter().map(Member::key).collect();
-            self.tell(&Event::Replayed { tid, documents });
-            self.finish(record, version, patience).await?;
+        let unapplied = self.apply(record, BTreeMap::new(), wanted, requester, deadline).await?;
+        if record.state == State::Committed && unapplied.is_empty() {
+            let documents = record.participants.iter().map(Participant::key).collect();
+            self.emit(&Event::Replayed { tid, documents });
+            self.finish(record, version, deadline).await?;
         }
-        Ok(unsettled)
+        Ok(unapplied)
     }
 
-    /// Applies the members of a transaction, each by an acknowledged write and each for itself: what hinders one does
+    /// Applies the participants of a transaction, each by an acknowledged write and each for itself: what hinders one does
     /// not keep the others from being applied. Of a finished transaction only those that are wanted are looked at.
     ///
-    /// `known`: what the caller knows of members by acknowledged writes of its own. `wanted`: the members that are waited
+    /// `known`: what the caller knows of participants by acknowledged writes of its own. `wanted`: the participants that are waited
     /// for; once they are settled, what is hindered is left to the janitor. `requester`: on whose behalf; one that holds
     /// locks itself must not wait for a younger holder, which may wait for it.
     pub(crate) async fn apply(
@@ -104,8 +105,8 @@ impl Engine {
         known: BTreeMap<Key, View>,
         wanted: &BTreeSet<Key>,
         requester: Requester,
-        patience: &Patience,
-    ) -> Result<Unsettled, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Unapplied, AttemptError> {
         let commit = record.commit_tid.ok_or_else(|| {
             Error::damaged("the committed record has no commit tid").in_transaction(record.tid)
         })?;
@@ -117,17 +118,17 @@ impl Engine {
             pending,
             locked: known.clone(),
             known,
-            hindered: BTreeMap::new(),
-            unsettled: Unsettled::new(),
+            blocked: BTreeMap::new(),
+            unapplied: Unapplied::new(),
             damages: BTreeMap::new(),
         };
         // Only its owner applies it while it lives in this process.
-        let is_own = self.locals.is_live(record.tid);
+        let is_own = self.live_attempts.is_live(record.tid);
         let mut looks_again = self.now() + self.config.lease / 4;
         let mut backoff = self.backoff();
         loop {
-            work.hindered.clear();
-            self.look_at_members(&mut work).await;
+            work.blocked.clear();
+            self.look_at_participants(&mut work).await;
             let round = self.next_steps(&mut work);
             let conflicts = self.carry_out(&mut work, &round).await;
             for key in &round.absences {
@@ -135,22 +136,22 @@ impl Engine {
                     work.pending.remove(key);
                     continue;
                 }
-                match self.prove_absence(key, patience).await {
+                match self.prove_absence(key, deadline).await {
                     Ok(true) => drop(work.pending.remove(key)),
-                    Ok(false) => drop(work.hindered.insert(key.clone(), changing())),
-                    Err(Stop::Fail(error)) => work.give_up(key, error),
+                    Ok(false) => drop(work.blocked.insert(key.clone(), changing())),
+                    Err(AttemptError::Fail(error)) => work.give_up(key, error),
                     Err(retry) => return Err(retry),
                 }
             }
             // Only whoever has no lock left to take off helps others: two transactions, each with a forked
-            // placeholder on a member of the other, would help each other without an end.
-            match patience.deeper() {
-                Some(patience) if work.hindered.is_empty() && !conflicts => {
-                    self.step_aside(&mut work, requester, round.held, &patience).await?;
+            // placeholder on a participant of the other, would help each other without an end.
+            match deadline.deeper() {
+                Some(deadline) if work.blocked.is_empty() && !conflicts => {
+                    self.step_aside(&mut work, requester, round.held, &deadline).await?;
                 }
                 _ => work.wait_for(&round.held),
             }
-            let is_waited_for = |key| wanted.contains(key) || !work.hindered.contains_key(key);
+            let is_waited_for = |key| wanted.contains(key) || !work.blocked.contains_key(key);
             if !work.pending.keys().any(is_waited_for) {
                 break;
             }
@@ -158,44 +159,47 @@ impl Engine {
             if is_own && self.now() >= looks_again {
                 looks_again = self.now() + self.config.lease / 4;
                 let soon = self.now() + self.config.lease / 4;
-                if let Err(stop) = self.keep_record(record, &patience.at_most(soon)).await {
+                if let Err(stop) = self.keep_record(record, &deadline.at_most(soon)).await {
                     tracing::debug!(tid = %record.tid, why = %stop.into_error(), "the record is not seen");
                 }
             }
-            let hindrance = work.hindered.values().next().cloned();
-            match self.pause(patience, &mut backoff, hindrance.unwrap_or_else(changing)).await {
+            let reason = work.blocked.values().next().cloned();
+            match self.pause(deadline, &mut backoff, reason.unwrap_or_else(changing)).await {
                 Ok(()) => {}
-                Err(Stop::Fail(_)) => break,
+                Err(AttemptError::Fail(_)) => break,
                 Err(retry) => return Err(retry),
             }
         }
         for key in std::mem::take(&mut work.pending).into_keys() {
-            let hindrance = work.hindered.remove(&key).unwrap_or_else(changing);
-            work.give_up(&key, hindrance.into_error());
+            let reason = work.blocked.remove(&key).unwrap_or_else(changing);
+            work.give_up(&key, reason.into_error());
         }
-        self.tell_of_damage(&work);
-        Ok(work.unsettled)
+        self.emit_damage(&work);
+        Ok(work.unapplied)
     }
 
-    /// Reads the members of which nothing is known.
-    async fn look_at_members(&self, work: &mut Work<'_>) {
+    /// Reads the participants of which nothing is known.
+    async fn look_at_participants(&self, work: &mut Work<'_>) {
         let tid = work.record.tid;
         let is_unknown = |key: &&Key| !work.known.contains_key(*key);
         let unread: Vec<Key> = work.pending.keys().filter(is_unknown).cloned().collect();
-        let looks = self.look_at(&unread, From::Primary).await;
+        let looks = self.look_at(&unread, ReadPreference::Primary).await;
         let mut gone = BTreeMap::new();
         for (key, look) in unread.into_iter().zip(looks) {
             match look {
                 Look::Seen(view) => {
                     self.liveness.finds(&key.collection);
-                    let member = work.pending.get(&key).map(|index| &work.record.members[*index]);
-                    if member.is_some_and(|m| overwritten(tid, m, work.locked.get(&key), &view)) {
-                        self.tell_of_overwritten(tid, &key);
+                    let participant =
+                        work.pending.get(&key).map(|index| &work.record.participants[*index]);
+                    if participant
+                        .is_some_and(|m| overwritten(tid, m, work.locked.get(&key), &view))
+                    {
+                        self.emit_overwritten(tid, &key);
                     }
                     work.known.insert(key, view);
                 }
                 Look::Later(why) => {
-                    work.hindered.insert(key, Hindrance::Store(why));
+                    work.blocked.insert(key, WaitReason::Store(why));
                 }
                 Look::Missing => {
                     let missing = self.liveness.misses(&key.collection, self.now());
@@ -206,13 +210,13 @@ impl Engine {
                     }
                     if gone.get(&key.collection) == Some(&true) {
                         work.pending.remove(&key);
-                        self.tell_of_gone(tid, &key);
+                        self.emit_gone(tid, &key);
                     } else if missing >= self.config.lease {
                         work.give_up(&key, missing_collection(&key));
                     } else {
                         // One answer may be that of a node that lags.
                         let why = format!("no node knows the collection {:?} yet", key.collection);
-                        work.hindered.insert(key, Hindrance::Store(why));
+                        work.blocked.insert(key, WaitReason::Store(why));
                     }
                 }
                 Look::Broken(error) => work.give_up(&key, error),
@@ -220,13 +224,13 @@ impl Engine {
         }
     }
 
-    /// What remains to be done to each member, by what stands there.
+    /// What remains to be done to each participant, by what stands there.
     fn next_steps(&self, work: &mut Work<'_>) -> Round {
         let tid = work.record.tid;
         let mut round = Round::default();
         for (key, index) in work.pending.clone() {
             let Some(view) = work.known.get(&key) else { continue };
-            let step = applying(tid, work.commit, &work.record.members[index], view);
+            let step = applying(tid, work.commit, &work.record.participants[index], view);
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());
             }
@@ -264,7 +268,7 @@ impl Engine {
                 Outcome::Applied(_) => {
                     work.pending.remove(key);
                     if round.overtaken.contains(key) {
-                        self.tell_of_overtaken(work.record.tid, key);
+                        self.emit_overtaken(work.record.tid, key);
                     }
                 }
                 Outcome::Conflict | Outcome::Unknown(_) if !Guard::ApplyAcknowledged.stands() => {
@@ -272,7 +276,7 @@ impl Engine {
                 }
                 Outcome::Conflict => conflicts = true,
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    work.hindered.insert(key.clone(), Hindrance::Store(why));
+                    work.blocked.insert(key.clone(), WaitReason::Store(why));
                 }
                 // The next look tells whether the collection is gone.
                 Outcome::MissingCollection => conflicts = true,
@@ -285,18 +289,18 @@ impl Engine {
         conflicts
     }
 
-    /// Other transactions hold members that seem applied: they are decided first.
+    /// Other transactions hold participants that seem applied: they are decided first.
     async fn step_aside(
         &self,
         work: &mut Work<'_>,
         requester: Requester,
         held: Vec<Lock>,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
         for locks in by_holder(held).into_values() {
-            let met = match self.meet_all(requester, locks.clone(), patience).await {
+            let met = match self.resolve_locks(requester, locks.clone(), deadline).await {
                 Ok(met) => met,
-                Err(Stop::Fail(error)) => {
+                Err(AttemptError::Fail(error)) => {
                     // The rest of them has its turn in the next round.
                     if let Some(lock) = locks.first() {
                         work.give_up(&lock.key, error);
@@ -306,9 +310,9 @@ impl Engine {
                 Err(retry) => return Err(retry),
             };
             let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
-            work.wait_for(locks.iter().filter(|lock| is(lock, Met::Busy)));
+            work.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
             let void: Vec<Lock> =
-                locks.iter().filter(|lock| is(lock, Met::Void)).cloned().collect();
+                locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
             for (key, unlocked) in self.unlock_all(&void).await {
                 match (unlocked, work.known.get(&key)) {
                     // The acknowledged deletion of a void placeholder proves the absence.
@@ -369,7 +373,7 @@ impl Engine {
         let mut writes = Vec::new();
         for Lock { key, view } in locks {
             let Some(holder) = view.holder() else { continue };
-            let step = voiding(view, holder);
+            let step = unlocking(view, holder);
             if step == Applying::Damaged {
                 let message = "another client wrote content into the placeholder of a transaction";
                 let error = Error::damaged(message).at(key).in_transaction(holder);
@@ -388,7 +392,7 @@ impl Engine {
         for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
             match outcome {
                 Outcome::Applied(_) => {
-                    self.tell(&Event::Unlocked { tid, document: key.clone() });
+                    self.emit(&Event::Unlocked { tid, document: key.clone() });
                     unlocked.insert(key, Ok(true));
                 }
                 Outcome::Conflict => moved.push(key),
@@ -405,7 +409,7 @@ impl Engine {
     /// Those of the locks that stand as they stood, over the same content, but were moved by a touch of somebody else.
     /// A placeholder counts at its version only.
     async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
-        let looks = self.look_at(&moved, From::Primary).await;
+        let looks = self.look_at(&moved, ReadPreference::Primary).await;
         let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {
             let Look::Seen(view @ View::Present { .. }) = look else { return None };
             let before = locks.iter().find(|lock| lock.key == key)?;
@@ -430,47 +434,47 @@ impl Engine {
     }
 
     /// What a person must look at.
-    fn tell_of_damage(&self, work: &Work<'_>) {
+    fn emit_damage(&self, work: &Work<'_>) {
         let tid = work.record.tid;
-        for (document, error) in &work.unsettled {
+        for (document, error) in &work.unapplied {
             if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) {
                 tracing::error!(%tid, %document, %error, "committed but not applied");
                 let what = work.damages.get(document).cloned();
                 let what = what.unwrap_or_else(|| error.to_string());
-                self.tell(&Event::Damaged { tid, document: document.clone(), what });
+                self.emit(&Event::Damaged { tid, document: document.clone(), what });
             }
         }
     }
 
     /// A collection was dropped with a committed write that was not applied to it.
-    fn tell_of_gone(&self, tid: Tid, key: &Key) {
+    fn emit_gone(&self, tid: Tid, key: &Key) {
         tracing::error!(%tid, document = %key, "a committed write went with its collection");
         let what = "its collection is gone, and what was committed to it with it";
-        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
     /// that is said.
-    fn tell_of_overwritten(&self, tid: Tid, key: &Key) {
+    fn emit_overwritten(&self, tid: Tid, key: &Key) {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
         let what = "another client wrote the locked document; the commit overwrites that";
-        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// A plain client took a lock off, and others committed on top of the old content. Nobody can mend that but a
     /// person, and nothing is left to do.
-    fn tell_of_overtaken(&self, tid: Tid, key: &Key) {
+    fn emit_overtaken(&self, tid: Tid, key: &Key) {
         tracing::error!(%tid, document = %key, "a committed write is lost: another client took its lock off");
         let what = "another client took the lock off, and a later transaction wrote the document without what this \
                     one committed; that write is lost";
-        self.tell(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
     /// deleted, both acknowledged.
-    async fn prove_absence(&self, key: &Key, patience: &Patience) -> Result<bool, Stop> {
-        let tombstone = self.tombstone(patience).await?;
-        let source = Stored::placeholder(tombstone).encode();
+    async fn prove_absence(&self, key: &Key, deadline: &Deadline) -> Result<bool, AttemptError> {
+        let absence_probe = self.absence_probe(deadline).await?;
+        let source = Stored::placeholder(absence_probe).encode();
         let created = self.write_one(Write::new(key.clone(), WriteOp::Create(source))).await;
         let Outcome::Applied(version) = created else { return Ok(false) };
         let deleted = self.write_one(Write::new(key.clone(), WriteOp::Delete(version))).await;
@@ -478,29 +482,29 @@ impl Engine {
     }
 
     /// A tid of today whose `aborted` record is acknowledged.
-    async fn tombstone(&self, patience: &Patience) -> Result<Tid, Stop> {
-        let mut tombstone = self.tombstone.lock().await;
+    async fn absence_probe(&self, deadline: &Deadline) -> Result<Tid, AttemptError> {
+        let mut absence_probe = self.absence_probe.lock().await;
         let fresh = self.tids.start();
-        if let Some(tid) = tombstone.filter(|tid| tid.day() == fresh.day()) {
+        if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
             return Ok(tid);
         }
-        let missing = crate::table::Found::missing();
-        self.decide(fresh, missing, "marks placeholders that only prove an absence", patience)
+        let missing = crate::table::RecordLookup::missing();
+        self.decide(fresh, missing, "marks placeholders that only prove an absence", deadline)
             .await?;
-        *tombstone = Some(fresh);
+        *absence_probe = Some(fresh);
         Ok(fresh)
     }
 }
 
-fn changing() -> Hindrance {
-    Hindrance::Store("its documents are being changed".to_owned())
+fn changing() -> WaitReason {
+    WaitReason::Store("its documents are being changed".to_owned())
 }
 
-/// Whether a plain client changed the content under the member's own lock since it was locked.
-fn overwritten(tid: Tid, member: &Member, locked: Option<&View>, now: &View) -> bool {
+/// Whether a plain client changed the content under the participant's own lock since it was locked.
+fn overwritten(tid: Tid, participant: &Participant, locked: Option<&View>, now: &View) -> bool {
     let (Some(View::Present { stored: before, .. }), View::Present { stored, .. }) = (locked, now)
     else {
         return false;
     };
-    is_locked_by(member, tid, now) && stored.image != before.image
+    is_locked_by(participant, tid, now) && stored.image != before.image
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain::Domain;
-use crate::engine::{Engine, From};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::resolve::Holding;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Cursor, Filter, Page};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
@@ -27,31 +28,31 @@ impl Domain {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if something committed is not applied when `deadline` (from now, within the bound of
-    /// [`Config::deadline`](crate::Config::deadline)) has passed; [`ErrorKind::Damaged`] if it can not be applied any more;
+    /// [`Config::deadline`](crate::Config::deadline)) has passed; [`ErrorKind::Damaged`] if it cannot be applied any more;
     /// [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Misconfigured`] if a collection of the domain is
     /// missing.
     ///
     /// # Cancel safety
     /// Dropped, nothing is left half done.
-    pub async fn barrier(&self, deadline: Duration) -> Result<()> {
-        self.engine.config.check_wait(deadline)?;
-        let patience = self.engine.patience(deadline);
-        let barrier = self.engine.barrier(&patience);
-        self.engine.within(deadline, barrier).await.map_err(Stop::into_error)
+    pub async fn barrier(&self, wait: Duration) -> Result<()> {
+        self.engine.config.check_wait(wait)?;
+        let deadline = self.engine.deadline(wait);
+        let barrier = self.engine.barrier(&deadline);
+        self.engine.within(wait, barrier).await.map_err(AttemptError::into_error)
     }
 }
 
 impl Engine {
     #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
-    async fn barrier(&self, patience: &Patience) -> Result<(), Stop> {
-        let (document, ..) = self.domain_document(patience).await?;
+    async fn barrier(&self, deadline: &Deadline) -> Result<(), AttemptError> {
+        let (document, ..) = self.domain_document(deadline).await?;
         let mut committed = BTreeSet::new();
         for (day, partition) in &document.partitions {
-            self.find_committed(*day, partition, &mut committed, patience).await?;
+            self.find_committed(*day, partition, &mut committed, deadline).await?;
         }
-        self.wait_until_applied(committed, patience).await?;
+        self.wait_until_applied(committed, deadline).await?;
         for name in document.collections.keys() {
-            self.patiently(patience, || self.store.refresh(name)).await?;
+            self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
         }
         Ok(())
     }
@@ -63,14 +64,14 @@ impl Engine {
         day: Day,
         partition: &str,
         committed: &mut BTreeSet<Tid>,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
         let open = Filter::AnyOf(crate::fields::STATE, vec!["staged", "committed"]);
-        match self.patiently(patience, || self.store.refresh(partition)).await {
+        match self.retry_unavailable(deadline, || self.store.refresh(partition)).await {
             // Dropped meanwhile: everything in it was finished.
-            Err(Stop::Fail(error))
+            Err(AttemptError::Fail(error))
                 if error.kind() == ErrorKind::Misconfigured
-                    && self.domain_document(patience).await?.0.is_gone(day) =>
+                    && self.domain_document(deadline).await?.0.is_gone(day) =>
             {
                 return Ok(());
             }
@@ -80,7 +81,7 @@ impl Engine {
         loop {
             let cursor = from.take();
             let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
-            let Page { documents, next } = self.patiently(patience, scan).await?;
+            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             for (key, ..) in documents {
                 let tid = key.id.parse();
                 let foreign = |_| Error::damaged("it is no record of a transaction").at(&key);
@@ -97,14 +98,15 @@ impl Engine {
     async fn wait_until_applied(
         &self,
         mut committed: BTreeSet<Tid>,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
         let mut backoff = self.backoff();
         loop {
             // The owner of one that lives here is at it.
-            let away = committed.iter().copied().filter(|tid| !self.locals.is_live(*tid)).collect();
+            let away =
+                committed.iter().copied().filter(|tid| !self.live_attempts.is_live(*tid)).collect();
             let at = self.now();
-            for (tid, found) in self.records(&away, From::Primary, patience).await? {
+            for (tid, found) in self.records(&away, ReadPreference::Primary, deadline).await? {
                 let HolderState::Record(State::Committed | State::Staged) = found.state else {
                     committed.remove(&tid);
                     continue;
@@ -116,12 +118,12 @@ impl Engine {
                     continue;
                 }
                 let holding = Holding { holder: tid, locks: Vec::new(), found, at, whole: true };
-                let met = self.meet_holder(Requester::Patient, holding, patience).await?;
+                let met = self.resolve_holder(Requester::Patient, holding, deadline).await?;
                 met.into_values().collect::<Result<Vec<_>, _>>()?;
             }
             let Some(first) = committed.first().copied() else { return Ok(()) };
-            let hindrance = Hindrance::Changing(self.table.record_key(first));
-            self.pause(patience, &mut backoff, hindrance).await.map_err(|_| {
+            let reason = WaitReason::Changing(self.table.record_key(first));
+            self.pause(deadline, &mut backoff, reason).await.map_err(|_| {
                 let message = format!(
                     "{} committed transactions were not applied before the deadline, this is the first of them",
                     committed.len()

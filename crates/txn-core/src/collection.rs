@@ -87,7 +87,7 @@ pub trait Codec: Send + Sync + 'static {
     /// The text of a JSON object.
     ///
     /// # Errors
-    /// The value can not be written as one.
+    /// The value cannot be written as one.
     fn encode(value: &Self::Value) -> Result<String, serde_json::Error>;
 
     /// The value of a stored text.
@@ -164,14 +164,14 @@ impl<C: Codec> Collection<C> {
     }
 
     pub(crate) fn encode(key: &Key, value: &C::Value) -> Result<Image> {
-        let invalid = |why: String| Error::invalid(format!("can not write it: {why}")).at(key);
+        let invalid = |why: String| Error::invalid(format!("cannot write it: {why}")).at(key);
         let text = C::encode(value).map_err(|e| invalid(e.to_string()))?;
         Image::parse(&text).map_err(|e| invalid(e.to_string()))
     }
 
     /// The content of `image` after its value changed from what was encoded as `before` to what was encoded as `after`.
     pub(crate) fn merge(key: &Key, image: &Image, before: &Image, after: &Image) -> Result<Image> {
-        let invalid = |why: &str| Error::invalid(format!("can not change it: {why}")).at(key);
+        let invalid = |why: &str| Error::invalid(format!("cannot change it: {why}")).at(key);
         let merged = image.merged(before, after).map_err(|e| invalid(&e.to_string()))?;
         // A type that reads fields under other names than it writes would not find there what was changed.
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();

@@ -111,7 +111,7 @@ impl Config {
 
     pub(crate) fn check(&self) -> Result<()> {
         let refuse =
-            |why: &str| Err(Error::invalid(format!("this configuration can not work: {why}")));
+            |why: &str| Err(Error::invalid(format!("this configuration cannot work: {why}")));
         if self.lease < Duration::from_millis(10) {
             return refuse("the lease is under 10 ms");
         }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::attempt::{Attempt, Receipt};
+use crate::attempt_error::{AttemptError, RetryReason};
 use crate::collection::{Codec, Collection, Raw};
 use crate::config::Options;
+use crate::deadline::{Deadline, WaitReason};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::Claim;
-use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Write, WriteOp,
 };
@@ -90,7 +91,7 @@ impl Domain {
     /// values, or [`Raw`].
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if it does not exist, belongs to another domain, or can not serve
+    /// [`ErrorKind::Misconfigured`] if it does not exist, belongs to another domain, or cannot serve
     /// transactions: the message names the remedy.
     pub async fn collection<C: Codec>(&self, name: &str) -> Result<Collection<C>> {
         self.open_collection(name, false, None).await
@@ -142,21 +143,23 @@ impl Domain {
         mappings: Option<&str>,
     ) -> Result<Collection<C>> {
         let engine = &self.engine;
-        let patience = engine.patience(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.deadline);
         let open = |owner: Option<String>| {
             let mappings = mappings.map(|text| Source::from(txn_protocol::document::flatten(text)));
             CollectionSpec { name: name.to_owned(), role: Role::Data { owner }, create, mappings }
         };
         let claimed = async {
             let look = open(None);
-            let info = engine.patiently(&patience, || engine.store.open_collection(&look)).await?;
-            engine.claim(&info, &patience).await?;
-            let mirror = open(Some(self.name().to_owned()));
             let info =
-                engine.patiently(&patience, || engine.store.open_collection(&mirror)).await?;
-            Ok::<_, Stop>(info)
+                engine.retry_unavailable(&deadline, || engine.store.open_collection(&look)).await?;
+            engine.claim(&info, &deadline).await?;
+            let mirror = open(Some(self.name().to_owned()));
+            let info = engine
+                .retry_unavailable(&deadline, || engine.store.open_collection(&mirror))
+                .await?;
+            Ok::<_, AttemptError>(info)
         };
-        let info = claimed.await.map_err(Stop::into_error)?;
+        let info = claimed.await.map_err(AttemptError::into_error)?;
         let name = info.name.clone();
         engine.collections.lock().insert(name.clone(), info);
         Ok(Collection::new(name))
@@ -212,11 +215,11 @@ impl Domain {
                 Ok(value) => match tx.conclude().await {
                     Ok(receipt) => return Ok(Committed { value, receipt }),
                     // An unknown one-document write has no record that its tid could be asked for.
-                    Err(Stop::Fail(error)) if error.kind() == ErrorKind::Unknown => {
+                    Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => {
                         return Err(error.into());
                     }
-                    Err(Stop::Fail(error)) => return Err(error.in_transaction(tid).into()),
-                    Err(Stop::Retry(cause)) => cause,
+                    Err(AttemptError::Fail(error)) => return Err(error.in_transaction(tid).into()),
+                    Err(AttemptError::Retry(cause)) => cause,
                 },
                 Err(error) => match tx.examine().await {
                     Ok(()) => {
@@ -225,9 +228,9 @@ impl Domain {
                             .await;
                         return Err(error);
                     }
-                    Err(Stop::Retry(cause)) => cause,
+                    Err(AttemptError::Retry(cause)) => cause,
                     // It may rest on a state that never was.
-                    Err(Stop::Fail(error)) => {
+                    Err(AttemptError::Fail(error)) => {
                         tx.attempt().roll_back(error.to_string(), false).await;
                         return Err(error.in_transaction(tid).into());
                     }
@@ -246,7 +249,13 @@ impl Domain {
         }
     }
 
-    fn check_retry(&self, tid: Tid, attempt: u16, deadline: Duration, cause: &Cause) -> Result<()> {
+    fn check_retry(
+        &self,
+        tid: Tid,
+        attempt: u16,
+        deadline: Duration,
+        cause: &RetryReason,
+    ) -> Result<()> {
         let engine = &self.engine;
         let give_up =
             |why: &str| Err(cause.clone().into_error(&format!("{why}: ")).in_transaction(tid));
@@ -263,7 +272,7 @@ impl Domain {
     /// back in the background.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options that can not work.
+    /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options that cannot work.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         self.check_open()?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
@@ -307,7 +316,7 @@ impl Domain {
         self.engine.tasks.close();
         let drained = async {
             self.engine.tasks.wait().await;
-            while self.engine.locals.live_count() > 0 {
+            while self.engine.live_attempts.live_count() > 0 {
                 self.engine.config.clock.sleep(Duration::from_millis(5)).await;
             }
         };
@@ -322,7 +331,7 @@ impl Domain {
 impl Engine {
     /// Claims a collection for the domain by the acknowledged creation of a registry document under its
     /// identity.
-    async fn claim(&self, info: &CollectionInfo, patience: &Patience) -> Result<(), Stop> {
+    async fn claim(&self, info: &CollectionInfo, deadline: &Deadline) -> Result<(), AttemptError> {
         let key = Claim::key(&info.uid);
         let domain = self.table.domain();
         let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
@@ -358,12 +367,12 @@ impl Engine {
                     return Err(Error::from_refused(&refused, &key, "claim the collection").into());
                 }
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
         let (name, uid) = (info.name.to_string(), info.uid.to_string());
-        let (known, ..) = self.domain_document(patience).await?;
+        let (known, ..) = self.domain_document(deadline).await?;
         if known.collections.get(&name) != Some(&uid) {
-            self.change_domain(patience, |document| {
+            self.change_domain(deadline, |document| {
                 document.collections.insert(name.clone(), uid.clone()).as_ref() != Some(&uid)
             })
             .await?;
@@ -372,7 +381,7 @@ impl Engine {
     }
 
     /// Who claimed a collection, by an answer of the primary that still held afterwards.
-    pub(crate) async fn claimed_by(&self, key: &Key) -> Result<Option<String>, Stop> {
+    pub(crate) async fn claimed_by(&self, key: &Key) -> Result<Option<String>, AttemptError> {
         let read = self.store.read_primary(std::slice::from_ref(key)).await;
         let Some(Read::Found { version, source }) = read.into_iter().next() else {
             return Ok(None);
@@ -381,6 +390,6 @@ impl Engine {
         if !matches!(self.write_one(touch).await, Outcome::Applied(_)) {
             return Ok(None);
         }
-        Claim::read(key, &source).map(|claim| Some(claim.domain)).map_err(Stop::from)
+        Claim::read(key, &source).map(|claim| Some(claim.domain)).map_err(AttemptError::from)
     }
 }

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::format::Format;
 use txn_protocol::tid::Day;
@@ -40,7 +41,7 @@ pub(crate) struct DomainDocument {
 impl DomainDocument {
     fn parse(source: &str) -> Result<Self, String> {
         let document: Self = serde_json::from_str(source)
-            .map_err(|e| format!("the domain document can not be read: {e}"))?;
+            .map_err(|e| format!("the domain document cannot be read: {e}"))?;
         match document.format.is_known() {
             true => Ok(document),
             false => Err("a newer library wrote it".to_owned()),
@@ -56,9 +57,9 @@ impl Engine {
     /// The domain document as the primary has it.
     pub(crate) async fn domain_document(
         &self,
-        patience: &Patience,
-    ) -> Result<(DomainDocument, Version, Source), Stop> {
-        match self.read_domain(patience).await? {
+        deadline: &Deadline,
+    ) -> Result<(DomainDocument, Version, Source), AttemptError> {
+        match self.read_domain(deadline).await? {
             Some(found) => Ok(found),
             None => Err(self.lost_document().into()),
         }
@@ -74,8 +75,8 @@ impl Engine {
     /// The domain document as the primary has it, if there is one.
     pub(crate) async fn read_domain(
         &self,
-        patience: &Patience,
-    ) -> Result<Option<(DomainDocument, Version, Source)>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Option<(DomainDocument, Version, Source)>, AttemptError> {
         let key = self.table.domain_key();
         let mut backoff = self.backoff();
         loop {
@@ -93,7 +94,7 @@ impl Engine {
                 Some(Read::Unavailable(error)) => error.message,
                 None => "the store gave no answer".to_owned(),
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 
@@ -102,13 +103,13 @@ impl Engine {
     /// acknowledged: where nothing was to be changed it is touched.
     pub(crate) async fn change_domain(
         &self,
-        patience: &Patience,
+        deadline: &Deadline,
         mut change: impl FnMut(&mut DomainDocument) -> bool + Send,
-    ) -> Result<(DomainDocument, Version), Stop> {
+    ) -> Result<(DomainDocument, Version), AttemptError> {
         let key = self.table.domain_key();
         let mut backoff = self.backoff();
         loop {
-            let (mut document, version, source) = self.domain_document(patience).await?;
+            let (mut document, version, source) = self.domain_document(deadline).await?;
             let source = if change(&mut document) { encode(&document)? } else { source };
             let write = Write::new(key.clone(), WriteOp::Replace(source, version));
             let why = match self.write_one(write).await {
@@ -129,7 +130,7 @@ impl Engine {
                     return Err(Error::from_refused(&refused, &key, doing).into());
                 }
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 }
@@ -137,5 +138,5 @@ impl Engine {
 pub(crate) fn encode(document: &DomainDocument) -> Result<Source, Error> {
     let text = serde_json::to_string(document);
     text.map(Into::into)
-        .map_err(|e| Error::damaged(format!("can not encode the domain document: {e}")))
+        .map_err(|e| Error::damaged(format!("cannot encode the domain document: {e}")))
 }

@@ -9,16 +9,17 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::attempt_error::AttemptError;
 use crate::clock::Backoff;
 use crate::config::Config;
+use crate::deadline::{Deadline, WaitReason};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::liveness::Liveness;
 use crate::server_clock::ServerClock;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
 use crate::table::Table;
-use crate::wait::Locals;
+use crate::wait::LiveAttempts;
 use txn_protocol::document::{Stored, View};
 use txn_protocol::record::{Aborted, Record, State};
 use txn_protocol::tid::{Tid, TidSource};
@@ -28,7 +29,7 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     pub(crate) tids: TidSource,
     pub(crate) table: Table,
-    pub(crate) locals: Arc<Locals>,
+    pub(crate) live_attempts: Arc<LiveAttempts>,
     pub(crate) liveness: Liveness,
     /// Tids whose `aborted` record is acknowledged to this process.
     pub(crate) aborted: KnownAborted,
@@ -41,7 +42,7 @@ pub(crate) struct Engine {
     /// Something committed was left to the janitor.
     pub(crate) left_over: std::sync::atomic::AtomicBool,
     /// A tid that is aborted for good, for placeholders that only prove an absence.
-    pub(crate) tombstone: tokio::sync::Mutex<Option<Tid>>,
+    pub(crate) absence_probe: tokio::sync::Mutex<Option<Tid>>,
     pub(crate) server_clock: ServerClock,
 }
 
@@ -65,7 +66,7 @@ impl Engine {
         u64::try_from(self.config.clock.wall().as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn emit(&self, event: &Event) {
         tracing::debug!(?event);
         if let Some(observer) = &self.config.observer {
             // An observer only observes: what it does to itself stops no transaction half way.
@@ -77,8 +78,8 @@ impl Engine {
     }
 
     /// The patience of work on behalf of a domain, not of one transaction.
-    pub(crate) fn patience(&self, wait: Duration) -> Patience {
-        Patience::until(self.now() + wait)
+    pub(crate) fn deadline(&self, wait: Duration) -> Deadline {
+        Deadline::until(self.now() + wait)
     }
 
     /// Waits for `work` so long and not much longer, whatever the store does. The work is dropped then; a tracked task
@@ -86,8 +87,8 @@ impl Engine {
     pub(crate) async fn within<T>(
         &self,
         wait: Duration,
-        work: impl Future<Output = Result<T, Stop>>,
-    ) -> Result<T, Stop> {
+        work: impl Future<Output = Result<T, AttemptError>>,
+    ) -> Result<T, AttemptError> {
         tokio::select! {
             biased;
             result = work => result,
@@ -104,15 +105,15 @@ impl Engine {
 
     pub(crate) async fn pause(
         &self,
-        patience: &Patience,
+        deadline: &Deadline,
         backoff: &mut Backoff,
-        hindrance: Hindrance,
-    ) -> Result<(), Stop> {
+        reason: WaitReason,
+    ) -> Result<(), AttemptError> {
         let wait = backoff.next(&*self.config.entropy);
-        patience.pause(&*self.config.clock, wait, hindrance).await
+        deadline.pause(&*self.config.clock, wait, reason).await
     }
 
-    /// A record of the attempt, without members.
+    /// A record of the attempt, without participants.
     pub(crate) fn record(&self, tid: Tid, state: State) -> Record {
         let now = self.unix_millis();
         Record {
@@ -120,7 +121,7 @@ impl Engine {
             tid,
             aborted: None,
             commit_tid: None,
-            members: Vec::new(),
+            participants: Vec::new(),
             images: Vec::new(),
             metadata: None,
             coordinator: self.config.coordinator.clone(),
@@ -139,44 +140,45 @@ impl Engine {
     }
 
     /// Reads documents until the store answers for all of them, in order.
-    pub(crate) async fn views(
+    pub(crate) async fn read_documents(
         &self,
         keys: &[Key],
-        from: From,
-        patience: &Patience,
-    ) -> Result<Vec<View>, Stop> {
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<Vec<View>, AttemptError> {
         let mut backoff = self.backoff();
-        let mut views: Vec<Option<View>> = vec![None; keys.len()];
+        let mut read_documents: Vec<Option<View>> = vec![None; keys.len()];
         loop {
-            let missing: Vec<usize> = (0..keys.len()).filter(|i| views[*i].is_none()).collect();
+            let missing: Vec<usize> =
+                (0..keys.len()).filter(|i| read_documents[*i].is_none()).collect();
             if missing.is_empty() {
-                return Ok(views.into_iter().flatten().collect());
+                return Ok(read_documents.into_iter().flatten().collect());
             }
             let asked: Vec<Key> = missing.iter().map(|i| keys[*i].clone()).collect();
             let looks = self.look_at(&asked, from).await;
-            let mut hindrance = None;
+            let mut reason = None;
             for ((index, key), look) in missing.into_iter().zip(&asked).zip(looks) {
                 match look {
-                    Look::Seen(view) => views[index] = Some(view),
+                    Look::Seen(view) => read_documents[index] = Some(view),
                     Look::Missing => return Err(missing_collection(key).into()),
-                    Look::Later(why) => hindrance = Some(Hindrance::Store(why)),
+                    Look::Later(why) => reason = Some(WaitReason::Store(why)),
                     Look::Broken(error) => return Err(error.into()),
                 }
             }
-            if let Some(hindrance) = hindrance {
-                self.pause(patience, &mut backoff, hindrance).await?;
+            if let Some(reason) = reason {
+                self.pause(deadline, &mut backoff, reason).await?;
             }
         }
     }
 
     /// Reads documents once, with an answer for each, in order.
-    pub(crate) async fn look_at(&self, keys: &[Key], from: From) -> Vec<Look> {
+    pub(crate) async fn look_at(&self, keys: &[Key], from: ReadPreference) -> Vec<Look> {
         if keys.is_empty() {
             return Vec::new();
         }
         let reads = match from {
-            From::AnyCopy => self.store.get_many(keys).await,
-            From::Primary => self.store.read_primary(keys).await,
+            ReadPreference::AnyCopy => self.store.get_many(keys).await,
+            ReadPreference::Primary => self.store.read_primary(keys).await,
         };
         let mut looks: Vec<Look> =
             keys.iter().zip(reads).map(|(key, read)| Look::of(key, read)).collect();
@@ -205,7 +207,7 @@ impl Engine {
 
 /// Which copy a read asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum ReadPreference {
     /// Any: fast, perhaps stale.
     AnyCopy,
     /// The primary.
@@ -218,7 +220,7 @@ pub(crate) enum Look {
     Seen(View),
     /// Its collection is missing, as far as the copy that was asked knows.
     Missing,
-    /// The store can not answer now.
+    /// The store cannot answer now.
     Later(String),
     /// No later read tells more.
     Broken(Error),
@@ -243,7 +245,7 @@ impl Look {
 /// Takes a source apart.
 pub(crate) fn view(key: &Key, version: Version, source: &str) -> Result<View, Error> {
     let stored = Stored::parse(source).map_err(|e| {
-        Error::damaged(format!("the stored document can not be used in a transaction: {e}")).at(key)
+        Error::damaged(format!("the stored document cannot be used in a transaction: {e}")).at(key)
     })?;
     Ok(View::Present { version, source: txn_protocol::document::flatten(source).into(), stored })
 }

@@ -9,7 +9,7 @@ use txn_protocol::tid::Tid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input can not be carried out: correct it. Nothing was changed.
+    /// The input cannot be carried out: correct it. Nothing was changed.
     Invalid,
     /// A document that was to be inserted exists already. Nothing was changed.
     Exists,
@@ -26,7 +26,7 @@ pub enum ErrorKind {
     /// changed.
     Misconfigured,
     /// Something outside the engine wrote or removed what the engine relies on, or a committed
-    /// transaction can not be applied any more: the message names the document. A person must look.
+    /// transaction cannot be applied any more: the message names the document. A person must look.
     Damaged,
 }
 
@@ -84,7 +84,7 @@ impl Error {
         self
     }
 
-    /// The error of an outcome that no retry mends. `doing` completes "can not … : reason".
+    /// The error of an outcome that no retry mends. `doing` completes "cannot … : reason".
     pub(crate) fn from_refused(outcome: &Outcome, key: &Key, doing: &str) -> Self {
         let (kind, reason) = match outcome {
             Outcome::MissingCollection => {
@@ -101,7 +101,7 @@ impl Error {
                 (ErrorKind::Damaged, "the store answered another question".to_owned())
             }
         };
-        Self::new(kind, format!("can not {doing}: {reason}")).at(key)
+        Self::new(kind, format!("cannot {doing}: {reason}")).at(key)
     }
 
     /// What the caller should do.

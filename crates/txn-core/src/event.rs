@@ -64,7 +64,7 @@ pub enum Event {
         /// Whether another attempt follows.
         retried: bool,
     },
-    /// Every member of a committed transaction of this process is applied.
+    /// Every participant of a committed transaction of this process is applied.
     Finished {
         /// The attempt.
         tid: Tid,
@@ -73,11 +73,11 @@ pub enum Event {
     Replayed {
         /// The transaction.
         tid: Tid,
-        /// Its members.
+        /// Its participants.
         documents: Vec<Key>,
     },
     /// A transaction of somebody else that was taken for dead was aborted: its locks are void.
-    Voided {
+    AbortedByRecovery {
         /// The transaction.
         tid: Tid,
         /// The document at which it was met.

@@ -1,9 +1,10 @@
 //! The record of a committed transaction while it is applied, and the mark that it is finished.
 
-use crate::engine::{Engine, From};
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
 use crate::event::Event;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
@@ -15,12 +16,12 @@ impl Engine {
     pub(crate) async fn keep_record(
         &self,
         record: &Record,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
-        let found = self.record_of(record.tid, From::Primary, patience).await?;
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let found = self.record_of(record.tid, ReadPreference::Primary, deadline).await?;
         if found.state == HolderState::Missing {
             let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
-            let write = self.write_record(record.tid, &WriteOp::Create(source), patience).await?;
+            let write = self.write_record(record.tid, &WriteOp::Create(source), deadline).await?;
             if let Outcome::Applied(_) = write {
                 self.tell_of_removed(record.tid);
             }
@@ -33,8 +34,8 @@ impl Engine {
         &self,
         record: &Record,
         version: Version,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
         let tid = record.tid;
         let finished =
             Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
@@ -43,7 +44,7 @@ impl Engine {
         let mut op = WriteOp::Replace(source.clone(), version);
         let mut backoff = self.backoff();
         loop {
-            let why = match self.write_record(tid, &op, patience).await? {
+            let why = match self.write_record(tid, &op, deadline).await? {
                 Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
                 Outcome::Conflict => "its record is being changed by others".to_owned(),
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
@@ -53,7 +54,7 @@ impl Engine {
                     return Err(Error::from_refused(&refused, &key, "finish a transaction").into());
                 }
             };
-            let found = self.record_of(tid, From::Primary, patience).await?;
+            let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
             match (found.state, found.version()) {
                 // Others finished it; its day may even be dropped since.
                 (HolderState::Gone | HolderState::Record(State::Finished), _) => return Ok(()),
@@ -72,7 +73,7 @@ impl Engine {
                     return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
                 }
             }
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 
@@ -81,6 +82,6 @@ impl Engine {
         let document = self.table.record_key(tid);
         tracing::error!(%tid, record = %document, "a committed record was removed");
         let what = "its committed record was removed; it is written again".to_owned();
-        self.tell(&Event::Damaged { tid, document, what });
+        self.emit(&Event::Damaged { tid, document, what });
     }
 }

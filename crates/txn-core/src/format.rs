@@ -6,12 +6,12 @@ use txn_protocol::record::Record;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 
-/// The record at a key, or why it can not be read.
+/// The record at a key, or why it cannot be read.
 pub(crate) fn read_record(key: &Key, source: &str) -> Result<Record, Error> {
     Record::parse(source).map_err(|fault| unreadable(key, source, &fault.to_string()))
 }
 
-/// Why a document can not be read: a newer library wrote it, or else as `fault` says.
+/// Why a document cannot be read: a newer library wrote it, or else as `fault` says.
 pub(crate) fn unreadable(key: &Key, source: &str, fault: &str) -> Error {
     match Format::of(source) {
         Some(format) if !format.is_known() => {

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::attempt_error::AttemptError;
 use crate::domain::Domain;
 use crate::domain_document::DomainDocument;
-use crate::engine::{Engine, From, view};
+use crate::engine::{Engine, ReadPreference, view};
 use crate::error::{Error, ErrorKind, Result};
-use crate::resolve::{Holding, Lock, Meeting, Met};
-use crate::stop::Stop;
+use crate::resolve::{Holding, Lock, Resolution, Resolutions};
 use crate::store::{Key, Read, Version};
 use crate::survey::{Faults, Survey, Suspect};
-use crate::table::Found;
+use crate::table::RecordLookup;
 use txn_protocol::document::View;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
@@ -65,7 +65,7 @@ const READS: usize = 500;
 
 impl Domain {
     /// One pass of the janitor: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
-    /// over afterwards. Takes at least one lease if anything is found. A collection that can not be looked at is
+    /// over afterwards. Takes at least one lease if anything is found. A collection that cannot be looked at is
     /// reported, and keeps nobody from looking at the others.
     ///
     /// # Errors
@@ -75,10 +75,10 @@ impl Domain {
     /// Dropped, what was done is done; every step stands for itself.
     pub async fn janitor_pass(&self) -> Result<Report> {
         let mut report = Report::default();
-        let faults = self.engine.pass(true, &mut report).await.map_err(Stop::into_error)?;
+        let faults = self.engine.pass(true, &mut report).await.map_err(AttemptError::into_error)?;
         let look = self.engine.look(&mut report).await;
         report.add(faults);
-        look.map_err(Stop::into_error)?;
+        look.map_err(AttemptError::into_error)?;
         Ok(report)
     }
 
@@ -88,7 +88,7 @@ impl Domain {
     /// As the store says of the domain document.
     pub async fn inspect(&self) -> Result<Report> {
         let mut report = Report::default();
-        self.engine.look(&mut report).await.map_err(Stop::into_error)?;
+        self.engine.look(&mut report).await.map_err(AttemptError::into_error)?;
         Ok(report)
     }
 }
@@ -97,15 +97,19 @@ impl Engine {
     /// One pass: decides and applies what is dead, and drops old days. A complete one refreshes the collections before
     /// it looks; the others find later what they miss now.
     #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
-    pub(crate) async fn pass(&self, complete: bool, report: &mut Report) -> Result<Faults, Stop> {
+    pub(crate) async fn pass(
+        &self,
+        complete: bool,
+        report: &mut Report,
+    ) -> Result<Faults, AttemptError> {
         let mut pass = Pass::new(self);
         let today = Day::of_unix_time(self.config.clock.wall());
         // A process whose clock is wrong neither makes days nor drops them.
         let right = self.check_clock();
         let days = if right.is_ok() { vec![today, today.plus(1)] } else { Vec::new() };
         for day in days {
-            let patience = self.patience(self.config.deadline);
-            if let Err(stop) = self.ensure_partition(day, &patience).await {
+            let deadline = self.deadline(self.config.deadline);
+            if let Err(stop) = self.ensure_partition(day, &deadline).await {
                 pass.faults.note_place(&self.table.alias(day), stop);
             }
         }
@@ -123,8 +127,8 @@ impl Engine {
         pass.settle(suspects).await;
         let dropped = match right {
             Ok(()) => {
-                let patience = self.patience(self.config.deadline);
-                self.drop_old_partitions(today, &mut report.partitions_dropped, &patience).await
+                let deadline = self.deadline(self.config.deadline);
+                self.drop_old_partitions(today, &mut report.partitions_dropped, &deadline).await
             }
             Err(error) => Err(error.into()),
         };
@@ -139,7 +143,7 @@ impl Engine {
     }
 
     /// A complete look at what stands around and at what is lost, added to a report.
-    async fn look(&self, report: &mut Report) -> Result<(), Stop> {
+    async fn look(&self, report: &mut Report) -> Result<(), AttemptError> {
         let mut faults = Faults::default();
         if let Some(document) = self.document_or_fault(&mut faults).await? {
             let mut survey = Survey::new(self, &document, true);
@@ -159,11 +163,16 @@ impl Engine {
     }
 
     /// The domain document; one that is lost or damaged is a fault.
-    async fn document_or_fault(&self, faults: &mut Faults) -> Result<Option<DomainDocument>, Stop> {
-        let patience = self.patience(self.config.deadline);
-        match self.domain_document(&patience).await {
+    async fn document_or_fault(
+        &self,
+        faults: &mut Faults,
+    ) -> Result<Option<DomainDocument>, AttemptError> {
+        let deadline = self.deadline(self.config.deadline);
+        match self.domain_document(&deadline).await {
             Ok((document, ..)) => Ok(Some(document)),
-            Err(Stop::Fail(error)) if faults.note(&self.table.domain_key(), &error) => Ok(None),
+            Err(AttemptError::Fail(error)) if faults.note(&self.table.domain_key(), &error) => {
+                Ok(None)
+            }
             Err(stop) => Err(stop),
         }
     }
@@ -176,7 +185,7 @@ struct Pass<'a> {
     faults: Faults,
     /// Transactions that could not be decided. They are left for the next pass, so that they do not take the time of
     /// the others again and again.
-    hindered: BTreeSet<Tid>,
+    blocked: BTreeSet<Tid>,
     lifted: bool,
 }
 
@@ -198,8 +207,8 @@ enum Standing {
 
 impl<'a> Pass<'a> {
     fn new(engine: &'a Engine) -> Self {
-        let (faults, hindered) = Default::default();
-        Self { engine, recovered: 0, faults, hindered, lifted: false }
+        let (faults, blocked) = Default::default();
+        Self { engine, recovered: 0, faults, blocked, lifted: false }
     }
 
     /// Follows suspects until each is decided, or long enough to know that its owner lives. What is not older than a
@@ -227,13 +236,13 @@ impl<'a> Pass<'a> {
     /// Takes the write blocks off that a dead janitor may have left where something is hindered, once in a pass; then
     /// everybody has a second chance.
     async fn lift_blocks(&mut self) {
-        if self.lifted || self.hindered.is_empty() {
+        if self.lifted || self.blocked.is_empty() {
             return;
         }
         self.lifted = true;
-        let days = std::mem::take(&mut self.hindered).iter().map(|holder| holder.day()).collect();
-        let patience = self.engine.patience(self.engine.config.deadline);
-        if let Err(stop) = self.engine.lift_blocks(&days, &patience).await {
+        let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
+        let deadline = self.engine.deadline(self.engine.config.deadline);
+        if let Err(stop) = self.engine.lift_blocks(&days, &deadline).await {
             self.faults.note_place(self.engine.table.domain(), stop);
         }
     }
@@ -285,7 +294,7 @@ impl<'a> Pass<'a> {
                 }
                 Standing::Still(view) => view,
             };
-            if self.hindered.contains(&suspect.holder) {
+            if self.blocked.contains(&suspect.holder) {
                 if !self.lifted {
                     left.push(suspect.clone());
                 }
@@ -297,31 +306,31 @@ impl<'a> Pass<'a> {
                 None => held.whole = true,
             }
         }
-        let mut unsettled = BTreeSet::new();
+        let mut unapplied = BTreeSet::new();
         let mut records = self.records(holders.keys().copied()).await;
         for (holder, held) in holders {
             let found = records.remove(&holder);
             for key in self.recover(holder, held, found).await {
-                unsettled.insert((holder, key));
+                unapplied.insert((holder, key));
             }
         }
-        let is_left = |s: &&Suspect| unsettled.contains(&(s.holder, s.key.clone()));
+        let is_left = |s: &&Suspect| unapplied.contains(&(s.holder, s.key.clone()));
         left.extend(some.iter().filter(is_left).cloned());
         left
     }
 
-    /// The records of holders, and when they were asked for. Where one of them can not be read, each is asked for alone.
+    /// The records of holders, and when they were asked for. Where one of them cannot be read, each is asked for alone.
     async fn records(
         &self,
         holders: impl Iterator<Item = Tid>,
-    ) -> BTreeMap<Tid, (Found, Duration)> {
+    ) -> BTreeMap<Tid, (RecordLookup, Duration)> {
         let engine = self.engine;
         let tids: BTreeSet<Tid> = holders.collect();
         let at = engine.now();
-        let patience = engine.patience(engine.config.lease);
+        let deadline = engine.deadline(engine.config.lease);
         let found = match tids.is_empty() {
             true => Ok(BTreeMap::new()),
-            false => engine.records(&tids, From::AnyCopy, &patience).await,
+            false => engine.records(&tids, ReadPreference::AnyCopy, &deadline).await,
         };
         found.unwrap_or_default().into_iter().map(|(tid, found)| (tid, (found, at))).collect()
     }
@@ -331,64 +340,64 @@ impl<'a> Pass<'a> {
         &mut self,
         holder: Tid,
         held: Held,
-        found: Option<(Found, Duration)>,
+        found: Option<(RecordLookup, Duration)>,
     ) -> Vec<Key> {
         let engine = self.engine;
         let met_at = held.locks.iter().map(|lock| lock.key.clone());
         let record = held.whole.then(|| engine.table.record_key(holder));
         let met_at: Vec<Key> = met_at.chain(record).collect();
-        let met = match self.meet(holder, held, found).await {
+        let met = match self.resolve_lock(holder, held, found).await {
             Ok(met) => met,
             Err(stop) => {
                 let error = stop.into_error();
-                let hindered = error.kind() == ErrorKind::Unavailable;
-                if hindered {
-                    self.hindered.insert(holder);
+                let blocked = error.kind() == ErrorKind::Unavailable;
+                if blocked {
+                    self.blocked.insert(holder);
                 }
                 let Some(first) = met_at.first() else { return met_at };
-                let again = self.comes_again(first, &error);
+                let again = self.is_retried(first, &error);
                 return if again { met_at } else { Vec::new() };
             }
         };
         let mut again = Vec::new();
         for (key, result) in met {
             match result {
-                Ok(Met::Busy) => again.push(key),
-                Ok(Met::Applied | Met::Void) => self.recovered += 1,
-                Err(error) if self.comes_again(&key, &error) => again.push(key),
+                Ok(Resolution::Blocked) => again.push(key),
+                Ok(Resolution::RolledForward | Resolution::Aborted) => self.recovered += 1,
+                Err(error) if self.is_retried(&key, &error) => again.push(key),
                 Err(_) => {}
             }
         }
         again
     }
 
-    async fn meet(
+    async fn resolve_lock(
         &self,
         holder: Tid,
         Held { locks, whole }: Held,
-        found: Option<(Found, Duration)>,
-    ) -> Result<Meeting, Stop> {
+        found: Option<(RecordLookup, Duration)>,
+    ) -> Result<Resolutions, AttemptError> {
         let engine = self.engine;
-        let patience = engine.patience(engine.config.lease);
+        let deadline = engine.deadline(engine.config.lease);
         let (found, at) = match found {
             Some(found) => found,
             None => {
                 let at = engine.now();
-                (engine.record_of(holder, From::AnyCopy, &patience).await?, at)
+                (engine.record_of(holder, ReadPreference::AnyCopy, &deadline).await?, at)
             }
         };
         let holding = Holding { holder, locks: locks.clone(), found, at, whole };
-        let mut met = engine.meet_holder(Requester::Patient, holding, &patience).await?;
-        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Met::Void)));
+        let mut met = engine.resolve_holder(Requester::Patient, holding, &deadline).await?;
+        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Aborted)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
         // A read is stale: a lock is taken off only if it still stands there.
         let unlocked = engine.unlock_all(&void).await.into_iter();
-        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Met::Void))));
+        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Aborted))));
         Ok(met)
     }
 
     /// Whether what failed is worth another look in this pass; what is not is noted.
-    fn comes_again(&mut self, key: &Key, error: &Error) -> bool {
+    fn is_retried(&mut self, key: &Key, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::Conflict => true,
             ErrorKind::Unavailable => !self.lifted,

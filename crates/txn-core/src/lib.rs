@@ -31,10 +31,12 @@
 
 mod apply;
 mod attempt;
+mod attempt_error;
 mod barrier;
 pub mod clock;
 mod collection;
 mod config;
+mod deadline;
 mod domain;
 mod domain_document;
 mod engine;
@@ -54,7 +56,6 @@ mod release;
 mod resolve;
 mod retention;
 mod server_clock;
-mod stop;
 mod survey;
 mod table;
 mod transaction;

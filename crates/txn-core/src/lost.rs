@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::Deadline;
 use crate::domain_document::{DomainDocument, REGISTRY};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::stop::{Patience, Stop};
 use crate::store::{Cursor, Filter, Key, Page, Read};
 use crate::survey::Faults;
 use txn_protocol::tid::Day;
@@ -28,7 +29,7 @@ impl Claim {
 
     pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
         serde_json::from_str(source)
-            .map_err(|e| Error::damaged(format!("the claim can not be read: {e}")).at(key))
+            .map_err(|e| Error::damaged(format!("the claim cannot be read: {e}")).at(key))
     }
 }
 
@@ -36,10 +37,11 @@ impl Engine {
     /// The partitions of this domain that exist, by their names, whether or not they are official.
     pub(crate) async fn existing_partitions(
         &self,
-        patience: &Patience,
-    ) -> Result<BTreeMap<Day, Vec<Arc<str>>>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<Day, Vec<Arc<str>>>, AttemptError> {
         let prefix = format!("txn-{}-", self.table.domain());
-        let names = self.patiently(patience, || self.store.list_collections(&prefix)).await?;
+        let names =
+            self.retry_unavailable(deadline, || self.store.list_collections(&prefix)).await?;
         let mut partitions: BTreeMap<Day, Vec<Arc<str>>> = BTreeMap::new();
         for name in names {
             let parts = name.strip_prefix(&*prefix).and_then(|rest| rest.rsplit_once('-'));
@@ -57,15 +59,15 @@ impl Engine {
     /// The claims of this domain, as collections with their identities.
     pub(crate) async fn claims(
         &self,
-        patience: &Patience,
-    ) -> Result<BTreeMap<String, String>, Stop> {
-        self.patiently(patience, || self.store.refresh(REGISTRY)).await?;
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<String, String>, AttemptError> {
+        self.retry_unavailable(deadline, || self.store.refresh(REGISTRY)).await?;
         let mut claims = BTreeMap::new();
         let mut from: Option<Cursor> = None;
         loop {
             let cursor = from.take();
             let scan = || self.store.scan(REGISTRY, &Filter::All, PAGE, cursor.clone());
-            let Page { documents, next } = self.patiently(patience, scan).await?;
+            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             for (key, _, source) in documents {
                 let Some(uid) = key.id.strip_prefix("collection:") else { continue };
                 let claim = Claim::read(&key, &source)?;
@@ -84,11 +86,11 @@ impl Engine {
     pub(crate) async fn holds_documents(
         &self,
         name: &str,
-        patience: &Patience,
-    ) -> Result<bool, Stop> {
-        self.patiently(patience, || self.store.refresh(name)).await?;
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
+        self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
         let scan = || self.store.scan(name, &Filter::All, 1, None);
-        Ok(!self.patiently(patience, scan).await?.documents.is_empty())
+        Ok(!self.retry_unavailable(deadline, scan).await?.documents.is_empty())
     }
 
     /// Partitions that hold records and that the domain document does not name: it was lost, or is an old one.
@@ -96,14 +98,14 @@ impl Engine {
         &self,
         document: &DomainDocument,
         existing: &BTreeMap<Day, Vec<Arc<str>>>,
-        patience: &Patience,
-    ) -> Result<Vec<Error>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Vec<Error>, AttemptError> {
         let mut forgotten = Vec::new();
         for (day, names) in existing.iter().filter(|(day, _)| !document.is_gone(**day)) {
             for name in names {
                 // One that is being made is not named yet, and empty.
                 if document.partitions.get(day).map(String::as_str) != Some(name)
-                    && self.holds_documents(name, patience).await?
+                    && self.holds_documents(name, deadline).await?
                 {
                     let what = "it holds records of this domain, and the domain document does not name it: restore \
                                 the right document, or have it rebuilt by Domain::rebuild (docs/operations.md, \
@@ -117,10 +119,10 @@ impl Engine {
 
     /// Notes what is missing beside the document that names it.
     pub(crate) async fn find_lost_parts(&self, document: &DomainDocument, faults: &mut Faults) {
-        let patience = self.patience(self.config.deadline);
+        let deadline = self.deadline(self.config.deadline);
         let forgotten = async {
-            let existing = self.existing_partitions(&patience).await?;
-            self.forgotten_partitions(document, &existing, &patience).await
+            let existing = self.existing_partitions(&deadline).await?;
+            self.forgotten_partitions(document, &existing, &deadline).await
         };
         match forgotten.await {
             Ok(forgotten) => forgotten.iter().for_each(|error| {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::attempt_error::AttemptError;
 use crate::config::Config;
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain::Domain;
 use crate::domain_document::{DomainDocument, REGISTRY, encode};
 use crate::engine::{Engine, KnownAborted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::liveness::Liveness;
 use crate::server_clock::ServerClock;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{CollectionSpec, Outcome, Role, Store, Write, WriteOp};
 use crate::table::Table;
-use crate::wait::Locals;
+use crate::wait::LiveAttempts;
 use txn_protocol::tid::{Day, TidSource};
 
 impl Domain {
@@ -23,7 +24,7 @@ impl Domain {
     /// domain.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name or a configuration that can not work;
+    /// [`ErrorKind::Invalid`] for a name or a configuration that cannot work;
     /// [`ErrorKind::Misconfigured`] if there is no domain of that name, or the clock of this process is ahead of the
     /// server's; [`ErrorKind::Damaged`] if a part of the domain was lost, naming it;
     /// [`ErrorKind::Unavailable`] and [`ErrorKind::Misconfigured`] as the store says.
@@ -46,18 +47,18 @@ impl Domain {
         create: bool,
     ) -> Result<Self> {
         let engine = Engine::new(store, name, config)?;
-        let patience = engine.patience(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.deadline);
         let opened = async {
             let has_clock = engine.look_at_the_clock().await;
             engine.check_clock()?;
-            engine.find_domain(create, &patience).await?;
+            engine.find_domain(create, &deadline).await?;
             let today = Day::of_unix_time(engine.config.clock.wall());
             for day in [today, today.plus(1)] {
-                engine.ensure_partition(day, &patience).await?;
+                engine.ensure_partition(day, &deadline).await?;
             }
-            Ok::<_, Stop>(has_clock)
+            Ok::<_, AttemptError>(has_clock)
         };
-        if opened.await.map_err(Stop::into_error)? {
+        if opened.await.map_err(AttemptError::into_error)? {
             engine.watch_the_clock();
         }
         crate::turn::start(&engine);
@@ -72,14 +73,14 @@ impl Engine {
         Ok(Arc::new(Self {
             tids: TidSource::new(config.clock.clone(), &*config.entropy),
             table: Table::new(name),
-            locals: Arc::new(Locals::default()),
+            live_attempts: Arc::new(LiveAttempts::default()),
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
             collections: parking_lot::Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             left_over: std::sync::atomic::AtomicBool::default(),
-            tombstone: tokio::sync::Mutex::default(),
+            absence_probe: tokio::sync::Mutex::default(),
             server_clock: ServerClock::default(),
             store,
             config,
@@ -87,35 +88,35 @@ impl Engine {
     }
 
     /// Finds the domain whole, or makes it where there is nothing of it.
-    async fn find_domain(&self, create: bool, patience: &Patience) -> Result<(), Stop> {
-        let document = match self.read_domain(patience).await? {
+    async fn find_domain(&self, create: bool, deadline: &Deadline) -> Result<(), AttemptError> {
+        let document = match self.read_domain(deadline).await? {
             Some((document, ..)) => document,
             None => {
-                if self.has_traces(patience).await? {
+                if self.has_traces(deadline).await? {
                     // Another process may have made it since.
-                    return match self.read_domain(patience).await? {
+                    return match self.read_domain(deadline).await? {
                         Some(_) => Ok(()),
                         None => Err(self.lost_document().into()),
                     };
                 }
                 return match create {
-                    true => self.make_domain(patience).await,
+                    true => self.make_domain(deadline).await,
                     false => Err(self.no_domain().into()),
                 };
             }
         };
-        let existing = self.existing_partitions(patience).await?;
+        let existing = self.existing_partitions(deadline).await?;
         for (day, name) in &document.partitions {
             if !existing.get(day).is_some_and(|names| names.iter().any(|n| **n == **name)) {
                 // A list may be late: the partition itself says it.
-                self.ensure_partition(*day, patience).await?;
+                self.ensure_partition(*day, deadline).await?;
             }
         }
-        let forgotten = self.forgotten_partitions(&document, &existing, patience).await?;
+        let forgotten = self.forgotten_partitions(&document, &existing, deadline).await?;
         if !forgotten.is_empty() {
             // The list may be newer than the document.
-            let (document, ..) = self.domain_document(patience).await?;
-            let forgotten = self.forgotten_partitions(&document, &existing, patience).await?;
+            let (document, ..) = self.domain_document(deadline).await?;
+            let forgotten = self.forgotten_partitions(&document, &existing, deadline).await?;
             if let Some(error) = forgotten.into_iter().next() {
                 return Err(error.into());
             }
@@ -124,23 +125,23 @@ impl Engine {
     }
 
     /// Whether anything is left of a domain that has no document.
-    async fn has_traces(&self, patience: &Patience) -> Result<bool, Stop> {
-        if !self.existing_partitions(patience).await?.is_empty() {
+    async fn has_traces(&self, deadline: &Deadline) -> Result<bool, AttemptError> {
+        if !self.existing_partitions(deadline).await?.is_empty() {
             return Ok(true);
         }
-        match self.claims(patience).await {
+        match self.claims(deadline).await {
             Ok(claims) => Ok(!claims.is_empty()),
-            Err(Stop::Fail(error)) if error.is_not_found() => Ok(false),
+            Err(AttemptError::Fail(error)) if error.is_not_found() => Ok(false),
             Err(stop) => Err(stop),
         }
     }
 
-    async fn make_domain(&self, patience: &Patience) -> Result<(), Stop> {
-        self.open_registry(patience).await?;
+    async fn make_domain(&self, deadline: &Deadline) -> Result<(), AttemptError> {
+        self.open_registry(deadline).await?;
         let key = self.table.domain_key();
         let create = WriteOp::Create(encode(&DomainDocument::default())?);
         let mut backoff = self.backoff();
-        while self.read_domain(patience).await?.is_none() {
+        while self.read_domain(deadline).await?.is_none() {
             let why = match self.write_one(Write::new(key.clone(), create.clone())).await {
                 Outcome::Applied(_) => return Ok(()),
                 Outcome::Conflict => "others are making the domain document".to_owned(),
@@ -152,20 +153,20 @@ impl Engine {
                     return Err(Error::from_refused(&refused, &key, doing).into());
                 }
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
         Ok(())
     }
 
     /// Makes the registry, if it is missing.
-    pub(crate) async fn open_registry(&self, patience: &Patience) -> Result<(), Stop> {
+    pub(crate) async fn open_registry(&self, deadline: &Deadline) -> Result<(), AttemptError> {
         let registry = CollectionSpec {
             name: REGISTRY.into(),
             role: Role::Registry,
             create: true,
             mappings: None,
         };
-        self.patiently(patience, || self.store.open_collection(&registry)).await.map(|_| ())
+        self.retry_unavailable(deadline, || self.store.open_collection(&registry)).await.map(|_| ())
     }
 
     pub(crate) fn no_domain(&self) -> Error {
@@ -185,6 +186,6 @@ fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "{name:?} can not name a domain: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or a digit"
+        "{name:?} cannot name a domain: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or a digit"
     )))
 }

@@ -1,10 +1,11 @@
 //! What became of a transaction, by its tid.
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain::Domain;
-use crate::engine::{Engine, From};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
 use crate::resolve::Decided;
-use crate::stop::{Hindrance, Patience, Stop};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_protocol::tid::Tid;
 
@@ -34,26 +35,30 @@ impl Domain {
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer.
     pub async fn outcome(&self, tid: Tid) -> Result<TransactionOutcome> {
         let engine = &self.engine;
-        let patience = engine.patience(engine.config.deadline);
-        engine.outcome(tid, &patience).await.map_err(Stop::into_error)
+        let deadline = engine.deadline(engine.config.deadline);
+        engine.outcome(tid, &deadline).await.map_err(AttemptError::into_error)
     }
 }
 
 impl Engine {
-    async fn outcome(&self, tid: Tid, patience: &Patience) -> Result<TransactionOutcome, Stop> {
+    async fn outcome(
+        &self,
+        tid: Tid,
+        deadline: &Deadline,
+    ) -> Result<TransactionOutcome, AttemptError> {
         let key = self.table.record_key(tid);
         loop {
-            let found = self.record_of(tid, From::Primary, patience).await?;
+            let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
             if found.state == HolderState::Gone {
                 return Ok(TransactionOutcome::Forgotten);
             }
             let lease = self.config.lease_of(tid.attempt());
             let signs = (found.version(), None);
-            let dead = !self.locals.is_live(tid)
+            let dead = !self.live_attempts.is_live(tid)
                 && self.liveness.is_dead(tid, &key, signs, lease, self.now());
             if conflict(Requester::Patient, tid, found.state, dead) == Conflict::Resolve {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";
-                return match self.decide(tid, found, why, patience).await? {
+                return match self.decide(tid, found, why, deadline).await? {
                     Decided::Aborted => Ok(TransactionOutcome::Aborted),
                     Decided::Committed { record, .. } => match record.commit_tid {
                         Some(commit_tid) => Ok(TransactionOutcome::Committed { commit_tid }),
@@ -63,8 +68,8 @@ impl Engine {
                     },
                 };
             }
-            let others = Hindrance::Others { key: key.clone(), holder: tid };
-            patience.pause(&*self.config.clock, lease / 4, others).await?;
+            let others = WaitReason::Others { key: key.clone(), holder: tid };
+            deadline.pause(&*self.config.clock, lease / 4, others).await?;
         }
     }
 }

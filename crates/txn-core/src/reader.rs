@@ -1,12 +1,13 @@
 //! Readers that never lock, and per-item writers.
 
 use crate::attempt::{ReadEntry, SingleOutcome};
+use crate::attempt_error::AttemptError;
 use crate::collection::{Codec, Collection, DocumentId};
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain::Domain;
-use crate::engine::{Engine, From};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
-use crate::resolve::{Lock, Met};
-use crate::stop::{Hindrance, Patience, Stop};
+use crate::resolve::{Lock, Resolution};
 use crate::store::Key;
 use txn_protocol::document::View;
 use txn_protocol::guard::Guard;
@@ -24,7 +25,7 @@ use txn_protocol::tid::Tid;
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     domain: &'a Domain,
-    from: From,
+    from: ReadPreference,
 }
 
 /// A document as a [`Reader`] saw it, to be given to [`Domain::compare_and_set`].
@@ -57,7 +58,7 @@ impl Domain {
     /// A reader without locks.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader { domain: self, from: From::AnyCopy }
+        Reader { domain: self, from: ReadPreference::AnyCopy }
     }
 
     /// Writes one document if it is still as it was read and no transaction holds it: one conditional
@@ -68,7 +69,7 @@ impl Domain {
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value can not be stored or the document did not exist (insert by a
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the document did not exist (insert by a
     /// transaction), [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was written.
     ///
     /// # Cancel safety
@@ -81,7 +82,7 @@ impl Domain {
     ) -> Result<CompareAndSet> {
         let engine = &self.engine;
         let key = &snapshot.key;
-        let patience = engine.patience(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.deadline);
         if key.collection != collection.name {
             return Err(Error::invalid(format!("it is no document of {}", collection.name)).at(key));
         }
@@ -93,19 +94,19 @@ impl Domain {
             };
             if let Some(holder) = stored.lock {
                 // One look now; a caller that comes again finds it dead after a lease.
-                let met = engine.meet(Requester::Patient, key, view, &patience).await?;
-                if met == Met::Void {
+                let met = engine.resolve_lock(Requester::Patient, key, view, &deadline).await?;
+                if met == Resolution::Aborted {
                     engine.unlock(key, view, holder).await?;
                 }
                 return Ok(CompareAndSet::Mismatch);
             }
             let commit = engine.commit_tid(stored.tid).map_err(|error| error.at(key))?;
-            match engine.write_single(key, &snapshot.entry, &image, commit, &patience).await? {
+            match engine.write_single(key, &snapshot.entry, &image, commit, &deadline).await? {
                 SingleOutcome::Committed => Ok(CompareAndSet::Written(commit)),
                 SingleOutcome::Overtaken => Ok(CompareAndSet::Mismatch),
             }
         };
-        written.await.map_err(Stop::into_error)
+        written.await.map_err(AttemptError::into_error)
     }
 }
 
@@ -119,7 +120,7 @@ impl Reader<'_> {
     /// crashes. Fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is not decided before the deadline.
     #[must_use]
     pub fn verified(mut self) -> Self {
-        self.from = From::Primary;
+        self.from = ReadPreference::Primary;
         self
     }
 
@@ -166,15 +167,15 @@ impl Reader<'_> {
     async fn snapshots<C: Codec>(&self, keys: Vec<Key>) -> Result<Vec<Snapshot<C::Value>>> {
         let engine = &self.domain.engine;
         engine.check_readable(&keys)?;
-        let patience = engine.patience(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.deadline);
         let read = async {
             match self.from {
-                From::AnyCopy => engine.read_committed(&keys, &patience).await,
-                From::Primary => engine.read_verified(&keys, &patience).await,
+                ReadPreference::AnyCopy => engine.read_committed(&keys, &deadline).await,
+                ReadPreference::Primary => engine.read_verified(&keys, &deadline).await,
             }
         };
         let entries =
-            engine.within(engine.config.deadline, read).await.map_err(Stop::into_error)?;
+            engine.within(engine.config.deadline, read).await.map_err(AttemptError::into_error)?;
         let snapshot = |(key, entry): (Key, ReadEntry)| {
             let value = Collection::<C>::decode(&key, entry.observed.image.as_ref())?;
             Ok(Snapshot { value, key, entry })
@@ -187,10 +188,10 @@ impl Engine {
     async fn read_committed(
         &self,
         keys: &[Key],
-        patience: &Patience,
-    ) -> Result<Vec<ReadEntry>, Stop> {
-        let views = self.views(keys, From::AnyCopy, patience).await?;
-        self.observe(keys, views, From::AnyCopy, patience).await
+        deadline: &Deadline,
+    ) -> Result<Vec<ReadEntry>, AttemptError> {
+        let read_documents = self.read_documents(keys, ReadPreference::AnyCopy, deadline).await?;
+        self.observe(keys, read_documents, ReadPreference::AnyCopy, deadline).await
     }
 
     /// What a read-only transaction of each document would read. A holder that is undecided is waited for: it may have
@@ -198,8 +199,8 @@ impl Engine {
     async fn read_verified(
         &self,
         keys: &[Key],
-        patience: &Patience,
-    ) -> Result<Vec<ReadEntry>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Vec<ReadEntry>, AttemptError> {
         let mut entries: Vec<Option<ReadEntry>> = vec![None; keys.len()];
         let mut backoff = self.backoff();
         loop {
@@ -208,8 +209,10 @@ impl Engine {
                 return Ok(entries.into_iter().flatten().collect());
             }
             let asked: Vec<Key> = open.iter().map(|i| keys[*i].clone()).collect();
-            let views = self.views(&asked, From::Primary, patience).await?;
-            let looks = self.observe(&asked, views, From::Primary, patience).await?;
+            let read_documents =
+                self.read_documents(&asked, ReadPreference::Primary, deadline).await?;
+            let looks =
+                self.observe(&asked, read_documents, ReadPreference::Primary, deadline).await?;
             let mut locks = Vec::new();
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
                 // What came from a committed record is decided.
@@ -220,14 +223,14 @@ impl Engine {
                     entries[index] = Some(entry);
                 }
             }
-            let met = self.meet_all(Requester::Patient, locks.clone(), patience).await?;
+            let met = self.resolve_locks(Requester::Patient, locks.clone(), deadline).await?;
             let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
             let void: Vec<Lock> =
-                locks.iter().filter(|lock| is(lock, Met::Void)).cloned().collect();
+                locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
             for unlocked in self.unlock_all(&void).await.into_values() {
                 unlocked?;
             }
-            let busy = locks.iter().find(|lock| is(lock, Met::Busy));
+            let busy = locks.iter().find(|lock| is(lock, Resolution::Blocked));
             let enclosing = crate::nesting::enclosing();
             if let Some(lock) = busy
                 && lock.view.holder().is_some_and(|holder| enclosing.contains(&holder))
@@ -235,13 +238,12 @@ impl Engine {
                 let message = "the transaction in whose closure it is read holds it: read it there";
                 return Err(Error::invalid(message).at(&lock.key).into());
             }
-            let hindrance =
-                match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
-                    Some((key, holder)) => Some(Hindrance::Others { key, holder }),
-                    None => locks.first().map(|lock| Hindrance::Changing(lock.key.clone())),
-                };
-            if let Some(hindrance) = hindrance {
-                self.pause(patience, &mut backoff, hindrance).await?;
+            let reason = match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
+                Some((key, holder)) => Some(WaitReason::Others { key, holder }),
+                None => locks.first().map(|lock| WaitReason::Changing(lock.key.clone())),
+            };
+            if let Some(reason) = reason {
+                self.pause(deadline, &mut backoff, reason).await?;
             }
         }
     }

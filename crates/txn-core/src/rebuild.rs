@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::attempt_error::AttemptError;
 use crate::config::Config;
+use crate::deadline::Deadline;
 use crate::domain::Domain;
 use crate::domain_document::{DomainDocument, encode};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::stop::{Patience, Stop};
 use crate::store::{CollectionSpec, Key, Outcome, Role, Store, Write, WriteOp};
 use txn_protocol::tid::Day;
 
@@ -30,33 +31,33 @@ impl Domain {
     /// Rebuilds the domain document from the partitions and the claims that are left, and gives up what is not. For an
     /// operator, with **all processes of the domain stopped**: after [`ErrorKind::Damaged`] has named a lost part, and
     /// where no snapshot can be restored. Nothing is rebuilt of a domain that is whole. `docs/operations.md` says what
-    /// can be rebuilt and what can not.
+    /// can be rebuilt and what cannot.
     ///
     /// Of several partitions of one day the one that holds records becomes the official one, and empty ones are dropped.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] if nothing of such a domain is there; [`ErrorKind::Damaged`] if several
-    /// partitions of one day hold records, naming them, or the domain document can not be read: delete it first;
+    /// partitions of one day hold records, naming them, or the domain document cannot be read: delete it first;
     /// else as the store says.
     ///
     /// # Cancel safety
     /// Dropped or failed, it can be called again.
     pub async fn rebuild(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Rebuilt> {
         let engine = Engine::new(store, name, config)?;
-        let patience = engine.patience(engine.config.deadline);
-        engine.rebuild(&patience).await.map_err(Stop::into_error)
+        let deadline = engine.deadline(engine.config.deadline);
+        engine.rebuild(&deadline).await.map_err(AttemptError::into_error)
     }
 }
 
 impl Engine {
-    async fn rebuild(&self, patience: &Patience) -> Result<Rebuilt, Stop> {
-        let existing = self.existing_partitions(patience).await?;
-        let found = self.read_domain(patience).await?;
+    async fn rebuild(&self, deadline: &Deadline) -> Result<Rebuilt, AttemptError> {
+        let existing = self.existing_partitions(deadline).await?;
+        let found = self.read_domain(deadline).await?;
         if found.is_some() || !existing.is_empty() {
-            self.open_registry(patience).await?;
+            self.open_registry(deadline).await?;
         }
-        let claims = match self.claims(patience).await {
-            Err(Stop::Fail(error)) if error.is_not_found() => BTreeMap::new(),
+        let claims = match self.claims(deadline).await {
+            Err(AttemptError::Fail(error)) if error.is_not_found() => BTreeMap::new(),
             claims => claims?,
         };
         if found.is_none() && existing.is_empty() && claims.is_empty() {
@@ -76,9 +77,9 @@ impl Engine {
                 DomainDocument { dropped_through, ..DomainDocument::default() }
             }
         };
-        document.partitions = self.official_partitions(&document, &existing, patience).await?;
+        document.partitions = self.official_partitions(&document, &existing, deadline).await?;
         for (name, uid) in claims {
-            if self.stands_for(&name, &uid, patience).await? {
+            if self.stands_for(&name, &uid, deadline).await? {
                 document.collections.insert(name, uid);
             }
         }
@@ -98,7 +99,7 @@ impl Engine {
         }
         for (day, name) in &document.partitions {
             let alias = self.table.alias(*day);
-            self.patiently(patience, || self.store.add_alias(&alias, name)).await?;
+            self.retry_unavailable(deadline, || self.store.add_alias(&alias, name)).await?;
         }
         let mut given_up: Vec<Day> = match named {
             Some(named) => named.into_keys().collect(),
@@ -122,13 +123,13 @@ impl Engine {
         &self,
         document: &DomainDocument,
         existing: &BTreeMap<Day, Vec<Arc<str>>>,
-        patience: &Patience,
-    ) -> Result<BTreeMap<Day, String>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<Day, String>, AttemptError> {
         let mut officials = BTreeMap::new();
         for (day, names) in existing.iter().filter(|(day, _)| !document.is_gone(**day)) {
             let mut full = Vec::new();
             for name in names {
-                if self.holds_documents(name, patience).await? {
+                if self.holds_documents(name, deadline).await? {
                     full.push(name);
                 }
             }
@@ -144,7 +145,7 @@ impl Engine {
                 continue;
             };
             for name in names.iter().filter(|name| *name != official) {
-                self.patiently(patience, || self.store.drop_collection(name)).await?;
+                self.retry_unavailable(deadline, || self.store.drop_collection(name)).await?;
             }
             officials.insert(*day, official.to_string());
         }
@@ -152,12 +153,17 @@ impl Engine {
     }
 
     /// Whether a collection is the very one that was claimed.
-    async fn stands_for(&self, name: &str, uid: &str, patience: &Patience) -> Result<bool, Stop> {
+    async fn stands_for(
+        &self,
+        name: &str,
+        uid: &str,
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
         let role = Role::Data { owner: None };
         let spec = CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-        match self.patiently(patience, || self.store.open_collection(&spec)).await {
+        match self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await {
             Ok(info) => Ok(*info.uid == *uid),
-            Err(Stop::Fail(error)) if error.kind() == ErrorKind::Misconfigured => Ok(false),
+            Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Misconfigured => Ok(false),
             Err(stop) => Err(stop),
         }
     }

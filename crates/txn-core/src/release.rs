@@ -1,10 +1,11 @@
 //! Taking the engine out again: releasing a collection, removing a domain.
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain::Domain;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::Claim;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{
     CollectionSpec, Cursor, Filter, Key, Outcome, Page, Read, Role, Write, WriteOp,
 };
@@ -28,8 +29,8 @@ impl Domain {
     /// Dropped half-way, it can be called again.
     pub async fn release_collection(&self, name: &str) -> Result<()> {
         let engine = &self.engine;
-        let patience = engine.patience(engine.config.deadline);
-        engine.release(name, &patience).await.map_err(Stop::into_error)
+        let deadline = engine.deadline(engine.config.deadline);
+        engine.release(name, &deadline).await.map_err(AttemptError::into_error)
     }
 
     /// Removes the domain: drops its transaction table, releases its collections, and deletes its document. The
@@ -37,7 +38,7 @@ impl Domain {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if a lock or an open transaction is left, or somebody is still at it;
-    /// [`ErrorKind::Damaged`] if a person must look first; [`ErrorKind::Unavailable`] if a collection can not be
+    /// [`ErrorKind::Damaged`] if a person must look first; [`ErrorKind::Unavailable`] if a collection cannot be
     /// looked at; else as the store says. It can be called again, after [`Domain::open`].
     ///
     /// # Cancel safety
@@ -50,7 +51,7 @@ impl Domain {
             return Err(Error::damaged(what.as_str()).at(document));
         }
         if let Some((name, why)) = report.unreachable.first() {
-            return Err(Error::unavailable(format!("can not look at {name:?}: {why}")));
+            return Err(Error::unavailable(format!("cannot look at {name:?}: {why}")));
         }
         if !report.is_clean() {
             let (locks, open) = (report.locked.len(), report.open.len());
@@ -59,27 +60,27 @@ impl Domain {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let patience = engine.patience(engine.config.deadline);
-        engine.remove(&patience).await.map_err(Stop::into_error)
+        let deadline = engine.deadline(engine.config.deadline);
+        engine.remove(&deadline).await.map_err(AttemptError::into_error)
     }
 }
 
 impl Engine {
-    async fn release(&self, name: &str, patience: &Patience) -> Result<(), Stop> {
-        let (document, ..) = self.domain_document(patience).await?;
+    async fn release(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
+        let (document, ..) = self.domain_document(deadline).await?;
         let role = Role::Data { owner: None };
         let spec = CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-        let (name, uid) = match self.patiently(patience, || self.store.open_collection(&spec)).await
-        {
-            Ok(info) => (info.name.to_string(), info.uid.to_string()),
-            Err(Stop::Fail(error)) if error.is_not_found() => {
-                match document.collections.get(name) {
-                    Some(uid) => (name.to_owned(), uid.clone()),
-                    None => return Err(error.into()),
+        let (name, uid) =
+            match self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await {
+                Ok(info) => (info.name.to_string(), info.uid.to_string()),
+                Err(AttemptError::Fail(error)) if error.is_not_found() => {
+                    match document.collections.get(name) {
+                        Some(uid) => (name.to_owned(), uid.clone()),
+                        None => return Err(error.into()),
+                    }
                 }
-            }
-            Err(stop) => return Err(stop),
-        };
+                Err(stop) => return Err(stop),
+            };
         let key = Claim::key(&uid);
         if let Some(owner) = self.claimed_by(&key).await?
             && owner != **self.table.domain()
@@ -87,24 +88,24 @@ impl Engine {
             let message = format!("the collection {name:?} belongs to the domain {owner:?}");
             return Err(Error::new(ErrorKind::Misconfigured, message).into());
         }
-        self.check_unlocked(&name, patience).await?;
+        self.check_unlocked(&name, deadline).await?;
         for partition in document.partitions.values() {
-            self.check_unnamed(&name, partition, patience).await?;
+            self.check_unnamed(&name, partition, deadline).await?;
         }
-        match self.patiently(patience, || self.store.release_collection(&name)).await {
-            Err(Stop::Fail(error)) if error.is_not_found() => {}
+        match self.retry_unavailable(deadline, || self.store.release_collection(&name)).await {
+            Err(AttemptError::Fail(error)) if error.is_not_found() => {}
             released => released?,
         }
-        self.change_domain(patience, |document| document.collections.remove(&name).is_some())
+        self.change_domain(deadline, |document| document.collections.remove(&name).is_some())
             .await?;
         self.collections.lock().remove(&*name);
         // The claim goes last: as long as it stands nobody else has the collection.
-        self.delete(&key, patience).await
+        self.delete(&key, deadline).await
     }
 
-    async fn check_unlocked(&self, name: &str, patience: &Patience) -> Result<(), Stop> {
-        match self.patiently(patience, || self.store.refresh(name)).await {
-            Err(Stop::Fail(error)) if error.is_not_found() => return Ok(()),
+    async fn check_unlocked(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
+        match self.retry_unavailable(deadline, || self.store.refresh(name)).await {
+            Err(AttemptError::Fail(error)) if error.is_not_found() => return Ok(()),
             refreshed => refreshed?,
         }
         let locked = Filter::Exists(crate::fields::TRANSACTION_TID);
@@ -112,7 +113,7 @@ impl Engine {
         loop {
             let cursor = from.take();
             let scan = || self.store.scan(name, &locked, PAGE, cursor.clone());
-            let Page { documents, next } = self.patiently(patience, scan).await?;
+            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             for (key, version, source) in documents {
                 if let Some(holder) = view(&key, version, &source)?.holder() {
                     let message =
@@ -131,18 +132,18 @@ impl Engine {
         &self,
         name: &str,
         partition: &str,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
-        self.patiently(patience, || self.store.refresh(partition)).await?;
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        self.retry_unavailable(deadline, || self.store.refresh(partition)).await?;
         let mut from: Option<Cursor> = None;
         loop {
             let cursor = from.take();
             let open = crate::survey::open_records();
             let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
-            let Page { documents, next } = self.patiently(patience, scan).await?;
+            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             for (key, _, source) in documents {
                 let record = crate::format::read_record(&key, &source)?;
-                if record.members.iter().any(|member| *member.collection == *name) {
+                if record.participants.iter().any(|participant| *participant.collection == *name) {
                     let message = "an open transaction names the collection: call janitor_pass, and release it then";
                     return Err(in_use(message).in_transaction(record.tid).into());
                 }
@@ -154,11 +155,11 @@ impl Engine {
         }
     }
 
-    async fn remove(&self, patience: &Patience) -> Result<(), Stop> {
-        let (document, ..) = self.domain_document(patience).await?;
+    async fn remove(&self, deadline: &Deadline) -> Result<(), AttemptError> {
+        let (document, ..) = self.domain_document(deadline).await?;
         // As days are dropped: once its partition is gone, nobody commits any more.
         for (day, name) in &document.partitions {
-            if !self.drop_partition(*day, name, patience).await? {
+            if !self.drop_partition(*day, name, deadline).await? {
                 let message = format!(
                     "the partition of {day} is still in use, or was blocked a while ago: stop all processes of the \
                      domain, and try again in some minutes"
@@ -167,14 +168,14 @@ impl Engine {
             }
         }
         for name in document.collections.keys() {
-            self.release(name, patience).await?;
+            self.release(name, deadline).await?;
         }
-        self.delete(&self.table.janitor_key(), patience).await?;
-        self.delete(&self.table.domain_key(), patience).await
+        self.delete(&self.table.janitor_key(), deadline).await?;
+        self.delete(&self.table.domain_key(), deadline).await
     }
 
     /// Deletes a document of the registry, until that is acknowledged or it is not there.
-    async fn delete(&self, key: &Key, patience: &Patience) -> Result<(), Stop> {
+    async fn delete(&self, key: &Key, deadline: &Deadline) -> Result<(), AttemptError> {
         let mut backoff = self.backoff();
         loop {
             let read = self.store.read_primary(std::slice::from_ref(key)).await;
@@ -193,7 +194,7 @@ impl Engine {
                 Some(Read::Unavailable(error)) => error.message,
                 None => "the store gave no answer".to_owned(),
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apply::Unsettled;
-use crate::engine::{Engine, From};
+use crate::apply::Unapplied;
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, WriteOp};
-use crate::table::Found;
+use crate::table::RecordLookup;
 use txn_protocol::document::View;
 use txn_protocol::guard::Guard;
 use txn_protocol::record::{Record, State};
@@ -30,14 +31,14 @@ pub(crate) enum Decided {
 
 /// What became of a lock that was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum Resolution {
     /// It is nobody's, by acknowledged writes: its holder is aborted, or committed without the document. It may be
     /// replaced.
-    Void,
+    Aborted,
     /// Its holder was committed and is applied: read again.
-    Applied,
+    RolledForward,
     /// Its holder is entitled to go on.
-    Busy,
+    Blocked,
 }
 
 /// A lock that is in the way, as it was seen.
@@ -62,15 +63,15 @@ pub(crate) struct Holding {
     /// Its locks.
     pub(crate) locks: Vec<Lock>,
     /// Its record, and when it was asked for, on the monotonic clock.
-    pub(crate) found: Found,
+    pub(crate) found: RecordLookup,
     pub(crate) at: Duration,
-    /// Its record was met as well: all of its members are wanted, wherever they stand.
+    /// Its record was met as well: all of its participants are wanted, wherever they stand.
     pub(crate) whole: bool,
 }
 
 /// What became of each document of a holder, and of its record, if that was met. What hinders one is no matter of the
 /// others.
-pub(crate) type Meeting = BTreeMap<Key, Result<Met, Error>>;
+pub(crate) type Resolutions = BTreeMap<Key, Result<Resolution, Error>>;
 
 /// Locks by their holders.
 pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, Vec<Lock>> {
@@ -84,38 +85,38 @@ pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, 
 }
 
 impl Engine {
-    /// Meets one lock; see [`Engine::meet_all`].
-    pub(crate) async fn meet(
+    /// Meets one lock; see [`Engine::resolve_locks`].
+    pub(crate) async fn resolve_lock(
         &self,
         requester: Requester,
         key: &Key,
         view: &View,
-        patience: &Patience,
-    ) -> Result<Met, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Resolution, AttemptError> {
         let lock = Lock { key: key.clone(), view: view.clone() };
-        let met = self.meet_all(requester, [lock], patience).await?;
-        Ok(met.get(key).copied().unwrap_or(Met::Applied))
+        let met = self.resolve_locks(requester, [lock], deadline).await?;
+        Ok(met.get(key).copied().unwrap_or(Resolution::RolledForward))
     }
 
     /// Meets the locks that are in the way, and puts their holders aside if the rules allow it: all records are looked up
     /// at once, and each holder is decided and applied once, however many locks it has here.
-    pub(crate) async fn meet_all(
+    pub(crate) async fn resolve_locks(
         &self,
         requester: Requester,
         locks: impl IntoIterator<Item = Lock>,
-        patience: &Patience,
-    ) -> Result<BTreeMap<Key, Met>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let mut met = BTreeMap::new();
         let mut holders = by_holder(locks);
         holders.retain(|holder, locks| {
             let entitled = match requester {
-                // Its own lock is nobody's to decide: who helps may meet it on a member of another.
+                // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
                 Requester::Locking(me) => *holder == me || holder.age() < me.age(),
                 Requester::Patient => true,
             };
-            let busy = entitled && self.locals.is_live(*holder);
+            let busy = entitled && self.live_attempts.is_live(*holder);
             if busy {
-                met.extend(locks.iter().map(|lock| (lock.key.clone(), Met::Busy)));
+                met.extend(locks.iter().map(|lock| (lock.key.clone(), Resolution::Blocked)));
             }
             !busy
         });
@@ -124,11 +125,11 @@ impl Engine {
         }
         let tids = holders.keys().copied().collect();
         let at = self.now();
-        let mut records = self.records(&tids, From::AnyCopy, patience).await?;
+        let mut records = self.records(&tids, ReadPreference::AnyCopy, deadline).await?;
         for (holder, locks) in holders {
             let Some(found) = records.remove(&holder) else { continue };
             let holding = Holding { holder, locks, found, at, whole: false };
-            for (key, result) in self.meet_holder(requester, holding, patience).await? {
+            for (key, result) in self.resolve_holder(requester, holding, deadline).await? {
                 met.insert(key, result?);
             }
         }
@@ -136,19 +137,19 @@ impl Engine {
     }
 
     /// Meets one holder with its locks.
-    pub(crate) async fn meet_holder(
+    pub(crate) async fn resolve_holder(
         &self,
         requester: Requester,
         Holding { holder, locks, found, at, whole }: Holding,
-        patience: &Patience,
-    ) -> Result<Meeting, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
         let record_key = self.table.record_key(holder);
         let all = |met| {
             let keys = locks.iter().map(|lock| &lock.key).chain(whole.then_some(&record_key));
             keys.map(|key| (key.clone(), Ok(met))).collect()
         };
         let lease = self.config.lease_of(holder.attempt());
-        let live = self.locals.is_live(holder);
+        let live = self.live_attempts.is_live(holder);
         // Of what moved on while others were dealt with nothing is known yet.
         let stands = |key: &Key, lock: Option<Version>| {
             self.liveness.is_dead(holder, key, (found.version(), lock), lease, at)
@@ -157,7 +158,7 @@ impl Engine {
         let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;
         let dead = (unchanged || whole && stands(&record_key, None)) && !live;
         if conflict(requester, holder, found.state, dead) == Conflict::Wait {
-            return Ok(all(Met::Busy));
+            return Ok(all(Resolution::Blocked));
         }
         let (state, recorded) = (found.state, found.record.is_some());
         let why = match requester {
@@ -165,26 +166,26 @@ impl Engine {
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
-        let decided = self.decide(holder, found, &why, patience).await;
+        let decided = self.decide(holder, found, &why, deadline).await;
         let met = match decided.map_err(|stop| stop.at(met_at))? {
             Decided::Aborted => {
                 let undecided =
                     matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
                 let document = met_at.clone();
                 if undecided {
-                    self.tell(&match requester {
+                    self.emit(&match requester {
                         Requester::Locking(me) if !dead && me.age() != holder.age() => {
                             Event::Wounded { by: me, victim: holder, document }
                         }
-                        _ => Event::Voided { tid: holder, document, recorded },
+                        _ => Event::AbortedByRecovery { tid: holder, document, recorded },
                     });
                 }
-                all(Met::Void)
+                all(Resolution::Aborted)
             }
             // Its owner is this very process and is at it.
-            Decided::Committed { .. } if live => all(Met::Busy),
+            Decided::Committed { .. } if live => all(Resolution::Blocked),
             Decided::Committed { record, version } => {
-                self.help(requester, &record, version, &locks, whole, patience).await?
+                self.help(requester, &record, version, &locks, whole, deadline).await?
             }
         };
         for lock in &locks {
@@ -203,36 +204,36 @@ impl Engine {
         version: Version,
         locks: &[Lock],
         whole: bool,
-        patience: &Patience,
-    ) -> Result<Meeting, Stop> {
-        let members = record.by_key();
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
+        let participants = record.by_key();
         let is_named = |lock: &Lock| {
-            let member = members.get(&lock.key).map(|index| &record.members[*index]);
-            member.is_some_and(|member| is_locked_by(member, record.tid, &lock.view))
+            let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
+            participant.is_some_and(|participant| is_locked_by(participant, record.tid, &lock.view))
         };
         let (named, strays): (Vec<&Lock>, Vec<&Lock>) =
             locks.iter().partition(|lock| is_named(lock));
-        let mut met: Meeting =
-            strays.into_iter().map(|lock| (lock.key.clone(), Ok(Met::Void))).collect();
+        let mut met: Resolutions =
+            strays.into_iter().map(|lock| (lock.key.clone(), Ok(Resolution::Aborted))).collect();
         let mut wanted: BTreeSet<Key> = named.iter().map(|lock| lock.key.clone()).collect();
         if whole && record.state == State::Committed {
-            wanted.extend(members.into_keys());
+            wanted.extend(participants.into_keys());
         }
-        let mut unsettled = Unsettled::new();
+        let mut unapplied = Unapplied::new();
         if !wanted.is_empty() {
             // An apply may have to decide another holder first.
-            let replayed = self.replay(record, version, &wanted, requester, patience);
-            unsettled = Box::pin(replayed).await?;
+            let replayed = self.replay(record, version, &wanted, requester, deadline);
+            unapplied = Box::pin(replayed).await?;
         }
-        if whole && unsettled.is_empty() {
-            met.insert(self.table.record_key(record.tid), Ok(Met::Applied));
+        if whole && unapplied.is_empty() {
+            met.insert(self.table.record_key(record.tid), Ok(Resolution::RolledForward));
         }
         for lock in named {
-            let result = unsettled.remove(&lock.key).map_or(Ok(Met::Applied), Err);
+            let result = unapplied.remove(&lock.key).map_or(Ok(Resolution::RolledForward), Err);
             met.insert(lock.key.clone(), result);
         }
         if whole {
-            met.extend(unsettled.into_iter().map(|(key, error)| (key, Err(error))));
+            met.extend(unapplied.into_iter().map(|(key, error)| (key, Err(error))));
         }
         Ok(met)
     }
@@ -240,10 +241,10 @@ impl Engine {
     pub(crate) async fn record_of(
         &self,
         tid: Tid,
-        from: From,
-        patience: &Patience,
-    ) -> Result<Found, Stop> {
-        let mut found = self.records(&BTreeSet::from([tid]), from, patience).await?;
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<RecordLookup, AttemptError> {
+        let mut found = self.records(&BTreeSet::from([tid]), from, deadline).await?;
         found.remove(&tid).ok_or_else(|| Error::unavailable("the store gave no answer").into())
     }
 
@@ -253,10 +254,10 @@ impl Engine {
     pub(crate) async fn decide(
         &self,
         tid: Tid,
-        mut found: Found,
+        mut found: RecordLookup,
         why: &str,
-        patience: &Patience,
-    ) -> Result<Decided, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Decided, AttemptError> {
         let mut backoff = self.backoff();
         loop {
             let op = match (recovery(found.state, self.aborted.contains(tid)), &found.at) {
@@ -283,21 +284,21 @@ impl Engine {
                 ) => WriteOp::Replace(source.clone(), *version),
                 (Recovery::DecideStaged, _) => {
                     let message = "its coordinator commits in parallel, by a newer version of this \
-                                   library that has to recover it; this version can not";
+                                   library that has to recover it; this version cannot";
                     return Err(Error::new(ErrorKind::Misconfigured, message)
                         .in_transaction(tid)
                         .into());
                 }
                 (_, None) => return Err(Error::damaged("a record without a version").into()),
             };
-            let why_not = match self.write_record(tid, &op, patience).await? {
+            let why_not = match self.write_record(tid, &op, deadline).await? {
                 Outcome::Applied(version) => match &found.record {
                     Some(record) if record.state.is_committed() => {
                         return Ok(Decided::Committed { record: record.clone(), version });
                     }
                     _ => {
                         self.aborted.insert(tid);
-                        self.locals.wound(tid);
+                        self.live_attempts.wound(tid);
                         return Ok(Decided::Aborted);
                     }
                 },
@@ -314,8 +315,8 @@ impl Engine {
                     );
                 }
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why_not)).await?;
-            found = self.record_of(tid, From::Primary, patience).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why_not)).await?;
+            found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
         }
     }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain_document::{DomainDocument, encode};
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::guard::Guard;
 use txn_protocol::tid::Day;
@@ -25,20 +26,20 @@ impl Engine {
         &self,
         today: Day,
         dropped: &mut usize,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
         let last = today.plus(-1 - i64::from(self.config.retention_days));
-        let (mut document, ..) = self.domain_document(patience).await?;
+        let (mut document, ..) = self.domain_document(deadline).await?;
         if !document.dropping.is_empty() {
             // What was only read may vanish, and the partition would be the official one again.
-            (document, _) = self.change_domain(patience, |_| false).await?;
+            (document, _) = self.change_domain(deadline, |_| false).await?;
         }
         for (day, name) in &document.dropping {
             // Whoever moved the watermark did not come to this.
-            self.remove_partition(*day, name, patience).await?;
+            self.remove_partition(*day, name, deadline).await?;
         }
         for (day, name) in document.partitions.iter().filter(|(day, _)| **day <= last) {
-            if !self.drop_partition(*day, name, patience).await? {
+            if !self.drop_partition(*day, name, deadline).await? {
                 return Ok(());
             }
             *dropped += 1;
@@ -52,9 +53,9 @@ impl Engine {
         &self,
         day: Day,
         name: &str,
-        patience: &Patience,
-    ) -> Result<bool, Stop> {
-        let (document, version, _) = self.domain_document(patience).await?;
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
+        let (document, version, _) = self.domain_document(deadline).await?;
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
@@ -68,26 +69,26 @@ impl Engine {
                 self.write_one(probe).await,
                 Outcome::Rejected(_) | Outcome::RejectedInDoubt(_)
             ) {
-                self.lift_blocks(&BTreeSet::from([day]), patience).await?;
+                self.lift_blocks(&BTreeSet::from([day]), deadline).await?;
             }
             return Ok(false);
         }
         // What is open is better found before the block than after it.
-        if self.has_open_records(name, patience).await? {
+        if self.has_open_records(name, deadline).await? {
             return Ok(false);
         }
         if Guard::BlockBeforeDrop.stands() {
-            self.patiently(patience, || self.store.block_writes(name, true)).await?;
+            self.retry_unavailable(deadline, || self.store.block_writes(name, true)).await?;
         }
-        if !self.has_open_records(name, patience).await?
-            && self.move_watermark(document, version, day, patience).await?
+        if !self.has_open_records(name, deadline).await?
+            && self.move_watermark(document, version, day, deadline).await?
         {
-            self.remove_partition(day, name, patience).await?;
-            self.tell(&Event::PartitionDropped { day });
+            self.remove_partition(day, name, deadline).await?;
+            self.emit(&Event::PartitionDropped { day });
             return Ok(true);
         }
         // Still open, or others are at it.
-        self.lift_blocks(&BTreeSet::from([day]), patience).await?;
+        self.lift_blocks(&BTreeSet::from([day]), deadline).await?;
         Ok(false)
     }
 
@@ -96,10 +97,10 @@ impl Engine {
         &self,
         day: Day,
         name: &str,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
-        self.patiently(patience, || self.store.drop_collection(name)).await?;
-        self.change_domain(patience, |document| document.dropping.remove(&day).is_some()).await?;
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        self.retry_unavailable(deadline, || self.store.drop_collection(name)).await?;
+        self.change_domain(deadline, |document| document.dropping.remove(&day).is_some()).await?;
         Ok(())
     }
 
@@ -109,8 +110,8 @@ impl Engine {
         mut document: DomainDocument,
         version: Version,
         day: Day,
-        patience: &Patience,
-    ) -> Result<bool, Stop> {
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
         document.dropped_through = document.dropped_through.max(Some(day));
         if let Some(name) = document.partitions.remove(&day) {
             document.dropping.insert(day, name);
@@ -123,7 +124,7 @@ impl Engine {
             return Ok(true);
         }
         // A conflict may be our own write.
-        let (now, _) = self.change_domain(patience, |_| false).await?;
+        let (now, _) = self.change_domain(deadline, |_| false).await?;
         // A day before one that is gone is gone, too, though its partition may still be named.
         Ok(now.is_gone(day) && !now.partitions.contains_key(&day))
     }
@@ -133,9 +134,9 @@ impl Engine {
     pub(crate) async fn lift_blocks(
         &self,
         days: &BTreeSet<Day>,
-        patience: &Patience,
-    ) -> Result<(), Stop> {
-        let patience = patience.at_most(self.now() + LIFT_WITHIN);
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let deadline = deadline.at_most(self.now() + LIFT_WITHIN);
         let mark = format!("{:016x}", self.config.entropy.next_u64());
         let note = |document: &mut DomainDocument| {
             let mut noted = false;
@@ -147,12 +148,12 @@ impl Engine {
             }
             noted
         };
-        let (document, _) = self.change_domain(&patience, note).await?;
+        let (document, _) = self.change_domain(&deadline, note).await?;
         for (day, name) in document.partitions {
             if document.lifted.get(&day) == Some(&mark) {
-                patience
-                    .left(&*self.config.clock, &Hindrance::Store("a lift is late".to_owned()))?;
-                self.patiently(&patience, || self.store.block_writes(&name, false)).await?;
+                deadline
+                    .left(&*self.config.clock, &WaitReason::Store("a lift is late".to_owned()))?;
+                self.retry_unavailable(&deadline, || self.store.block_writes(&name, false)).await?;
             }
         }
         Ok(())

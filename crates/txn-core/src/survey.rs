@@ -1,13 +1,13 @@
 //! Looking at everything that stands around in a domain: the locks in its collections, the open records in its
-//! partitions. Page by page, and each place by itself: one that can not be looked at is noted, and the others have
+//! partitions. Page by page, and each place by itself: one that cannot be looked at is noted, and the others have
 //! their turn. What is found is a hint only: scans are stale, and may miss things.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::attempt_error::AttemptError;
 use crate::domain_document::DomainDocument;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind};
-use crate::stop::Stop;
 use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Source, Version};
 use txn_protocol::record::State;
 use txn_protocol::tid::{Day, Tid};
@@ -70,7 +70,7 @@ impl Faults {
     }
 
     /// Notes why a collection or a partition could not be looked at.
-    pub(crate) fn note_place(&mut self, name: &str, stop: Stop) {
+    pub(crate) fn note_place(&mut self, name: &str, stop: AttemptError) {
         let error = stop.into_error();
         if !self.note(&Key::new(name, "*"), &error) {
             self.unreachable.insert(name.to_owned(), error.to_string());
@@ -120,18 +120,19 @@ impl<'a> Survey<'a> {
         }
     }
 
-    async fn page(&self, place: &Place, cursor: Option<Cursor>) -> Result<Page, Stop> {
+    async fn page(&self, place: &Place, cursor: Option<Cursor>) -> Result<Page, AttemptError> {
         let engine = self.engine;
-        // A place that can not be looked at must not take the time of the others.
-        let patience = engine.patience(2 * engine.config.lease);
+        // A place that cannot be looked at must not take the time of the others.
+        let deadline = engine.deadline(2 * engine.config.lease);
         let name = place.name();
         if cursor.is_none() {
             if let Place::Collection { uid, .. } = place {
                 let role = Role::Data { owner: None };
                 let spec =
                     CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-                let info =
-                    engine.patiently(&patience, || engine.store.open_collection(&spec)).await?;
+                let info = engine
+                    .retry_unavailable(&deadline, || engine.store.open_collection(&spec))
+                    .await?;
                 if *info.uid != **uid {
                     let what = "the collection was dropped and made again: its transactions are lost; \
                                 open it anew to claim it";
@@ -139,11 +140,13 @@ impl<'a> Survey<'a> {
                 }
             }
             if self.complete || matches!(place, Place::Partition { .. }) {
-                engine.patiently(&patience, || engine.store.refresh(name)).await?;
+                engine.retry_unavailable(&deadline, || engine.store.refresh(name)).await?;
             }
         }
         let filter = place.filter();
-        engine.patiently(&patience, || engine.store.scan(name, &filter, PAGE, cursor.clone())).await
+        engine
+            .retry_unavailable(&deadline, || engine.store.scan(name, &filter, PAGE, cursor.clone()))
+            .await
     }
 
     fn suspects(&mut self, place: &Place, documents: Vec<(Key, Version, Source)>) -> Vec<Suspect> {
@@ -171,13 +174,13 @@ impl<'a> Survey<'a> {
         suspects
     }
 
-    async fn note(&mut self, place: &Place, stop: Stop) {
-        if let (Place::Partition { day, name }, Stop::Fail(error)) = (place, &stop)
+    async fn note(&mut self, place: &Place, stop: AttemptError) {
+        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &stop)
             && error.is_not_found()
         {
             // Another janitor may have dropped it meanwhile.
-            let patience = self.engine.patience(self.engine.config.deadline);
-            match self.engine.domain_document(&patience).await {
+            let deadline = self.engine.deadline(self.engine.config.deadline);
+            match self.engine.domain_document(&deadline).await {
                 Ok((document, ..)) if document.partitions.get(day) != Some(name) => {}
                 Ok(_) => {
                     let lost = self.engine.lost_partition(*day, name);
@@ -196,15 +199,15 @@ impl Engine {
     pub(crate) async fn has_open_records(
         &self,
         name: &str,
-        patience: &crate::stop::Patience,
-    ) -> Result<bool, Stop> {
-        self.patiently(patience, || self.store.refresh(name)).await?;
+        deadline: &crate::deadline::Deadline,
+    ) -> Result<bool, AttemptError> {
+        self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
         let open = open_records();
         let mut from: Option<Cursor> = None;
         loop {
             let cursor = from.take();
             let scan = || self.store.scan(name, &open, 1, cursor.clone());
-            let Page { documents, next } = self.patiently(patience, scan).await?;
+            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             if !documents.is_empty() {
                 return Ok(txn_protocol::guard::Guard::DropOnlyResolved.stands());
             }

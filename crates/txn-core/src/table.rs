@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::attempt_error::AttemptError;
+use crate::deadline::{Deadline, WaitReason};
 use crate::domain_document::{DomainDocument, REGISTRY};
-use crate::engine::{Engine, From};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
-use crate::stop::{Hindrance, Patience, Stop};
 use crate::store::{
     CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
 };
@@ -29,14 +30,14 @@ const UNTOLD_DAYS: i64 = 30;
 
 /// A record as it was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct RecordLookup {
     pub(crate) state: HolderState,
     /// Where the record stands and its bytes, to be touched; none if there is no record.
     pub(crate) at: Option<(Version, Source)>,
     pub(crate) record: Option<Arc<Record>>,
 }
 
-impl Found {
+impl RecordLookup {
     fn without_record(state: HolderState) -> Self {
         Self { state, at: None, record: None }
     }
@@ -141,9 +142,9 @@ impl Engine {
     pub(crate) async fn ensure_partition(
         &self,
         day: Day,
-        patience: &Patience,
-    ) -> Result<Partition, Stop> {
-        self.partition(day, true, patience).await
+        deadline: &Deadline,
+    ) -> Result<Partition, AttemptError> {
+        self.partition(day, true, deadline).await
     }
 
     /// What there is of a day, by an acknowledged touch of the domain document; where nothing is, it is made on demand.
@@ -151,8 +152,8 @@ impl Engine {
         &self,
         day: Day,
         make: bool,
-        patience: &Patience,
-    ) -> Result<Partition, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Partition, AttemptError> {
         let is_gone =
             |document: &DomainDocument| document.is_gone(day) && Guard::DroppedThrough.stands();
         if self.table.is_known_gone(day) && Guard::DroppedThrough.stands() {
@@ -165,26 +166,26 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let (document, _) = self.change_domain(patience, |_| false).await?;
+        let (document, _) = self.change_domain(deadline, |_| false).await?;
         if is_gone(&document) {
             return Ok(Partition::Gone);
         }
         let official = match document.partitions.get(&day) {
             Some(official) => official.clone(),
             None if !make => return Ok(Partition::Unmade),
-            None => match self.make_partition(day, patience).await? {
+            None => match self.make_partition(day, deadline).await? {
                 Some(official) => official,
                 None => return Ok(Partition::Gone),
             },
         };
         let alias = self.table.alias(day);
-        match self.patiently(patience, || self.store.add_alias(&alias, &official)).await {
+        match self.retry_unavailable(deadline, || self.store.add_alias(&alias, &official)).await {
             Ok(()) => {
                 self.table.ready.lock().insert(day);
                 Ok(Partition::Ready)
             }
-            Err(Stop::Fail(error)) if error.is_not_found() => {
-                let (document, _) = self.change_domain(patience, |_| false).await?;
+            Err(AttemptError::Fail(error)) if error.is_not_found() => {
+                let (document, _) = self.change_domain(deadline, |_| false).await?;
                 match is_gone(&document) {
                     // Dropped between the two steps.
                     true => Ok(Partition::Gone),
@@ -197,7 +198,11 @@ impl Engine {
 
     /// Makes a collection for a day that is not far ahead, and names it in the domain document. Returns the official one, or `None` if
     /// the day is gone.
-    async fn make_partition(&self, day: Day, patience: &Patience) -> Result<Option<String>, Stop> {
+    async fn make_partition(
+        &self,
+        day: Day,
+        deadline: &Deadline,
+    ) -> Result<Option<String>, AttemptError> {
         // By the server's clock, where it is known: this process's own may be wrong.
         let time = self.server_time();
         let today = Day::of_unix_time(time.unwrap_or_else(|| self.config.clock.wall()));
@@ -210,7 +215,7 @@ impl Engine {
                 }
                 free
             };
-            if self.change_domain(patience, gone).await?.0.is_gone(day) {
+            if self.change_domain(deadline, gone).await?.0.is_gone(day) {
                 return Ok(None);
             }
         }
@@ -230,9 +235,9 @@ impl Engine {
             create: true,
             mappings: None,
         };
-        self.patiently(patience, || self.store.open_collection(&spec)).await?;
+        self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await?;
         let (document, _) = self
-            .change_domain(patience, |document| {
+            .change_domain(deadline, |document| {
                 let gone = document.is_gone(day) && Guard::DroppedThrough.stands();
                 let free = !gone && !document.partitions.contains_key(&day);
                 if free {
@@ -244,7 +249,7 @@ impl Engine {
         let official = document.partitions.get(&day).cloned();
         if official.as_ref() != Some(&name) {
             // Another process was first, or the day is gone: ours was never official.
-            self.patiently(patience, || self.store.drop_collection(&name)).await?;
+            self.retry_unavailable(deadline, || self.store.drop_collection(&name)).await?;
         }
         Ok(official)
     }
@@ -259,11 +264,11 @@ impl Engine {
     }
 
     /// An administrative operation, again while the store is unavailable.
-    pub(crate) async fn patiently<T, F>(
+    pub(crate) async fn retry_unavailable<T, F>(
         &self,
-        patience: &Patience,
+        deadline: &Deadline,
         mut operation: impl FnMut() -> F + Send,
-    ) -> Result<T, Stop>
+    ) -> Result<T, AttemptError>
     where
         F: Future<Output = Result<T, crate::store::StoreError>> + Send,
     {
@@ -272,7 +277,7 @@ impl Engine {
             match operation().await {
                 Ok(value) => return Ok(value),
                 Err(error) if error.kind == StoreErrorKind::Unavailable => {
-                    self.pause(patience, &mut backoff, Hindrance::Store(error.message)).await?;
+                    self.pause(deadline, &mut backoff, WaitReason::Store(error.message)).await?;
                 }
                 Err(error) => return Err(Error::from(error).into()),
             }
@@ -296,8 +301,8 @@ impl Engine {
         &self,
         tid: Tid,
         op: &WriteOp,
-        patience: &Patience,
-    ) -> Result<Outcome, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Outcome, AttemptError> {
         let mut backoff = self.backoff();
         let mut in_doubt = false;
         loop {
@@ -306,14 +311,14 @@ impl Engine {
                 return Ok(if in_doubt { outcome.in_doubt() } else { outcome });
             }
             self.table.forget_ready(tid.day());
-            if self.ensure_partition(tid.day(), patience).await? == Partition::Gone {
+            if self.ensure_partition(tid.day(), deadline).await? == Partition::Gone {
                 return Ok(outcome);
             }
-            let missing = Hindrance::Store("its partition is not known everywhere yet".to_owned());
+            let missing = WaitReason::Store("its partition is not known everywhere yet".to_owned());
             if in_doubt {
-                self.pause(patience, &mut backoff, missing).await?;
+                self.pause(deadline, &mut backoff, missing).await?;
             } else {
-                patience.left(&*self.config.clock, &missing)?;
+                deadline.left(&*self.config.clock, &missing)?;
             }
             in_doubt = true;
         }
@@ -323,9 +328,9 @@ impl Engine {
     pub(crate) async fn records(
         &self,
         tids: &BTreeSet<Tid>,
-        from: From,
-        patience: &Patience,
-    ) -> Result<BTreeMap<Tid, Found>, Stop> {
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<Tid, RecordLookup>, AttemptError> {
         let mut found = BTreeMap::new();
         let mut backoff = self.backoff();
         loop {
@@ -336,11 +341,13 @@ impl Engine {
             }
             let gone = |tid: &Tid| self.table.is_known_gone(tid.day());
             let (gone, asked): (Vec<Tid>, Vec<Tid>) = asked.into_iter().partition(gone);
-            found.extend(gone.into_iter().map(|t| (t, Found::without_record(HolderState::Gone))));
+            found.extend(
+                gone.into_iter().map(|t| (t, RecordLookup::without_record(HolderState::Gone))),
+            );
             let keys: Vec<Key> = asked.iter().map(|tid| self.table.record_key(*tid)).collect();
             let reads = match from {
-                From::AnyCopy => self.store.get_many(&keys).await,
-                From::Primary => self.store.read_primary(&keys).await,
+                ReadPreference::AnyCopy => self.store.get_many(&keys).await,
+                ReadPreference::Primary => self.store.read_primary(&keys).await,
             };
             let short = reads.len() < keys.len();
             let mut why = short.then(|| "the store answered for too few records".to_owned());
@@ -351,23 +358,26 @@ impl Engine {
                             .map_err(|e| e.in_transaction(*tid))?;
                         let state = HolderState::Record(record.state);
                         let at = Some((version, source));
-                        found.insert(*tid, Found { state, at, record: Some(Arc::new(record)) });
+                        found.insert(
+                            *tid,
+                            RecordLookup { state, at, record: Some(Arc::new(record)) },
+                        );
                     }
                     Read::Absent => {
-                        found.insert(*tid, Found::missing());
+                        found.insert(*tid, RecordLookup::missing());
                     }
                     Read::MissingCollection => {
                         self.table.forget_ready(tid.day());
                         let partition = match Guard::MissingIsNotGone.stands() {
-                            true => self.partition(tid.day(), false, patience).await?,
+                            true => self.partition(tid.day(), false, deadline).await?,
                             false => Partition::Gone,
                         };
                         match partition {
                             Partition::Gone => {
-                                found.insert(*tid, Found::without_record(HolderState::Gone));
+                                found.insert(*tid, RecordLookup::without_record(HolderState::Gone));
                             }
                             Partition::Unmade => {
-                                found.insert(*tid, Found::missing());
+                                found.insert(*tid, RecordLookup::missing());
                             }
                             Partition::Ready => {
                                 let none = || format!("no copy of {} yet", key.collection);
@@ -382,7 +392,7 @@ impl Engine {
                 }
             }
             if let Some(why) = why {
-                self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+                self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
             }
         }
     }

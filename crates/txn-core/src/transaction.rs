@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::attempt::{Attempt, Mutation, Receipt};
+use crate::attempt::{Attempt, Edit, Receipt};
+use crate::attempt_error::AttemptError;
 use crate::collection::{Codec, Collection, DocumentId};
 use crate::error::{Error, Result};
-use crate::stop::Stop;
 use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::tid::Tid;
@@ -20,8 +20,8 @@ use txn_protocol::tid::Tid;
 #[derive(Debug)]
 pub struct Transaction {
     attempt: Arc<Attempt>,
-    /// Why this attempt can not commit any more, once it is known, whatever the closure makes of it.
-    doomed: Mutex<Option<Stop>>,
+    /// Why this attempt cannot commit any more, once it is known, whatever the closure makes of it.
+    doomed: Mutex<Option<AttemptError>>,
 }
 
 impl std::fmt::Debug for Attempt {
@@ -47,7 +47,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the attempt has to start again, which `transact` does by itself: pass
-    /// it on with `?`. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is no `C::Value` or the id can not
+    /// it on with `?`. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is no `C::Value` or the id cannot
     /// exist.
     pub async fn get<C: Codec>(
         &self,
@@ -112,7 +112,7 @@ impl Transaction {
     /// afterwards. [`Transaction::update`] keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id can not exist, or a limit is
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id cannot exist, or a limit is
     /// exceeded. A write that was refused dooms the transaction: also if the closure ignores the error, nothing is
     /// committed, and the commit returns it.
     pub fn put<C: Codec>(
@@ -122,7 +122,7 @@ impl Transaction {
         value: &C::Value,
     ) -> Result<()> {
         let key = collection.key(id);
-        self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Put))
+        self.write(&key, Collection::<C>::encode(&key, value).map(Edit::Put))
     }
 
     /// Reads a document, lets `change` change its value, and writes what changed: fields that the type does not know
@@ -170,7 +170,7 @@ impl Transaction {
         let returned = change(&mut value);
         let after = self.or_doom(Collection::<C>::encode(&key, &value))?;
         let merged = Collection::<C>::merge(&key, &image, &before, &after);
-        self.write(&key, merged.map(Mutation::Put))?;
+        self.write(&key, merged.map(Edit::Put))?;
         Ok(Some(returned))
     }
 
@@ -186,7 +186,7 @@ impl Transaction {
         value: &C::Value,
     ) -> Result<()> {
         let key = collection.key(id);
-        self.write(&key, Collection::<C>::encode(&key, value).map(Mutation::Insert))
+        self.write(&key, Collection::<C>::encode(&key, value).map(Edit::Insert))
     }
 
     /// Deletes a document, if it exists. Nothing is sent before the commit.
@@ -198,7 +198,7 @@ impl Transaction {
         collection: &Collection<C>,
         id: impl Into<DocumentId>,
     ) -> Result<()> {
-        self.write(&collection.key(id), Ok(Mutation::Delete))
+        self.write(&collection.key(id), Ok(Edit::Delete))
     }
 
     /// Commits. The outcome does not depend on the returned future being awaited to its end: dropped, the
@@ -221,13 +221,13 @@ impl Transaction {
         self.attempt.roll_back("rolled back by the application".to_owned(), false).await;
     }
 
-    pub(crate) async fn conclude(&self) -> Result<Receipt, Stop> {
+    pub(crate) async fn conclude(&self) -> Result<Receipt, AttemptError> {
         let doomed = self.doomed.lock().take();
         match doomed {
             None => self.attempt.commit().await,
-            Some(retry @ Stop::Retry(_)) => Err(retry),
+            Some(retry @ AttemptError::Retry(_)) => Err(retry),
             // What was refused may have been computed from reads that do not belong together.
-            Some(refused @ Stop::Fail(_)) => {
+            Some(refused @ AttemptError::Fail(_)) => {
                 self.attempt.examine().await?;
                 self.attempt.roll_back("one of its writes was refused".to_owned(), false).await;
                 Err(refused)
@@ -237,8 +237,8 @@ impl Transaction {
 
     /// The closure failed. Before its error is surfaced its reads are validated: they may not have belonged
     /// together.
-    pub(crate) async fn examine(&self) -> Result<(), Stop> {
-        if let Some(retry @ Stop::Retry(_)) = self.doomed.lock().take() {
+    pub(crate) async fn examine(&self) -> Result<(), AttemptError> {
+        if let Some(retry @ AttemptError::Retry(_)) = self.doomed.lock().take() {
             return Err(retry);
         }
         self.attempt.examine().await
@@ -248,8 +248,8 @@ impl Transaction {
         &self.attempt
     }
 
-    fn write(&self, key: &Key, mutation: Result<Mutation>) -> Result<()> {
-        self.or_doom(mutation.and_then(|mutation| self.attempt.intend(key, mutation)))
+    fn write(&self, key: &Key, mutation: Result<Edit>) -> Result<()> {
+        self.or_doom(mutation.and_then(|mutation| self.attempt.buffer(key, mutation)))
     }
 
     /// A write that is refused dooms the transaction: the rest alone is not what was asked for.
@@ -261,11 +261,11 @@ impl Transaction {
     }
 
     /// Notes why the attempt has to start again, if it has to.
-    fn doom(&self, stop: Stop) -> Error {
-        if let Stop::Retry(cause) = &stop {
+    fn doom(&self, stop: AttemptError) -> Error {
+        if let AttemptError::Retry(cause) = &stop {
             let mut doomed = self.doomed.lock();
-            if !matches!(&*doomed, Some(Stop::Retry(_))) {
-                *doomed = Some(Stop::Retry(cause.clone()));
+            if !matches!(&*doomed, Some(AttemptError::Retry(_))) {
+                *doomed = Some(AttemptError::Retry(cause.clone()));
             }
         }
         stop.into_error().in_transaction(self.attempt.tid)

@@ -12,7 +12,7 @@ use txn_protocol::tid::{Age, Tid};
 
 /// One attempt that runs in this process.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct AttemptHandle {
     /// An older transaction aborted it.
     pub(crate) wounded: AtomicBool,
     /// Nobody waits for it any more: stop as soon as possible.
@@ -20,26 +20,26 @@ pub(crate) struct Local {
     /// It came to the limit of an attempt, and its locks were given back.
     pub(crate) expired: AtomicBool,
     /// Woken when one of them changes.
-    pub(crate) stirred: Notify,
+    pub(crate) notify: Notify,
 }
 
-impl Local {
+impl AttemptHandle {
     /// Stops the attempt as soon as possible.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.stirred.notify_one();
+        self.notify.notify_one();
     }
 
     /// It came to the limit of an attempt.
     pub(crate) fn expire(&self) {
         self.expired.store(true, Ordering::Release);
-        self.stirred.notify_one();
+        self.notify.notify_one();
     }
 
     /// An older transaction aborted it.
     pub(crate) fn wound(&self) {
         self.wounded.store(true, Ordering::Release);
-        self.stirred.notify_one();
+        self.notify.notify_one();
     }
 }
 
@@ -47,22 +47,22 @@ impl Local {
 type Place = (Age, u64);
 
 #[derive(Debug, Default)]
-pub(crate) struct Locals {
-    live: Mutex<BTreeMap<Tid, Arc<Local>>>,
+pub(crate) struct LiveAttempts {
+    live: Mutex<BTreeMap<Tid, Arc<AttemptHandle>>>,
     queues: Mutex<BTreeMap<Key, BTreeMap<Place, Arc<Notify>>>>,
     arrivals: AtomicU64,
 }
 
-impl Locals {
-    pub(crate) fn register(&self, tid: Tid) -> Arc<Local> {
-        let local = Arc::new(Local {
+impl LiveAttempts {
+    pub(crate) fn register(&self, tid: Tid) -> Arc<AttemptHandle> {
+        let handle = Arc::new(AttemptHandle {
             wounded: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             expired: AtomicBool::new(false),
-            stirred: Notify::new(),
+            notify: Notify::new(),
         });
-        self.live.lock().insert(tid, local.clone());
-        local
+        self.live.lock().insert(tid, handle.clone());
+        handle
     }
 
     /// The attempt is over: its locks are no longer somebody's who lives here.
@@ -80,8 +80,8 @@ impl Locals {
 
     /// Tells an attempt of this process that it is aborted, which saves it the way to its commit.
     pub(crate) fn wound(&self, tid: Tid) {
-        if let Some(local) = self.live.lock().get(&tid) {
-            local.wound();
+        if let Some(handle) = self.live.lock().get(&tid) {
+            handle.wound();
         }
     }
 
@@ -90,7 +90,7 @@ impl Locals {
         let place = (age, self.arrivals.fetch_add(1, Ordering::Relaxed));
         let notify = Arc::new(Notify::new());
         self.queues.lock().entry(key.clone()).or_default().insert(place, notify.clone());
-        Ticket { locals: self.clone(), key: key.clone(), place, notify }
+        Ticket { live_attempts: self.clone(), key: key.clone(), place, notify }
     }
 
     /// The documents are free: wakes the oldest that waits for each.
@@ -107,7 +107,7 @@ impl Locals {
 /// A place in the queue for one document.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    locals: Arc<Locals>,
+    live_attempts: Arc<LiveAttempts>,
     key: Key,
     place: Place,
     notify: Arc<Notify>,
@@ -116,7 +116,7 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Whether nobody older waits for the document in this process.
     pub(crate) fn is_first(&self) -> bool {
-        let queues = self.locals.queues.lock();
+        let queues = self.live_attempts.queues.lock();
         let first = queues.get(&self.key).and_then(BTreeMap::first_key_value);
         first.is_none_or(|(place, _)| *place == self.place)
     }
@@ -129,7 +129,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut queues = self.locals.queues.lock();
+        let mut queues = self.live_attempts.queues.lock();
         if let Some(queue) = queues.get_mut(&self.key) {
             queue.remove(&self.place);
             if queue.is_empty() {
@@ -146,29 +146,29 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_is_woken_first_and_leaving_makes_room() {
-        let locals = Arc::new(Locals::default());
+        let live_attempts = Arc::new(LiveAttempts::default());
         let key = Key::new("c", "i");
-        let young = locals.enter(&key, tid(9, 0).age());
-        let old = locals.enter(&key, tid(1, 0).age());
+        let young = live_attempts.enter(&key, tid(9, 0).age());
+        let old = live_attempts.enter(&key, tid(1, 0).age());
         assert!(old.is_first() && !young.is_first());
-        locals.release([&key]);
+        live_attempts.release([&key]);
         old.woken().await;
         drop(old);
         assert!(young.is_first());
-        locals.release([&key, &Key::new("c", "nobody waits")]);
+        live_attempts.release([&key, &Key::new("c", "nobody waits")]);
         young.woken().await;
         drop(young);
-        assert!(locals.queues.lock().is_empty());
+        assert!(live_attempts.queues.lock().is_empty());
     }
 
     #[test]
     fn wounds_reach_the_living_only() {
-        let locals = Locals::default();
-        let local = locals.register(tid(1, 0));
-        locals.wound(tid(1, 0));
-        locals.wound(tid(2, 0));
-        assert!(local.wounded.load(Ordering::Acquire) && locals.is_live(tid(1, 0)));
-        locals.forget(tid(1, 0));
-        assert!(!locals.is_live(tid(1, 0)));
+        let live_attempts = LiveAttempts::default();
+        let handle = live_attempts.register(tid(1, 0));
+        live_attempts.wound(tid(1, 0));
+        live_attempts.wound(tid(2, 0));
+        assert!(handle.wounded.load(Ordering::Acquire) && live_attempts.is_live(tid(1, 0)));
+        live_attempts.forget(tid(1, 0));
+        assert!(!live_attempts.is_live(tid(1, 0)));
     }
 }

@@ -146,7 +146,10 @@ async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
     slow.expect("the older one commits after five leases");
     rival.expect("the younger one waits for it");
     assert_eq!(w.value("a").await, Some(7));
-    assert_eq!(w.log.count(|e| matches!(e, Event::Voided { tid: dead, .. } if *dead == tid)), 0);
+    assert_eq!(
+        w.log.count(|e| matches!(e, Event::AbortedByRecovery { tid: dead, .. } if *dead == tid)),
+        0
+    );
     drained(&w.domain).await;
 }
 
@@ -187,7 +190,7 @@ async fn an_error_made_of_reads_that_do_not_belong_together_is_not_surfaced() {
         if a == b {
             return Ok(a);
         }
-        // Any error of the application: here one that it gets from an id that can not be.
+        // Any error of the application: here one that it gets from an id that cannot be.
         tx.get(&w.items, "").await
     });
     let old = async {
@@ -463,7 +466,7 @@ async fn old_days_are_dropped_and_never_come_back() {
                     tx.put(&w.items, "b", &Item { n: 2 })
                 })
                 .await
-                .expect_err("its records can not be written");
+                .expect_err("its records cannot be written");
             assert!(!matches!(error.kind(), ErrorKind::Unknown), "{error}");
         }
         Err(error) => assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}"),
@@ -550,7 +553,7 @@ async fn a_block_that_a_dead_janitor_left_is_lifted() {
     assert!(report.partitions_dropped > 0 && report.is_clean(), "{report:?}");
 }
 
-/// Two finished transactions, each with a forked placeholder that landed late on a member of the
+/// Two finished transactions, each with a forked placeholder that landed late on a participant of the
 /// other: whoever helps one must not help the other before its own locks are off.
 #[tokio::test(start_paused = true)]
 async fn late_placeholders_that_cross_are_taken_off() {

@@ -225,7 +225,7 @@ async fn a_lost_partition_is_named_and_never_made_again_in_silence() {
     let error = w.open().await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert!(error.to_string().contains(&*lost), "{error}");
-    let error = w.write(2).await.expect_err("its record can not be written");
+    let error = w.write(2).await.expect_err("its record cannot be written");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     let report = w.domain.janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(_, what)| what.contains(&*lost)), "{report:?}");
@@ -261,7 +261,7 @@ async fn no_partition_is_made_for_a_day_far_away() {
     assert_eq!(read, Some(Item { n: 1 }));
     let verified = w.domain.reader().verified().get(&w.items, "a").await;
     assert_eq!(verified.expect_err("it waits for the holder").kind(), ErrorKind::Damaged);
-    let error = w.write(2).await.expect_err("it can not be decided");
+    let error = w.write(2).await.expect_err("it cannot be decided");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert_eq!(error.document(), Some(&w.items.key("a")), "{error}");
     let report = w.domain.janitor_pass().await.expect("passes");
@@ -311,7 +311,7 @@ async fn what_a_newer_library_wrote_is_refused_by_name() {
     let outcomes = w.store.write_many(&[create]).await;
     assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
     w.lock("a", &tid.to_string()).await;
-    let error = w.write(2).await.expect_err("can not be decided");
+    let error = w.write(2).await.expect_err("cannot be decided");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert_eq!(error.document(), Some(&key), "{error}");
     assert!(error.to_string().contains("upgrade"), "{error}");

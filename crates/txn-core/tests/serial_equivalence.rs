@@ -142,7 +142,7 @@ fn cycle(done: &[Done], finals: &BTreeMap<u8, Vec<u64>>) -> Option<Vec<u64>> {
             }
         }
     }
-    // Kahn's algorithm: what can not be removed lies on or behind a cycle.
+    // Kahn's algorithm: what cannot be removed lies on or behind a cycle.
     let mut left: BTreeSet<u64> = done.iter().map(|d| d.number).collect();
     loop {
         let free: Vec<u64> = left

@@ -264,7 +264,7 @@ pub(crate) fn decode(items: &[Item<'_>], body: &[u8]) -> Vec<Settled> {
     let answer: BulkAnswer<'_> = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         // The position only: the message may repeat a piece of a document.
-        Err(e) => return all(format!("the answer can not be read, at byte {}", e.column())),
+        Err(e) => return all(format!("the answer cannot be read, at byte {}", e.column())),
     };
     tracing::trace!(took_ms = answer.took, "bulk");
     if answer.items.len() > items.len() {

@@ -80,7 +80,7 @@ fn successes() {
     assert_eq!(outcome(Op::Delete(AT_7_2), &done("delete", "deleted", 200)), applied);
     assert_eq!(outcome(Op::Verify(Some(AT_7_2)), &done("update", "noop", 200)), Outcome::Holds);
     assert_eq!(outcome(Op::Verify(None), &done("update", "noop", 200)), Outcome::Conflict);
-    // Answers that can not be: nothing is known.
+    // Answers that cannot be: nothing is known.
     let cases = [
         (Op::Check("{}"), done("index", "created", 201)),
         (Op::Create("{}"), done("index", "created", 201)),

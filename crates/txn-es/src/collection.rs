@@ -10,11 +10,11 @@ use txn_store::{
 };
 
 use crate::classify::{self, Fate};
-use crate::data::{Inner, Miss, no_index};
+use crate::documents::{Inner, Miss, no_index};
 use crate::mapping::{self, Index};
 use crate::names;
-use crate::target::{Target, guard_name};
-use crate::transport::{ADMIN_ROOM, Answer, Failure, Patience, Request};
+use crate::target::{Target, identity_alias};
+use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 
 /// What the account of a domain needs to be granted.
 const PRIVILEGES: &str = "grant the index privileges read, write, view_index_metadata and manage on \
@@ -29,9 +29,9 @@ impl Inner {
         body: Option<&Value>,
     ) -> Result<Answer, StoreError> {
         let body = body.map(|body| body.to_string().into());
-        let patience = Patience::Admin;
+        let class = RequestClass::Admin;
         let room = ADMIN_ROOM;
-        let request = Request { method, path, query, body, items: 0, room, patience };
+        let request = Request { method, path, query, body, items: 0, room, class };
         self.transport.send(request).await.map_err(Failure::into_error)
     }
 
@@ -43,7 +43,7 @@ impl Inner {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Changed> {
-        let timeout = self.transport.server_timeout(Patience::Admin);
+        let timeout = self.transport.server_timeout(RequestClass::Admin);
         let query = [("timeout", timeout.as_str()), ("master_timeout", timeout.as_str())];
         let answer = self.admin(method, path, &query, body).await.map_err(Changed::Failed)?;
         if answer.status != 200 {
@@ -57,7 +57,7 @@ impl Inner {
         let unavailable =
             |text| Changed::Failed(StoreError::new(StoreErrorKind::Unavailable, text));
         let value: Value = serde_json::from_slice(&answer.body)
-            .map_err(|_| unavailable(format!("{what}: the answer can not be read")))?;
+            .map_err(|_| unavailable(format!("{what}: the answer cannot be read")))?;
         if value["acknowledged"] != true {
             return Err(unavailable(format!("{what}: not acknowledged by every node in time")));
         }
@@ -133,11 +133,11 @@ impl Inner {
     /// Gives an index its guard. The inner error: this account may not.
     async fn guard(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
         let uid = index.uid()?;
-        if index.is_guarded(&guard_name(uid)) {
+        if index.is_guarded(&identity_alias(uid)) {
             return Ok(Ok(()));
         }
         let what = format!("adding the alias that guards {}", index.name);
-        let actions = index.guard_actions(uid);
+        let actions = index.identity_actions(uid);
         match self.change(&what, Method::POST, "/_aliases", Some(&actions)).await {
             Ok(_) => Ok(Ok(())),
             Err(changed) => match changed.into_error() {
@@ -195,7 +195,7 @@ impl Inner {
     async fn make(&self, spec: &CollectionSpec) -> Result<(), StoreError> {
         let name = &spec.name;
         if let Some(fault) = names::fault_of_new(name) {
-            let text = format!("{name:?} can not be the name of an index: {fault}");
+            let text = format!("{name:?} cannot be the name of an index: {fault}");
             return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
         }
         let body = mapping::creation(spec)?;
@@ -314,7 +314,7 @@ impl Inner {
         }
         let found: BTreeMap<Arc<str>, serde::de::IgnoredAny> = serde_json::from_slice(&answer.body)
             .map_err(|_| {
-                let text = format!("{what}: the answer can not be read");
+                let text = format!("{what}: the answer cannot be read");
                 StoreError::new(StoreErrorKind::Unavailable, text)
             })?;
         Ok(found.into_keys().collect())
@@ -357,7 +357,7 @@ impl Inner {
             body: None,
             items: 0,
             room: ADMIN_ROOM,
-            patience: Patience::Data,
+            class: RequestClass::Data,
         };
         let answer = self.transport.send(request).await.map_err(Failure::into_error)?;
         if answer.status != 200 {

@@ -7,7 +7,7 @@
 //! # What it adds to a collection
 //! - The reserved fields in the mapping, and in its `_meta` the owning domain and the mark that the
 //!   fields are this library's.
-//! - A hidden alias `txn-guard-<identity>`. Operations go through it and require it, so that a
+//! - A hidden alias `txn-identity-<identity>`. Operations go through it and require it, so that a
 //!   write into an index that was dropped fails instead of making the index again.
 //! - An alias `<index>-committed`, which hides placeholders from plain searches.
 //!
@@ -20,8 +20,8 @@ mod bulk;
 mod classify;
 mod collection;
 mod config;
-mod data;
 mod definition;
+mod documents;
 mod mapping;
 mod mget;
 mod names;
@@ -46,10 +46,10 @@ use txn_store::{
 pub use config::{EsAuth, EsConfig};
 pub use server::Server;
 
-use data::Inner;
+use documents::Inner;
 use secrets::Secrets;
 use target::Targets;
-use transport::{Patience, Transport};
+use transport::{RequestClass, Transport};
 
 /// Longest id and routing that the servers take, in bytes.
 const MAX_ID_BYTES: usize = 512;
@@ -112,7 +112,7 @@ impl Store for EsStore {
     }
 
     fn request_timeout(&self) -> Duration {
-        self.inner.transport.timeout(Patience::Data)
+        self.inner.transport.timeout(RequestClass::Data)
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {

@@ -7,7 +7,7 @@ use txn_store::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRAN
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::definition;
-use crate::target::{GUARD, guard_name};
+use crate::target::{IDENTITY_ALIAS, identity_alias};
 
 /// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
 const FIELDS: &str = "fields";
@@ -41,7 +41,7 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
     let mut found: std::collections::BTreeMap<String, Index> = serde_json::from_slice(answer)
         .map_err(|e| {
             let at = e.column();
-            let text = format!("{asked}: what the server shows can not be read, at byte {at}");
+            let text = format!("{asked}: what the server shows cannot be read, at byte {at}");
             StoreError::new(StoreErrorKind::Unavailable, text)
         })?;
     if let Some(stream) = found.values().find_map(|index| index.data_stream.as_ref()) {
@@ -107,12 +107,12 @@ impl Index {
 
     /// Whether its guard is there, and no other index's guard (as left by a restored snapshot).
     pub(crate) fn is_guarded(&self, guard: &str) -> bool {
-        self.aliases.contains_key(guard) && self.foreign_guards(guard).next().is_none()
+        self.aliases.contains_key(guard) && self.foreign_identities(guard).next().is_none()
     }
 
-    fn foreign_guards<'a>(&'a self, guard: &'a str) -> impl Iterator<Item = &'a str> {
+    fn foreign_identities<'a>(&'a self, guard: &'a str) -> impl Iterator<Item = &'a str> {
         let aliases = self.aliases.keys().map(String::as_str);
-        aliases.filter(move |alias| alias.starts_with(GUARD) && *alias != guard)
+        aliases.filter(move |alias| alias.starts_with(IDENTITY_ALIAS) && *alias != guard)
     }
 
     /// The change of the mapping that takes the owner out of its `_meta`, if there is one.
@@ -130,18 +130,18 @@ impl Index {
     /// The request that takes off the aliases that this library added, if there are some.
     pub(crate) fn release_actions(&self) -> Option<Value> {
         let committed = committed_alias(&self.name);
-        let ours = |alias: &&String| alias.starts_with(GUARD) || **alias == committed;
+        let ours = |alias: &&String| alias.starts_with(IDENTITY_ALIAS) || **alias == committed;
         let remove = |alias| json!({"remove": {"index": self.name, "alias": alias}});
         let actions: Vec<_> = self.aliases.keys().filter(ours).map(remove).collect();
         (!actions.is_empty()).then(|| json!({"actions": actions}))
     }
 
     /// The request that gives the index its guard and takes those of others away.
-    pub(crate) fn guard_actions(&self, uid: &str) -> Value {
-        let guard = guard_name(uid);
+    pub(crate) fn identity_actions(&self, uid: &str) -> Value {
+        let guard = identity_alias(uid);
         let add = json!({"add": {"index": self.name, "alias": guard, "is_hidden": true}});
         let remove = self
-            .foreign_guards(&guard)
+            .foreign_identities(&guard)
             .map(|alias| json!({"remove": {"index": self.name, "alias": alias}}));
         json!({"actions": std::iter::once(add).chain(remove).collect::<Vec<_>>()})
     }
@@ -266,7 +266,7 @@ impl Index {
                 return clash(&format!("mapped as {kind}, where it has to be {wanted}"));
             }
             if field == TRANSACTION_TID && !is_searchable_keyword(found) {
-                let what = format!("mapped so that it can not be searched; it has to be {wanted}");
+                let what = format!("mapped so that it cannot be searched; it has to be {wanted}");
                 return clash(&what);
             }
             if !prepared {

@@ -84,8 +84,8 @@ fn clashing_fields_are_named() {
     for (field, found, what) in [
         ("tid", json!({"type": "long"}), "mapped as long"),
         ("transaction_tid", json!({"type": "text"}), "mapped as text"),
-        ("transaction_tid", json!({"type": "keyword", "index": false}), "can not be searched"),
-        ("transaction_tid", json!({"type": "keyword", "ignore_above": 8}), "can not be searched"),
+        ("transaction_tid", json!({"type": "keyword", "index": false}), "cannot be searched"),
+        ("transaction_tid", json!({"type": "keyword", "ignore_above": 8}), "cannot be searched"),
         ("transaction_recent", json!({"properties": {}}), "mapped as object"),
         ("transaction_absent", json!({"type": "keyword"}), "mapped as keyword"),
     ] {
@@ -154,7 +154,7 @@ fn what_is_released() {
     assert_eq!(meta(noted), Some(json!({"_meta": {"txn": {"note": "n"}}})));
     assert_eq!(meta(json!({"app": 1})), None);
     let mut index = index(json!({}), json!({}));
-    for alias in ["mine", &guard_name("u"), &committed_alias(&index.name)] {
+    for alias in ["mine", &identity_alias("u"), &committed_alias(&index.name)] {
         index.aliases.insert(alias.to_owned(), json!({}));
     }
     let actions = index.release_actions().unwrap();
@@ -165,15 +165,15 @@ fn what_is_released() {
 
 #[test]
 fn guards() {
-    let guard = guard_name("u");
-    let other = guard_name("v");
+    let guard = identity_alias("u");
+    let other = identity_alias("v");
     let mut index = index(json!({}), json!({}));
     assert!(!index.is_guarded(&guard));
     index.aliases.insert(guard.clone(), json!({}));
     assert!(index.is_guarded(&guard));
     index.aliases.insert(other.clone(), json!({}));
     assert!(!index.is_guarded(&guard));
-    let actions = index.guard_actions("u");
+    let actions = index.identity_actions("u");
     assert_eq!(actions["actions"][0]["add"]["alias"], guard);
     assert_eq!(actions["actions"][1]["remove"]["alias"], other);
 }

@@ -82,7 +82,7 @@ fn judge_all<T>(
     let answer = serde_json::from_slice::<MultiGet<'_>>(body);
     let docs = answer.map(|answer| answer.docs).unwrap_or_default();
     if docs.len() != asks.len() {
-        let text = "the answer to a read can not be read, or is incomplete";
+        let text = "the answer to a read cannot be read, or is incomplete";
         return asks.iter().map(|_| Err(unavailable(text))).collect();
     }
     asks.iter().zip(docs).map(|(ask, doc)| judge(ask, doc)).collect()

@@ -1,6 +1,6 @@
 //! Names of indices and aliases.
 
-/// Why a text can not be the name of one index or alias. Beyond the servers' own rules it
+/// Why a text cannot be the name of one index or alias. Beyond the servers' own rules it
 /// keeps out everything that would make a request mean something else: wildcards, lists, date
 /// arithmetic, remote clusters.
 pub(crate) fn fault(name: &str) -> Option<&'static str> {
@@ -22,7 +22,7 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Why an index of this name can not be made.
+/// Why an index of this name cannot be made.
 pub(crate) fn fault_of_new(name: &str) -> Option<&'static str> {
     let upper = name.chars().any(char::is_uppercase);
     fault(name).or_else(|| upper.then_some("the name of an index has no upper case letters"))

@@ -8,10 +8,10 @@ use txn_store::{Key, Limits, Read, StoreError};
 
 use crate::bulk::{Op, Settled};
 use crate::classify;
-use crate::data::{Inner, Miss, Resolved, item, too_large, unguarded};
+use crate::documents::{Inner, Miss, Resolved, item, too_large, unguarded};
 use crate::mget::{self, Ask};
 use crate::target::Target;
-use crate::transport::{Failure, Patience, Request, room_for};
+use crate::transport::{Failure, Request, RequestClass, room_for};
 
 impl Inner {
     pub(crate) async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -53,7 +53,7 @@ impl Inner {
                     body: Some(mget::encode(asks)),
                     items: asks.len(),
                     room: room_for(asks.len(), self.max_bytes),
-                    patience: Patience::Data,
+                    class: RequestClass::Data,
                 };
                 let error = match self.transport.send(request).await {
                     Ok(answer) if answer.status == 200 => {
@@ -141,7 +141,7 @@ impl Inner {
 
 fn plan_read(limits: Limits, key: &Key, targets: &Resolved<'_>) -> Result<Arc<Target>, Read> {
     match targets.get(&*key.collection) {
-        // A document with such a key can not be.
+        // A document with such a key cannot be.
         Some(Ok(_)) if limits.check(key, 0).is_err() => Err(Read::Absent),
         Some(Ok(target)) => Ok(target.clone()),
         Some(Err(Miss::Missing)) | None => Err(Read::MissingCollection),

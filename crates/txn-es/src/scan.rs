@@ -109,7 +109,7 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
         |kind, text: &str| Err(StoreError::new(kind, format!("scanning {}: {text}", target.name)));
     let unavailable = |text| fail(StoreErrorKind::Unavailable, text);
     let Ok(answer) = serde_json::from_slice::<Search<'_>>(body) else {
-        return unavailable("the answer can not be read");
+        return unavailable("the answer cannot be read");
     };
     if answer.shards.failed > 0 || answer.timed_out {
         return unavailable("only a part of the shards answered; try again");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use txn_store::{StoreError, StoreErrorKind};
 
 use crate::classify;
-use crate::transport::{ADMIN_ROOM, Answer, Failure, Patience, Request, Transport};
+use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass, Transport};
 
 /// A server: its kind and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> 
 
 async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
     let get = |path| {
-        let (method, patience, room) = (Method::GET, Patience::Data, ADMIN_ROOM);
-        transport.send(Request { method, path, query: &[], body: None, items: 0, room, patience })
+        let (method, class, room) = (Method::GET, RequestClass::Data, ADMIN_ROOM);
+        transport.send(Request { method, path, query: &[], body: None, items: 0, room, class })
     };
     // Some packages do not serve the root.
     let root = get("/").await.map_err(Failure::into_error)?;
@@ -101,9 +101,9 @@ pub(crate) async fn time(transport: &Transport) -> Result<Option<Duration>, Stor
     // The smallest of what tells it: the servers send no `Date`.
     let path = "/_nodes/_local/stats/process";
     let query = [("filter_path", "nodes.*.timestamp")];
-    let (method, patience) = (Method::GET, Patience::Data);
+    let (method, class) = (Method::GET, RequestClass::Data);
     let request =
-        Request { method, path, query: &query, body: None, items: 0, room: ADMIN_ROOM, patience };
+        Request { method, path, query: &query, body: None, items: 0, room: ADMIN_ROOM, class };
     let answer = transport.send(request).await.map_err(Failure::into_error)?;
     if answer.status != 200 {
         return Err(classify::error("asking for the time", &answer));

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use txn_store::Version;
 
 /// What the names of guards begin with.
-pub(crate) const GUARD: &str = "txn-guard-";
+pub(crate) const IDENTITY_ALIAS: &str = "txn-identity-";
 
 /// One index, by its identity.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Target {
     pub(crate) uid: Arc<str>,
     /// It holds documents of an application, which may have a routing.
     pub(crate) data: bool,
-    /// The alias that operations go through; `None` if it is missing and can not be added.
+    /// The alias that operations go through; `None` if it is missing and cannot be added.
     pub(crate) guard: Option<Arc<str>>,
     stamp: u64,
     /// Set when an answer showed that the name stands for something else by now.
@@ -50,7 +50,7 @@ const TERM_BITS: u32 = 32;
 
 impl Target {
     pub(crate) fn new(name: &str, uid: &str, guarded: bool) -> Self {
-        let guard = guarded.then(|| guard_name(uid).into());
+        let guard = guarded.then(|| identity_alias(uid).into());
         // 31 bits, so that a term is a positive number for every reader of JSON.
         let stamp = (fnv1a(uid.as_bytes()) >> 33) << TERM_BITS;
         Self {
@@ -94,9 +94,9 @@ impl Target {
 }
 
 /// The name of the guard of an index: lower case, as some tools expect of every name.
-pub(crate) fn guard_name(uid: &str) -> String {
+pub(crate) fn identity_alias(uid: &str) -> String {
     let hex = uid.bytes().map(|byte| format!("{byte:02x}"));
-    std::iter::once(GUARD.to_owned()).chain(hex).collect()
+    std::iter::once(IDENTITY_ALIAS.to_owned()).chain(hex).collect()
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn guards_are_names_of_aliases() {
-        let name = guard_name("uMz0YBdmS5i9vKTh9RA3_g");
+        let name = identity_alias("uMz0YBdmS5i9vKTh9RA3_g");
         assert!(crate::names::fault_of_new(&name).is_none(), "{name}");
-        assert!(name.starts_with(GUARD));
+        assert!(name.starts_with(IDENTITY_ALIAS));
     }
 
     #[test]

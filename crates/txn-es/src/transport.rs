@@ -48,7 +48,7 @@ impl fmt::Display for Transport {
 
 /// What a request is, for the log and for the time it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum RequestClass {
     /// Reads and writes of documents.
     Data,
     /// Administration: the whole cluster has to agree.
@@ -67,7 +67,7 @@ pub(crate) struct Request<'a> {
     pub(crate) items: usize,
     /// The largest answer that is taken, in bytes.
     pub(crate) room: usize,
-    pub(crate) patience: Patience,
+    pub(crate) class: RequestClass,
 }
 
 /// Room for an answer without documents.
@@ -143,7 +143,7 @@ impl Transport {
                 builder = builder.add_root_certificate(authority.clone());
             }
             let client = builder.build().map_err(|_| {
-                fault("the HTTP client can not be built; is the certificate authority in order?")
+                fault("the HTTP client cannot be built; is the certificate authority in order?")
             })?;
             let label = url.as_str().trim_end_matches('/').to_owned();
             nodes.push(Node { url: url.clone(), label, client, known: AtomicBool::new(false) });
@@ -163,17 +163,17 @@ impl Transport {
         self.nodes.len()
     }
 
-    pub(crate) fn timeout(&self, patience: Patience) -> Duration {
-        match patience {
-            Patience::Data => self.request_timeout,
-            Patience::Admin => self.admin_timeout,
+    pub(crate) fn timeout(&self, class: RequestClass) -> Duration {
+        match class {
+            RequestClass::Data => self.request_timeout,
+            RequestClass::Admin => self.admin_timeout,
         }
     }
 
-    /// How long a server may wait by itself before it answers that it can not: less than we wait
+    /// How long a server may wait by itself before it answers that it cannot: less than we wait
     /// for the answer, so that it can still arrive.
-    pub(crate) fn server_timeout(&self, patience: Patience) -> String {
-        format!("{}ms", (self.timeout(patience).as_millis() * 3 / 4).max(1))
+    pub(crate) fn server_timeout(&self, class: RequestClass) -> String {
+        format!("{}ms", (self.timeout(class).as_millis() * 3 / 4).max(1))
     }
 
     /// Sends a request to the next node and waits for its answer.
@@ -211,7 +211,7 @@ impl Transport {
             .client
             .request(request.method.clone(), url)
             .query(request.query)
-            .timeout(self.timeout(request.patience))
+            .timeout(self.timeout(request.class))
             .header(ACCEPT, "application/json");
         if let Some(login) = &self.login {
             sending = sending.header(AUTHORIZATION, login.clone());

@@ -93,8 +93,8 @@ async fn the_next_node_is_asked_once() {
 }
 
 fn root() -> Request<'static> {
-    let (path, query, patience) = ("/", &[], Patience::Data);
-    Request { method: Method::GET, path, query, body: None, items: 0, room: 1_000, patience }
+    let (path, query, class) = ("/", &[], RequestClass::Data);
+    Request { method: Method::GET, path, query, body: None, items: 0, room: 1_000, class }
 }
 
 /// A peer that answers every connection with these bytes, and then with `tail` for ever.

@@ -33,7 +33,7 @@ pub enum Guard {
     PlaceholderVersion,
     /// An apply that was not acknowledged is settled before the record is finished.
     ApplyAcknowledged,
-    /// A member that is gone counts as deleted only once an acknowledged write proves it.
+    /// A participant that is gone counts as deleted only once an acknowledged write proves it.
     ProveAbsence,
     /// What seems applied counts only once it is touched.
     TouchApplied,

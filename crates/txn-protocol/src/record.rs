@@ -20,9 +20,9 @@ pub enum State {
     /// Written together with the locks by a coordinator that commits in parallel; decides nothing
     /// by itself.
     Staged,
-    /// Committed; perhaps not yet applied to all members.
+    /// Committed; perhaps not yet applied to all participants.
     Committed,
-    /// Committed, and every member is applied.
+    /// Committed, and every participant is applied.
     Finished,
     /// Aborted: it will never commit.
     Aborted,
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// What a transaction does with a member.
+/// What a transaction does with a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -55,7 +55,7 @@ pub enum Op {
 
 /// One document that a transaction holds a lock on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct Participant {
     /// Its collection.
     pub collection: Arc<str>,
     /// Its id.
@@ -72,13 +72,13 @@ pub struct Member {
     /// carries no condition, so only this version tells the lock from a forked duplicate that landed late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placeholder: Option<Version>,
-    /// The commit that wrote the content under the lock, if a transaction did. While the member is not
+    /// The commit that wrote the content under the lock, if a transaction did. While the participant is not
     /// applied nobody else writes the document, so another tid there was written since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Tid>,
 }
 
-impl Member {
+impl Participant {
     /// Which document it is.
     #[must_use]
     pub fn key(&self) -> Key {
@@ -99,7 +99,7 @@ pub struct Aborted {
 /// What is stored but never searched.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Body {
-    /// The redo log: for each member the absolute new content, where there is one.
+    /// The redo log: for each participant the absolute new content, where there is one.
     #[serde(default)]
     images: Vec<Option<Box<RawValue>>>,
     /// The caller's own words about the transaction, a JSON value.
@@ -118,8 +118,8 @@ struct Wire {
     aborted: Option<Aborted>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     commit_tid: Option<Tid>,
-    #[serde(default)]
-    members: Vec<Member>,
+    #[serde(default, rename = "members")]
+    participants: Vec<Participant>,
     #[serde(default)]
     body: Body,
     coordinator: String,
@@ -143,8 +143,8 @@ pub struct Record {
     /// The version of everything that it wrote, once it is committed.
     pub commit_tid: Option<Tid>,
     /// The documents that it locked.
-    pub members: Vec<Member>,
-    /// The new content of each member, in the order of `members`; none for deletes and reads.
+    pub participants: Vec<Participant>,
+    /// The new content of each participant, in the order of `participants`; none for deletes and reads.
     pub images: Vec<Option<Image>>,
     /// The caller's own words about it, the text of a JSON value.
     pub metadata: Option<String>,
@@ -178,13 +178,13 @@ impl Record {
             .map(|raw| raw.as_ref().map(|raw| Image::parse(raw.get())).transpose())
             .collect();
         let mut images = images?;
-        images.resize(wire.members.len(), None);
+        images.resize(wire.participants.len(), None);
         Ok(Self {
             state: wire.state,
             tid: wire.tid,
             aborted: wire.aborted,
             commit_tid: wire.commit_tid,
-            members: wire.members,
+            participants: wire.participants,
             images,
             metadata: wire.body.metadata.map(|raw| raw.get().to_owned()),
             coordinator: wire.coordinator,
@@ -200,8 +200,7 @@ impl Record {
     /// # Errors
     /// [`JsonError`] if an image or the metadata is no JSON.
     pub fn encode(&self) -> Result<Source, JsonError> {
-        let fault =
-            |e: serde_json::Error| JsonError::new(format!("can not encode the record: {e}"));
+        let fault = |e: serde_json::Error| JsonError::new(format!("cannot encode the record: {e}"));
         let raw = |text: &str| RawValue::from_string(text.to_owned());
         let images: Result<Vec<_>, _> = self
             .images
@@ -215,7 +214,7 @@ impl Record {
             attempt: self.tid.attempt(),
             aborted: self.aborted.clone(),
             commit_tid: self.commit_tid,
-            members: self.members.clone(),
+            participants: self.participants.clone(),
             body: Body {
                 images: images.map_err(fault)?,
                 metadata: self.metadata.as_deref().map(raw).transpose().map_err(fault)?,
@@ -229,9 +228,13 @@ impl Record {
         serde_json::to_string(&wire).map(Into::into).map_err(fault)
     }
 
-    /// Where in `members` each document is.
+    /// Where in `participants` each document is.
     pub fn by_key(&self) -> BTreeMap<Key, usize> {
-        self.members.iter().enumerate().map(|(index, member)| (member.key(), index)).collect()
+        self.participants
+            .iter()
+            .enumerate()
+            .map(|(index, participant)| (participant.key(), index))
+            .collect()
     }
 
     /// Whether it still needs somebody's work.
@@ -248,7 +251,7 @@ mod tests {
     fn a_record_survives_a_round_trip_with_the_bytes_of_its_images() {
         let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
         let version = Version { term: 2, seq_no: 40 };
-        let member = |id: &str, op, expected, placeholder| Member {
+        let participant = |id: &str, op, expected, placeholder| Participant {
             collection: "accounts".into(),
             id: id.into(),
             routing: None,
@@ -262,10 +265,10 @@ mod tests {
             tid,
             aborted: Some(Aborted { by: "x".into(), why: "y".into() }),
             commit_tid: Some(tid),
-            members: vec![
-                member("a", Op::Write, Some(version), None),
-                member("b", Op::Delete, Some(version), None),
-                member("c", Op::Insert, None, Some(version)),
+            participants: vec![
+                participant("a", Op::Write, Some(version), None),
+                participant("b", Op::Delete, Some(version), None),
+                participant("c", Op::Insert, None, Some(version)),
             ],
             images: vec![Image::parse("{\"n\":1.10}").ok(), None, Image::parse("{}").ok()],
             metadata: Some("{\"why\":1e2}".into()),

@@ -1,4 +1,4 @@
-//! Why a file can not be opened, and, inside the crate, why it can not be read or written.
+//! Why a file cannot be opened, and, inside the crate, why it cannot be read or written.
 
 use std::error::Error;
 use std::fmt;
@@ -43,7 +43,7 @@ impl OpenError {
     }
 
     pub(crate) fn new(kind: OpenErrorKind, path: &Path, message: impl fmt::Display) -> Self {
-        Self { kind, message: format!("can not open {}: {message}", path.display()), source: None }
+        Self { kind, message: format!("cannot open {}: {message}", path.display()), source: None }
     }
 
     fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {

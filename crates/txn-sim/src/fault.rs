@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use plan::{Dice, Outage, ReadFault, WriteFault};
 pub use plan::{FaultPlan, Injected};
+use plan::{FaultRng, Outage, ReadFault, WriteFault};
 use txn_store::{
     CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
     StoreError, StoreErrorKind, Write, WriteOp,
@@ -50,7 +50,7 @@ struct Ongoing {
 #[derive(Debug)]
 struct Shared {
     inner: Arc<dyn Store>,
-    dice: Mutex<Dice>,
+    dice: Mutex<FaultRng>,
     injected: Mutex<Injected>,
     history: Mutex<History>,
     /// How many writes are still to arrive.
@@ -239,7 +239,7 @@ impl FaultStore {
     pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
         let shared = Shared {
             inner,
-            dice: Mutex::new(Dice::new(plan)),
+            dice: Mutex::new(FaultRng::new(plan)),
             injected: Mutex::default(),
             history: Mutex::default(),
             late: watch::Sender::new(0),
@@ -277,7 +277,7 @@ impl FaultStore {
 
     /// Perhaps an outage begins behind a write that was applied and answered otherwise.
     fn perhaps_an_outage(&self, write: &Write) {
-        if let Some(Outage { lasts, everywhere }) = self.throw(None, Dice::outage) {
+        if let Some(Outage { lasts, everywhere }) = self.throw(None, FaultRng::outage) {
             let collection = (!everywhere).then(|| write.key.collection.clone());
             self.begin_outage(collection, lasts);
         }
@@ -308,7 +308,7 @@ impl FaultStore {
     }
 
     /// Throws the dice, if faults are switched on.
-    fn throw<T>(&self, calm: T, throw: impl FnOnce(&mut Dice) -> T) -> T {
+    fn throw<T>(&self, calm: T, throw: impl FnOnce(&mut FaultRng) -> T) -> T {
         match self.enabled.load(Ordering::SeqCst) {
             true => throw(&mut self.shared.dice.lock()),
             false => calm,
@@ -317,7 +317,7 @@ impl FaultStore {
 
     /// Carries a call out, with a delay before or after it.
     async fn slowly<T>(&self, call: impl Future<Output = T>) -> T {
-        let (before, after) = self.throw(Default::default(), Dice::delay);
+        let (before, after) = self.throw(Default::default(), FaultRng::delay);
         if before + after > Duration::ZERO {
             self.shared.count(|n| n.delay += 1);
         }
@@ -425,14 +425,14 @@ impl Store for FaultStore {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        if self.throw(false, Dice::scan) {
+        if self.throw(false, FaultRng::scan) {
             self.shared.count(|n| n.scan_unavailable += 1);
             return self.slowly(async { Err(unavailable()) }).await;
         }
         let scan = self.shared.inner.scan(collection, filter, size, from);
         let mut page = self.reach(collection, scan).await?;
         let found = page.documents.len();
-        page.documents.retain(|_| !self.throw(false, Dice::hides));
+        page.documents.retain(|_| !self.throw(false, FaultRng::hides));
         let hidden = (found - page.documents.len()) as u64;
         self.shared.count(|n| n.scan_hides += hidden);
         Ok(page)

@@ -4,6 +4,7 @@
 mod counting;
 mod fault;
 pub mod server;
+pub mod tapped;
 
 pub use counting::{CountingStore, Counts};
 pub use fault::{FaultPlan, FaultStore, Injected};

@@ -11,7 +11,7 @@
 //! - A version ([`Version`]) is never given to two contents of one document of one collection, also
 //!   after the document was deleted and after a restart. A collection that is dropped and made again
 //!   is another one, with another [`CollectionInfo::uid`]; its versions differ as well wherever the
-//!   store can do that (Elasticsearch can not, so the engine compares uids, too).
+//!   store can do that (Elasticsearch cannot, so the engine compares uids, too).
 //! - After an acknowledged write, no write that is conditioned on an older version of the document
 //!   can succeed any more.
 //! - A write into a dropped collection fails; it never brings the collection back.
@@ -127,7 +127,7 @@ pub struct Write {
     /// The document.
     pub key: Key,
     /// Write only if `key.collection` names an alias. Used for the partitions of the transaction
-    /// table, so that a late write can not bring a dropped partition back.
+    /// table, so that a late write cannot bring a dropped partition back.
     pub require_alias: bool,
     /// The operation.
     pub op: WriteOp,
@@ -252,7 +252,7 @@ pub enum RefusalKind {
     TooLarge,
     /// The credentials do not allow it.
     Denied,
-    /// What the store holds is damaged, so that it can not be written: restore it. Nothing of the write was applied.
+    /// What the store holds is damaged, so that it cannot be written: restore it. Nothing of the write was applied.
     Damaged,
 }
 
@@ -418,7 +418,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if it is missing and not to be made;
-    /// [`StoreErrorKind::Misconfigured`] if it can not serve transactions, naming the remedy.
+    /// [`StoreErrorKind::Misconfigured`] if it cannot serve transactions, naming the remedy.
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError>;
 
     /// Drops a collection with its documents and aliases; dropping a missing one succeeds.

@@ -3,7 +3,7 @@
 use crate::owner::is_pessimistic;
 use crate::parallel::all_answered;
 use crate::scenario::{Broken, Kind, Scenario, Script, Use};
-use crate::world::{DOCS, Phase, Told, Txn, World};
+use crate::state::{DOCS, Phase, Told, Txn, World};
 
 /// Goes on as far as nothing has to be asked.
 pub(crate) fn advance(scenario: &Scenario, w: &mut World, t: usize) {

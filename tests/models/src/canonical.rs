@@ -1,6 +1,6 @@
 //! The canonical form of a state: what differs only in names is the same.
 
-use crate::world::{Body, DOCS, Help, Message, Phase, RECORDS, Txn, Who, World, who};
+use crate::state::{Body, DOCS, Help, Message, Phase, RECORDS, Txn, Who, World, who};
 
 impl World {
     pub(crate) fn fresh_version(&mut self, d: usize) -> u8 {

@@ -81,7 +81,7 @@ where
     }
 }
 
-/// From which states the end can not be reached any more.
+/// From which states the end cannot be reached any more.
 #[derive(Clone, Debug)]
 pub struct Reached {
     /// Different states.
@@ -92,8 +92,8 @@ pub struct Reached {
     pub took: Duration,
 }
 
-/// Builds the whole graph and walks it backwards from the end: "no state from which the end can not be reached".
-/// Stateright's `eventually` takes a cycle and a join of two paths for the same, so it can not say this.
+/// Builds the whole graph and walks it backwards from the end: "no state from which the end cannot be reached".
+/// Stateright's `eventually` takes a cycle and a join of two paths for the same, so it cannot say this.
 #[must_use]
 pub fn reach_the_end<M>(model: &M, is_end: impl Fn(&M::State) -> bool) -> Reached
 where

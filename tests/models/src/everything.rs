@@ -2,8 +2,8 @@
 //! writes that vanish, transactions that cross, explicit peers.
 
 use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
 
 fn one(kind: Kind, uses: [Use; 3]) -> Script {
     Script { kind, uses, ..Script::default() }

@@ -2,8 +2,8 @@
 //! was deleted again: it must not come back to life.
 
 use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
 
 /// One inserts, one deletes what the first inserted; each also writes a document that exists.
 fn insert_and_delete() -> Scenario {

@@ -1,19 +1,19 @@
 //! Meeting somebody's lock: deciding its holder, applying or voiding, and recovering a staged one. Owners,
 //! readers and janitors alike.
 
-use txn_protocol::record::Member;
-use txn_protocol::rules::apply::{Applying, applying, is_locked_by, voiding};
+use txn_protocol::record::Participant;
+use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
 use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
 use txn_protocol::rules::resolve::{Recovery, recovery};
 use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
 use crate::scenario::{Broken, Death};
-use crate::translate::{self, commit_tid, holder_state, tid, view};
-use crate::turn::{Actor, Object, Turn, help_of, learn};
-use crate::world::{
+use crate::state::{
     Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Who, World, attempt_of,
     txn_of, who,
 };
+use crate::translate::{self, commit_tid, holder_state, tid, view};
+use crate::turn::{Actor, Object, Turn, help_of, learn};
 
 impl Turn<'_> {
     /// Whether a holder may be taken for dead.
@@ -118,7 +118,7 @@ impl Turn<'_> {
         }
         let left: Vec<(usize, Applying)> = (0..DOCS)
             .filter(|d| done & (1 << *d) == 0)
-            .filter_map(|d| Some((d, self.step(holder, &rec, d, &self.member(&rec, d)?))))
+            .filter_map(|d| Some((d, self.step(holder, &rec, d, &self.participant(&rec, d)?))))
             .collect();
         // Whoever has a write of its own left helps nobody else.
         let writes = left.iter().any(|(_, step)| is_write(*step));
@@ -152,24 +152,24 @@ impl Turn<'_> {
     fn strays(&self, holder: Who, rec: &Rec) -> Vec<usize> {
         let is_stray = |d: &usize| {
             let doc = self.world.docs[*d].now;
-            let is_named = |member| is_locked_by(&member, tid(holder), &view(&doc));
-            doc.lock == holder && !self.member(rec, *d).is_some_and(is_named)
+            let is_named = |participant| is_locked_by(&participant, tid(holder), &view(&doc));
+            doc.lock == holder && !self.participant(rec, *d).is_some_and(is_named)
         };
         (0..DOCS).filter(is_stray).collect()
     }
 
-    pub(crate) fn member(&self, rec: &Rec, d: usize) -> Option<Member> {
-        let mut member = translate::member(rec, d)?;
+    pub(crate) fn participant(&self, rec: &Rec, d: usize) -> Option<Participant> {
+        let mut participant = translate::participant(rec, d)?;
         if self.lacks(Broken::PlaceholderAtAnyVersion) {
-            member.placeholder = None;
+            participant.placeholder = None;
         }
-        Some(member)
+        Some(participant)
     }
 
-    /// The next step about one member.
-    fn step(&self, holder: Who, rec: &Rec, d: usize, member: &Member) -> Applying {
+    /// The next step about one participant.
+    fn step(&self, holder: Who, rec: &Rec, d: usize, participant: &Participant) -> Applying {
         let (doc, commit) = (self.world.docs[d].now, commit_tid(rec.stamp));
-        match applying(tid(holder), commit, member, &view(&doc)) {
+        match applying(tid(holder), commit, participant, &view(&doc)) {
             Applying::Touch(_) if self.lacks(Broken::LaterByTid) && doc.stamp < rec.stamp => {
                 if doc.lock > 0 { Applying::Held(tid(doc.lock)) } else { Applying::Damaged }
             }
@@ -255,7 +255,7 @@ impl Turn<'_> {
     pub(crate) fn unlock(&mut self, d: usize, holder: Who, proven: Option<u8>) {
         let actor = self.actor;
         let doc = self.world.docs[d].now;
-        match voiding(&view(&doc), tid(holder)) {
+        match unlocking(&view(&doc), tid(holder)) {
             Applying::RemovePlaceholder(_) => {
                 let gone = Doc { writer: doc.writer, ..Doc::default() };
                 self.put_doc("removes the void placeholder", d, gone, move |w, answer| {
@@ -282,15 +282,15 @@ impl Turn<'_> {
             self.go("finds decided", Object::Rec(help.who), |w| set_done(w, actor, None));
             return;
         }
-        let members = (0..DOCS).filter(|d| translate::member(&rec, *d).is_some());
+        let participants = (0..DOCS).filter(|d| translate::participant(&rec, *d).is_some());
         let probed =
             |d: usize| if help.done & (1 << d) == 0 { Probed::Open } else { Probed::Locked };
-        if verdict(members.clone().map(probed)) == Verdict::Commit {
+        if verdict(participants.clone().map(probed)) == Verdict::Commit {
             let committed = Rec { mark: Mark::Committed, ..rec };
             self.swap_staged("commits the staged", help, committed);
             return;
         }
-        for d in members.filter(|d| help.done & (1 << d) == 0) {
+        for d in participants.filter(|d| help.done & (1 << d) == 0) {
             self.probe_member(help, &rec, d, requester);
         }
     }
@@ -367,7 +367,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a step is a write that is sent with those of the other members.
+/// Whether a step is a write that is sent with those of the other participants.
 fn is_write(step: Applying) -> bool {
     match step {
         Applying::Write(_)
@@ -398,7 +398,7 @@ fn learned_own(w: &mut World, actor: Actor, holder: Who) {
     }
 }
 
-/// Members that are dealt with; none: the work is over.
+/// Participants that are dealt with; none: the work is over.
 fn set_done(w: &mut World, actor: Actor, done: Option<u8>) {
     if let Actor::Owner(t) = actor {
         let txn = &mut w.txns[t];

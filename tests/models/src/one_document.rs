@@ -7,9 +7,9 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::rules::single::{Settling, settling};
 use txn_protocol::rules::validate::Observed;
 
+use crate::state::Told;
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::{commit_tid, version};
-use crate::world::Told;
 
 const WRITERS: usize = 3;
 
@@ -228,7 +228,7 @@ impl Single {
                 steps.push(Step(writer, "finds another's commit", to.end(writer, Told::Failed)));
             }
             Settling::Unknown => {
-                steps.push(Step(writer, "can not tell", state.end(writer, Told::Nothing)));
+                steps.push(Step(writer, "cannot tell", state.end(writer, Told::Nothing)));
             }
         }
     }

@@ -9,9 +9,9 @@ use txn_protocol::rules::validate::{Validity, validity};
 
 use crate::reading::ended;
 use crate::scenario::{Broken, Kind, Script, Use};
+use crate::state::{DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
 use crate::translate::{self, holder_state, observed, stamp, tid, view};
 use crate::turn::{Actor, Object, Turn};
-use crate::world::{DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
 
 impl Turn<'_> {
     /// Everything that the owner of a transaction may do now.
@@ -235,7 +235,7 @@ impl Turn<'_> {
         match rec.mark {
             Mark::Missing | Mark::Pending | Mark::Staged => {
                 let Some(record) = self.record(t, script, Mark::Committed) else {
-                    self.go("can not insert what exists", Object::Nothing, |w| {
+                    self.go("cannot insert what exists", Object::Nothing, |w| {
                         give_up(&mut w.txns[t], script.heartbeat);
                         w.txns[t].attempt = self.scenario.attempts - 1;
                     });
@@ -259,7 +259,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The record with its members; none if what is to be inserted exists.
+    /// The record with its participants; none if what is to be inserted exists.
     pub(crate) fn record(&self, t: usize, script: &Script, mark: Mark) -> Option<Rec> {
         let txn = &self.world.txns[t];
         let mut rec = Rec { mark, ..Rec::default() };
@@ -285,7 +285,7 @@ impl Turn<'_> {
         Some(rec)
     }
 
-    /// Takes the locks of an attempt off that can not commit any more, or of one that only read.
+    /// Takes the locks of an attempt off that cannot commit any more, or of one that only read.
     fn release(&mut self, t: usize, me: Who) {
         let txn = self.world.txns[t];
         let mine = |d: &usize| self.world.docs[*d].now.lock == me && txn.done & (1 << *d) == 0;
@@ -294,7 +294,7 @@ impl Turn<'_> {
             return;
         };
         self.unlock(d, me, None);
-        // What can not be taken off now is left to whoever meets it.
+        // What cannot be taken off now is left to whoever meets it.
         for step in self.steps.iter_mut().filter(|s| s.label.actor == Actor::Owner(t)) {
             step.to.txns[t].done |= 1 << d;
         }

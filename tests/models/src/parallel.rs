@@ -3,8 +3,8 @@
 use txn_protocol::rules::staged::{Answer, Owning, owning};
 
 use crate::scenario::{Broken, Scenario, Script};
+use crate::state::{Body, Doc, Fault, Mark, Message, Phase, Rec, Told, Who, World};
 use crate::turn::{Object, Turn};
-use crate::world::{Body, Doc, Fault, Mark, Message, Phase, Rec, Told, Who, World};
 
 /// The bits of `Txn::done` while the bulk is under way: each document, the record, the dry runs.
 const RECORD: u8 = 1 << 6;

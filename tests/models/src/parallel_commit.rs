@@ -1,8 +1,8 @@
 //! Parallel commit: staged record and locks in one bulk, two that recover, readers, fences.
 
 use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
 
 /// Two staged transactions whose locks cross.
 fn crossing() -> Scenario {

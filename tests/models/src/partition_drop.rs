@@ -11,9 +11,9 @@ use day::{Doing, Dropping, Held, Making, Partition, Rules, Wrote};
 
 pub use day::Day;
 
+use crate::state::{Mark, Told};
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::holder_state;
-use crate::world::{Mark, Told};
 
 /// The processes that make partitions: the owner, one that meets its lock, one with a slow clock. The physical name of a
 /// partition is the process that made it, plus one; one more is what a server makes by itself.
@@ -127,7 +127,7 @@ impl Drops {
         let mut to = *day;
         match (day.owner, day.making[OWNER]) {
             (Doing::Record, Making::Gone) => {
-                // The commit can not happen any more: the day is gone, and nothing brings it back. If it was sent
+                // The commit cannot happen any more: the day is gone, and nothing brings it back. If it was sent
                 // before, it may have happened: that is not known any more.
                 to.owner = Doing::Over;
                 to.told = if day.sent { Told::Nothing } else { Told::Failed };
@@ -217,7 +217,7 @@ impl Drops {
             }
             (Doing::Void, _) => {
                 if to.document == Held::Locked {
-                    to.document = Held::Voided;
+                    to.document = Held::AbortedByRecovery;
                 }
                 to.finder = Doing::Over;
                 steps.push(Step("the finder takes the lock off", to));
@@ -307,7 +307,7 @@ impl Drops {
             Dropping::Scanned(version, name) => {
                 if version != day.rules.version && !self.lacks(Left::WatermarkOnLateVersion) {
                     to.dropping[janitor] = Dropping::Undo(name);
-                    steps.push(Step("a janitor can not move the watermark", to));
+                    steps.push(Step("a janitor cannot move the watermark", to));
                     return;
                 }
                 to.dropping[janitor] = Dropping::Delete(name);
@@ -411,7 +411,7 @@ impl Model for Drops {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("a committed transaction's lock is not void", |_, day: &Day| {
-                !(day.committed && day.document == Held::Voided)
+                !(day.committed && day.document == Held::AbortedByRecovery)
             }),
             Property::always("what was told stays true", |_, day: &Day| match day.told {
                 Told::Nothing => true,

@@ -5,7 +5,7 @@ use stateright::Property;
 use crate::protocol::Protocol;
 use crate::reading::is_committed;
 use crate::scenario::{Kind, Scenario, Use};
-use crate::world::{ATTEMPTS, DOCS, Deed, Mark, Rec, TXNS, Told, Who, World, who};
+use crate::state::{ATTEMPTS, DOCS, Deed, Mark, Rec, TXNS, Told, Who, World, who};
 
 /// The properties of a scenario.
 pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {

@@ -5,8 +5,8 @@ use txn_protocol::rules::conflict::Requester;
 
 use crate::properties;
 use crate::scenario::{Kind, Scenario};
+use crate::state::{ATTEMPTS, Body, Mark, Phase, RECORDS, World};
 use crate::turn::{Actor, Object, Step, Turn};
-use crate::world::{ATTEMPTS, Body, Mark, Phase, RECORDS, World};
 
 /// The protocol under one scenario.
 #[derive(Clone, Debug)]

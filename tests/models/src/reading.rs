@@ -1,17 +1,17 @@
 //! Reading without locks, and transactions that are one write.
 
-use txn_protocol::rules::apply::is_members_lock;
+use txn_protocol::rules::apply::is_participants_lock;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
 
 use crate::owner::seen;
 use crate::scenario::{Broken, Kind, Script, Use};
-use crate::translate::{self, holder_state, stamp, tid, view};
-use crate::turn::{Object, Turn};
-use crate::world::{
+use crate::state::{
     Body, DOCS, Doc, Help, Mark, Message, Phase, Rec, Seen, Stage, TXNS, Told, Who, World, txn_of,
 };
+use crate::translate::{self, holder_state, stamp, tid, view};
+use crate::turn::{Object, Turn};
 
 impl Turn<'_> {
     /// The next read of a transaction that does not lock at its reads.
@@ -60,11 +60,12 @@ impl Turn<'_> {
         });
     }
 
-    /// Whether the lock that was read is a member's that is written.
+    /// Whether the lock that was read is a participant's that is written.
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
         let (version, stored) = (translate::version(read.version), translate::stored(read));
-        self.member(rec, d)
-            .is_some_and(|member| writes(member.op) && is_members_lock(&member, version, &stored))
+        self.participant(rec, d).is_some_and(|participant| {
+            writes(participant.op) && is_participants_lock(&participant, version, &stored)
+        })
     }
 
     /// A reader that found a staged record, or an owner that helps.
@@ -95,12 +96,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Looks at the members of a staged transaction, one after the other.
+    /// Looks at the participants of a staged transaction, one after the other.
     fn look(&mut self, t: usize, d: usize, help: Help, rec: &Rec) {
-        let members = || (0..DOCS).filter_map(|k| Some((k, translate::member(rec, k)?)));
-        let next = members().find(|(k, _)| help.done & (1 << *k) == 0);
-        let Some((k, member)) = next else {
-            let all_locked = members().next().is_some();
+        let participants = || (0..DOCS).filter_map(|k| Some((k, translate::participant(rec, k)?)));
+        let next = participants().find(|(k, _)| help.done & (1 << *k) == 0);
+        let Some((k, participant)) = next else {
+            let all_locked = participants().next().is_some();
             if self.lacks(Broken::ReaderDecides) && all_locked {
                 self.go("sees every lock of", Object::Rec(help.who), |w| {
                     answer_read(w, t, d, help.who, rec, Reading::RecordImage);
@@ -113,7 +114,7 @@ impl Turn<'_> {
             });
             return;
         };
-        if is_locked(tid(help.who), &member, &view(&self.world.docs[k].now)) {
+        if is_locked(tid(help.who), &participant, &view(&self.world.docs[k].now)) {
             self.go("sees locked", Object::Doc(k), |w| w.txns[t].help.done |= 1 << k);
         } else if self.lacks(Broken::ReaderLooksOnce) {
             self.go("sees unlocked", Object::Doc(k), |w| {
@@ -179,8 +180,8 @@ fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer
     txn.unsure &= !(1 << d);
     txn.help = Help::default();
     if answer == Reading::RecordImage {
-        let deleted =
-            translate::member(rec, d).is_some_and(|m| m.op == txn_protocol::record::Op::Delete);
+        let deleted = translate::participant(rec, d)
+            .is_some_and(|m| m.op == txn_protocol::record::Op::Delete);
         let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
         let stamp = if deleted { 0 } else { rec.stamp };
         // The content is not that of this version: only the commit identifies it.

@@ -2,8 +2,8 @@
 //! last try. A refusal of one item is as good as no answer.
 
 use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
 
 /// Two transactions over two documents; one of them also inserts. Any write of anybody may be refused: a lock, a
 /// heartbeat, a commit, an abort, an apply, a finish, a void.

@@ -1,7 +1,7 @@
 //! What a model consists of: who does what, and what may go wrong. And the rules that can be broken, to show
 //! that the models would notice.
 
-use crate::world::{Budget, DOCS, Slot, TXNS, Who, World};
+use crate::state::{Budget, DOCS, Slot, TXNS, Who, World};
 
 /// What a transaction does with a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl Scenario {
             *slot = Slot { now: doc, durable: doc, dirty: false };
         }
         for txn in world.txns.iter_mut().skip(self.scripts.len()) {
-            txn.phase = crate::world::Phase::Done;
+            txn.phase = crate::state::Phase::Done;
         }
         world
     }

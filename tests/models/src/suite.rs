@@ -63,7 +63,7 @@ pub struct Case {
 pub enum Shows {
     /// A state that must not be.
     Wrong,
-    /// A state from which the end can not be reached.
+    /// A state from which the end cannot be reached.
     Stuck,
 }
 

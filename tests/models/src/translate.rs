@@ -4,14 +4,14 @@ use std::sync::{Arc, LazyLock};
 
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
-use txn_protocol::record::Member;
+use txn_protocol::record::Participant;
 use txn_protocol::record::{Op, State};
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 use txn_store::{Source, Version};
 
-use crate::world::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
+use crate::state::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 
 /// The most commits that one causal chain of a model can have.
 const COMMITS: usize = 8;
@@ -100,8 +100,8 @@ pub(crate) fn stored(seen: &Seen) -> Stored {
     Stored { lock: lock(seen.holder), tid, absent: seen.absent, ..Stored::default() }
 }
 
-/// A member of a record.
-pub(crate) fn member(rec: &Rec, d: usize) -> Option<Member> {
+/// A participant of a record.
+pub(crate) fn participant(rec: &Rec, d: usize) -> Option<Participant> {
     let placed = version(rec.versions[d]);
     let (op, expected, placeholder) = match rec.deeds[d] {
         Deed::None => return None,
@@ -112,7 +112,7 @@ pub(crate) fn member(rec: &Rec, d: usize) -> Option<Member> {
     };
     // What was locked is a document, or a placeholder was put there.
     let before = placeholder.is_none().then(|| commit_tid(rec.before[d]));
-    Some(Member {
+    Some(Participant {
         collection: NAME.clone(),
         id: NAME.clone(),
         routing: None,
@@ -140,7 +140,7 @@ mod tests {
     use txn_protocol::rules::apply::{Applying, applying};
 
     use super::*;
-    use crate::world::{Body, World};
+    use crate::state::{Body, World};
 
     /// No case has plain clients, so none reaches this; but the lists that documents carry would tell.
     #[test]
@@ -153,15 +153,15 @@ mod tests {
         };
         let mut rec = Rec { stamp: stamp(0, 0), ..Rec::default() };
         rec.deeds[0] = Deed::Write;
-        let member = member(&rec, 0).unwrap();
+        let participant = participant(&rec, 0).unwrap();
         let commit = commit_tid(rec.stamp);
         write(0, 0);
         let passed_over = view(&write(2, stamp(0, 1)));
-        let step = applying(tid(1), commit, &member, &passed_over);
+        let step = applying(tid(1), commit, &participant, &passed_over);
         assert!(matches!(step, Applying::Overtaken(_)), "{step:?}");
         write(1, rec.stamp);
         let followed = view(&write(2, stamp(rec.stamp, 1)));
-        let step = applying(tid(1), commit, &member, &followed);
+        let step = applying(tid(1), commit, &participant, &followed);
         assert!(matches!(step, Applying::Touch(_)), "{step:?}");
     }
 }

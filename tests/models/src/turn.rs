@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::advance::advance;
 use crate::scenario::{Broken, Scenario};
-use crate::world::{Body, Doc, Help, Message, Rec, Who, World, attempt_of, txn_of};
+use crate::state::{Body, Doc, Help, Message, Rec, Who, World, attempt_of, txn_of};
 
 /// Who takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

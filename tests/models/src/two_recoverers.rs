@@ -1,8 +1,8 @@
 //! Explicit commit, recovered by two parties while its owner lives, pauses and wakes.
 
 use crate::scenario::{Broken, Death, Scenario, Script, Use};
+use crate::state::{Budget, who};
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::{Budget, who};
 
 /// One transaction, two that recover it, writes that are late.
 fn alone() -> Scenario {

@@ -1,8 +1,8 @@
 //! Writes that were read, were never acknowledged, and vanish when the primary crashes.
 
 use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
 
 /// Two writers over two documents; what is read is locked.
 fn writers() -> Scenario {

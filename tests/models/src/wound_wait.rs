@@ -2,8 +2,8 @@
 //! state, and the oldest always gets through.
 
 use crate::scenario::{Broken, Scenario, Script, Use};
+use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
-use crate::world::Budget;
 
 fn puts(uses: [Use; 3]) -> Script {
     Script { uses, ..Script::default() }

@@ -26,7 +26,7 @@ fn check(suite: &Suite, case: &Case) {
         assert_eq!(reached.states, case.states, "{model}, {name}: both explorations see the same");
         if let Some((count, example)) = reached.stuck {
             let path = example.steps.join("\n");
-            panic!("{model}, {name}: the end can not be reached from {count} states\n{path}");
+            panic!("{model}, {name}: the end cannot be reached from {count} states\n{path}");
         }
     }
 }

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use txn_protocol::guard::{self, Guard};
 
 use crate::counts::{Counts, Verdict};
+use crate::run::run;
 use crate::scenario::Troubles;
 use crate::schedules;
-use crate::world::run;
 
 /// What many worlds came to.
 #[derive(Clone, Debug, Default)]

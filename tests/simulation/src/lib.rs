@@ -12,16 +12,16 @@ pub mod invariants;
 mod ledger;
 mod meddle;
 pub mod process;
+mod run;
 mod scenario;
 pub mod schedules;
 mod virtual_time;
 mod watch;
 mod witness;
-mod world;
 
 pub use campaign::{Campaign, Extent, Noticed, campaign, catch};
 pub use counts::{Counts, Verdict};
 pub use ledger::{CleanUp, Ledger};
+pub use run::{run, run_logged};
 pub use scenario::{Annex, Clocks, Scenario, Switch, Troubles};
 pub use watch::LongLock;
-pub use world::{run, run_logged};

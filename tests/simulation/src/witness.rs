@@ -46,7 +46,7 @@ impl Observer for Witness {
                 self.told.damaged.lock().push((document.clone(), format!("{event:?}")));
             }
             Event::Wounded { .. } => counts.wounds += 1,
-            Event::Replayed { .. } | Event::Voided { .. } => counts.recoveries += 1,
+            Event::Replayed { .. } | Event::AbortedByRecovery { .. } => counts.recoveries += 1,
             Event::PartitionDropped { .. } => counts.drops += 1,
             _ => {}
         }

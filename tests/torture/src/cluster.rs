@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use txn_core::Config;
 use txn_core::store::Store;
 use txn_es::{EsConfig, EsStore};
-use txn_tests::bank;
-use txn_tests::faults::{Cluster, ClusterFault};
+use txn_fixtures::bank;
+use txn_fixtures::faults::{Cluster, ClusterFault};
 
 use crate::Fault;
 use crate::load::Load;
@@ -25,7 +25,7 @@ pub(crate) async fn run(
 ) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
-    let name = txn_tests::unique("torture");
+    let name = txn_fixtures::unique("torture");
     let mappings = serde_json::from_str(bank::MAPPINGS).map_err(|error| error.to_string())?;
     cluster.make(&format!("{name}-ledger"), mappings).await;
     let config = Config::default()

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{Config, Domain};
-use txn_isolation::history::Model;
-use txn_isolation::{Fleet, Stop, Workload, WorkloadConfig, check};
-use txn_tests::ledger::{Ledger, Plan};
+use txn_fixtures::ledger::{Ledger, Plan};
+use txn_histories::history::Model;
+use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
 
 /// How long anything may take that is not meant to fail.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -21,7 +21,7 @@ struct Recoveries(AtomicU64);
 
 impl Observer for Recoveries {
     fn on_event(&self, event: &Event) {
-        if matches!(event, Event::Replayed { .. } | Event::Voided { .. }) {
+        if matches!(event, Event::Replayed { .. } | Event::AbortedByRecovery { .. }) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -101,7 +101,7 @@ impl Load {
         let workload = Workload::new(config);
         // Before the first fault: what is to be made is made.
         if let Err(error) = workload.open(&self.witness).await {
-            self.violations.push(format!("the lists can not be opened: {error}"));
+            self.violations.push(format!("the lists cannot be opened: {error}"));
             return;
         }
         let over = CancellationToken::new();
@@ -115,10 +115,10 @@ impl Load {
         );
         self.violations.extend(self.ledger.verify().await);
         match history {
-            Err(error) => self.violations.push(format!("the lists can not be run: {error}")),
+            Err(error) => self.violations.push(format!("the lists cannot be run: {error}")),
             Ok(mut history) => {
                 if let Err(error) = workload.settle(&mut history, &self.witness).await {
-                    self.violations.push(format!("the lists can not be settled: {error}"));
+                    self.violations.push(format!("the lists cannot be settled: {error}"));
                 }
                 let verdict = check(&history);
                 if !verdict.holds_with(1) {

@@ -33,7 +33,7 @@ pub(crate) async fn run(
         .with_janitor_interval(Some(Duration::from_secs(2)))
         .with_deadline(Duration::from_secs(5));
     let coordinators = vec![store(&proxy.url()).await?, store(&proxy.url()).await?];
-    let name = txn_tests::unique("torture");
+    let name = txn_fixtures::unique("torture");
     let mut load = Load::open(&name, config, coordinators, store(url).await?).await?;
     let (began, bar) = (Instant::now(), progress(span));
     let mut rounds = 0;

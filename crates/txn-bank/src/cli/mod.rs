@@ -36,7 +36,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             return fail(
-                &Failure::misconfigured(format!("can not start: {error}")),
+                &Failure::misconfigured(format!("cannot start: {error}")),
                 cli.global.json,
             );
         }

@@ -55,7 +55,7 @@ impl FromStr for Address {
 const SERVERS: &str =
     "write http(s)://[user:password@]host:port[,host:port…], and nothing behind the port";
 
-/// Says where a login can not be told from the rest. A part of it would be taken for a host, and be shown.
+/// Says where a login cannot be told from the rest. A part of it would be taken for a host, and be shown.
 fn check_server(url: &str, first: &str) -> Result<(), String> {
     let login = |url: &str| url.matches('@').count();
     let behind_host = url.split("://").nth(1).and_then(|rest| rest.split_once(['/', '?', '#']));
@@ -141,7 +141,7 @@ impl OpenStore {
                 let mut config = EsConfig::new(urls).map_err(Failure::store)?;
                 if let Some(path) = &global.ca_cert {
                     let pem = std::fs::read(path).map_err(|error| {
-                        Failure::misconfigured(format!("can not read {}: {error}", path.display()))
+                        Failure::misconfigured(format!("cannot read {}: {error}", path.display()))
                     })?;
                     config = config.with_certificate_authority(pem);
                 }

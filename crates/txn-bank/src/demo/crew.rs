@@ -68,7 +68,7 @@ impl Crew {
             None => self.start_process(number),
         };
         let worker = worker.map_err(|error| {
-            Failure::misconfigured(format!("can not start a worker of the demo: {error}"))
+            Failure::misconfigured(format!("cannot start a worker of the demo: {error}"))
         })?;
         self.workers.insert(number, worker);
         Ok(())

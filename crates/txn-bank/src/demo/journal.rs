@@ -35,7 +35,7 @@ pub(crate) enum Fate {
     /// Its images were applied.
     Replayed { by: usize, at_ms: u128, documents: Vec<String> },
     /// It was aborted after one lease without a sign of life.
-    Voided { by: usize, at_ms: u128, document: String },
+    AbortedByRecovery { by: usize, at_ms: u128, document: String },
     /// An older transaction aborted it.
     Wounded { by: usize, by_tid: Tid, at_ms: u128, document: String },
 }
@@ -95,12 +95,12 @@ impl Journal {
             let (by, at_ms) = (*worker, at.as_millis());
             match line {
                 // Its own process may have wounded it, just before its end; the rest is for others.
-                Line::Replayed { .. } | Line::Voided { .. } if by == owner => None,
+                Line::Replayed { .. } | Line::AbortedByRecovery { .. } if by == owner => None,
                 Line::Replayed { tid: t, documents } if *t == tid => {
                     Some(Fate::Replayed { by, at_ms, documents: documents.clone() })
                 }
-                Line::Voided { tid: t, document } if *t == tid => {
-                    Some(Fate::Voided { by, at_ms, document: document.clone() })
+                Line::AbortedByRecovery { tid: t, document } if *t == tid => {
+                    Some(Fate::AbortedByRecovery { by, at_ms, document: document.clone() })
                 }
                 Line::Wounded { victim, by: by_tid, document } if *victim == tid => {
                     let document = document.clone();

@@ -30,7 +30,7 @@ pub(crate) enum Line {
     /// A committed transaction of somebody else was applied.
     Replayed { tid: Tid, documents: Vec<String> },
     /// An undecided transaction of somebody else was aborted.
-    Voided { tid: Tid, document: String },
+    AbortedByRecovery { tid: Tid, document: String },
     /// A lock of an aborted transaction was taken off.
     Unlocked { tid: Tid, document: String },
     /// A person must look.
@@ -76,8 +76,8 @@ impl Line {
             Event::Replayed { tid, documents: keys } => {
                 Self::Replayed { tid: *tid, documents: documents(keys) }
             }
-            Event::Voided { tid, document: key, .. } => {
-                Self::Voided { tid: *tid, document: document(key) }
+            Event::AbortedByRecovery { tid, document: key, .. } => {
+                Self::AbortedByRecovery { tid: *tid, document: document(key) }
             }
             Event::Unlocked { tid, document: key } => {
                 Self::Unlocked { tid: *tid, document: document(key) }

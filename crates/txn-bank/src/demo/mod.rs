@@ -52,7 +52,7 @@ pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
         Some(address) => address.clone(),
         None => {
             let directory = tempfile::tempdir().map_err(|error| {
-                Failure::misconfigured(format!("can not make a temporary directory: {error}"))
+                Failure::misconfigured(format!("cannot make a temporary directory: {error}"))
             })?;
             let path = directory.path().join("demo.redb");
             temporary = Some(directory);

@@ -192,7 +192,7 @@ impl Story {
                 seconds(*at_ms),
                 documents.len()
             ),
-            Some(Fate::Voided { by, at_ms, document }) => writeln!(
+            Some(Fate::AbortedByRecovery { by, at_ms, document }) => writeln!(
                 f,
                 "     VOIDED by {} at {}, which met it at {document}: no sign of life for a lease. {record}",
                 self.who(*by),

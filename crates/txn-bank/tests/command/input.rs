@@ -67,19 +67,19 @@ fn bad_input_is_refused_in_one_line_and_changes_nothing() {
         ("transfer alice:-x bob:3", "is no leg"),
         ("transfer alice:-99999999999999999999 bob:1", "does not fit"),
         ("transfer alice:-9223372036854775808 bob:9223372036854775807", "sum to -1"),
-        ("transfer alice:-1 bob:1 --id open:bob", "can not be the key"),
+        ("transfer alice:-1 bob:1 --id open:bob", "cannot be the key"),
         ("open alice --owner Alice --balance 5", "open already"),
         ("open dave --owner Dave --balance -5", "is a deposit"),
         ("open dave --owner Dave --balance 1.5", "no whole number"),
         ("open dave --owner Dave --balance 9223372036854775808", "does not fit"),
         ("open dave --owner Dave --currency euro", "no currency"),
-        ("open a:b --owner Dave", "can not name an account"),
+        ("open a:b --owner Dave", "cannot name an account"),
         ("balance alice nobody", "no account \"nobody\""),
         ("show transfer nothing", "no transfer \"nothing\""),
         ("show alice bob", "show one account"),
         ("load --legs 1", "at least two legs"),
         ("load --accounts 2 --legs 3", "3 legs over 2 accounts"),
-        ("--domain NOT-A-DOMAIN init", "can not name a domain"),
+        ("--domain NOT-A-DOMAIN init", "cannot name a domain"),
         ("--store memory: balance alice", "memory: holds nothing between two commands"),
     ];
     for (words, say) in cases {
@@ -189,7 +189,7 @@ fn a_load_on_a_full_disk_ends_in_words() {
     let load = "load --accounts 20 --legs 2 --workers 4 --seconds";
     desk.run(&format!("{load} 1")).done();
     let size = desk.file().metadata().expect("a file").len();
-    // The file can not grow any more. Blocks have 512 bytes, by POSIX; some shells count 1,024.
+    // The file cannot grow any more. Blocks have 512 bytes, by POSIX; some shells count 1,024.
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", size / 1024);
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_txn-bank")]);

@@ -10,17 +10,18 @@ use tokio::sync::oneshot;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Departure, Intent, Locks, ReadEntry, Slot};
+use super::{Attempt, Departure, Locks, Mutation, ReadEntry, Slot};
+use crate::attempt_error::{AttemptError, RetryReason};
 use crate::config::Acknowledge;
-use crate::engine::From;
+use crate::deadline::{Deadline, WaitReason};
+use crate::engine::ReadPreference;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use crate::table::Partition;
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::guard::Guard;
-use txn_protocol::record::{Member, Op, Record, State};
+use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rules::conflict::{HolderState, Requester};
 use txn_protocol::tid::Tid;
 
@@ -41,8 +42,8 @@ pub struct Receipt {
     pub applied: bool,
 }
 
-/// A record that decides, and what the owner knows of its members by acknowledged locks.
-pub(super) struct Decisive {
+/// A record that decides, and what the owner knows of its participants by acknowledged locks.
+pub(super) struct CommittedRecord {
     record: Record,
     version: Version,
     known: BTreeMap<Key, View>,
@@ -50,7 +51,7 @@ pub(super) struct Decisive {
 
 impl Attempt {
     /// Commits, by a tracked task that goes on when the caller is dropped.
-    pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, Stop> {
+    pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, AttemptError> {
         if self.concluding.swap(true, Ordering::AcqRel) {
             return Err(self.over());
         }
@@ -69,11 +70,11 @@ impl Attempt {
         }
     }
 
-    /// The answer for a caller who can not wait for that of the commit. What has not left this process yet never will; what
+    /// The answer for a caller who cannot wait for that of the commit. What has not left this process yet never will; what
     /// is committed is said to be, and not to be applied yet.
-    fn cut_short(&self, why: &str) -> Result<Receipt, Stop> {
+    fn cut_short(&self, why: &str) -> Result<Receipt, AttemptError> {
         if self.depart(Departure::Closed) {
-            self.local.cancel();
+            self.handle.cancel();
             return Err(Error::unavailable(why).into());
         }
         let departure = *self.departure.lock();
@@ -106,12 +107,15 @@ impl Attempt {
         self.engine.left_over.store(true, Ordering::Release);
         self.released.store(true, Ordering::Release);
         self.heart.cancel();
-        self.engine.locals.forget(self.tid);
+        self.engine.live_attempts.forget(self.tid);
         let locks = self.locks.lock();
-        self.engine.locals.release(locks.held.keys().chain(&locks.uncertain));
+        self.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
     }
 
-    async fn run_commit(self: &Arc<Self>, acknowledge: oneshot::Sender<Result<Receipt, Stop>>) {
+    async fn run_commit(
+        self: &Arc<Self>,
+        acknowledge: oneshot::Sender<Result<Receipt, AttemptError>>,
+    ) {
         let receipt =
             |tid, commit_tid, applied| Receipt { applied, ..self.receipt(tid, commit_tid) };
         // Nobody listening any more is no reason to stop: the outcome stands in the record.
@@ -123,7 +127,7 @@ impl Attempt {
             }
             Ok(Prepared::Single(single)) => {
                 let result = self.commit_single(&single).await;
-                self.engine.locals.forget(self.tid);
+                self.engine.live_attempts.forget(self.tid);
                 self.released.store(true, Ordering::Release);
                 say(match result {
                     Ok(commit) => {
@@ -133,25 +137,25 @@ impl Attempt {
                     Err(stop) => Err(stop),
                 });
             }
-            Ok(Prepared::Decisive(decisive)) => {
+            Ok(Prepared::CommittedRecord(committed)) => {
                 self.released.store(true, Ordering::Release);
-                let commit = decisive.record.commit_tid;
+                let commit = committed.record.commit_tid;
                 if self.options.acknowledge == Acknowledge::Committed {
                     say(Ok(receipt(Some(self.tid), commit, false)));
-                    self.finish(*decisive).await;
+                    self.finish(*committed).await;
                 } else {
-                    let applied = self.finish(*decisive).await;
+                    let applied = self.finish(*committed).await;
                     say(Ok(receipt(Some(self.tid), commit, applied)));
                 }
             }
-            Err(Stop::Fail(error)) if error.kind() == ErrorKind::Unknown => {
+            Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => {
                 self.leave_to_others();
-                say(Err(Stop::Fail(error.in_transaction(self.tid))));
+                say(Err(AttemptError::Fail(error.in_transaction(self.tid))));
             }
             Err(stop) => {
                 let (why, retried) = match &stop {
-                    Stop::Retry(cause) => (cause.to_string(), true),
-                    Stop::Fail(error) => (error.to_string(), false),
+                    AttemptError::Retry(cause) => (cause.to_string(), true),
+                    AttemptError::Fail(error) => (error.to_string(), false),
                 };
                 self.release_by_deadline(why, retried).await;
                 say(Err(stop));
@@ -160,12 +164,12 @@ impl Attempt {
     }
 
     /// Everything up to and including the commit point.
-    async fn prepare(self: &Arc<Self>) -> Result<Prepared, Stop> {
+    async fn prepare(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
         let _one_at_a_time = self.locking.lock().await;
         match self.lock_and_commit().await {
             // What was refused may have been computed from reads that do not belong together, and what was found under one
             // lock may have come about after another was lost.
-            Err(Stop::Fail(error))
+            Err(AttemptError::Fail(error))
                 if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Invalid) =>
             {
                 self.validate_all().await?;
@@ -175,9 +179,9 @@ impl Attempt {
         }
     }
 
-    async fn lock_and_commit(self: &Arc<Self>) -> Result<Prepared, Stop> {
-        let hindrance = Hindrance::Store("no time is left".to_owned());
-        self.patience.left(&*self.engine.config.clock, &hindrance)?;
+    async fn lock_and_commit(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
+        let reason = WaitReason::Store("no time is left".to_owned());
+        self.deadline.left(&*self.engine.config.clock, &reason)?;
         let (reads, writes) = {
             let working = self.working.lock();
             (working.reads.clone(), working.writes.clone())
@@ -206,8 +210,8 @@ impl Attempt {
             self.acquire(wanted, checks, &CancellationToken::new()).await?;
         }
         self.validate(only_read).await?;
-        let (members, images, known) = self.members(&writes)?;
-        if members.iter().all(|member| member.op == Op::Read) {
+        let (participants, images, known) = self.participants(&writes)?;
+        if participants.iter().all(|participant| participant.op == Op::Read) {
             // Nothing to commit: that everything was held at once is all that was asked for.
             self.verify_locks().await?;
             return Ok(Prepared::Nothing);
@@ -215,7 +219,7 @@ impl Attempt {
         let commit = self.commit_tid()?;
         let record = Record {
             commit_tid: Some(commit),
-            members,
+            participants,
             images,
             metadata: self.options.metadata.clone(),
             ..self.engine.record(self.tid, State::Committed)
@@ -224,20 +228,20 @@ impl Attempt {
         let version = self.commit_record(&record).await?;
         let receipt = self.receipt(Some(self.tid), Some(commit));
         *self.departure.lock() = Departure::Committed(receipt);
-        self.engine.tell(&Event::Committed { tid: self.tid, commit_tid: commit, written });
-        Ok(Prepared::Decisive(Box::new(Decisive { record, version, known })))
+        self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
+        Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, version, known })))
     }
 
     /// Would the new contents be accepted? Asked before the commit, for after it there is no way back.
-    fn dry_runs(&self, writes: &BTreeMap<Key, Intent>) -> Result<Vec<Write>, Error> {
+    fn dry_runs(&self, writes: &BTreeMap<Key, Mutation>) -> Result<Vec<Write>, Error> {
         let stored = |image: &Image| Stored {
             tid: Some(self.tid),
             recent: vec![self.tid],
             image: image.clone(),
             ..Stored::default()
         };
-        let check = |(key, intent): (&Key, &Intent)| {
-            let source = stored(intent.image()?).encode();
+        let check = |(key, mutation): (&Key, &Mutation)| {
+            let source = stored(mutation.image()?).encode();
             Some(Write::new(key.clone(), WriteOp::Check(source)))
         };
         Ok(writes.iter().filter_map(check).collect())
@@ -247,22 +251,22 @@ impl Attempt {
     fn check_record_size(
         &self,
         wanted: &BTreeMap<Key, Option<ReadEntry>>,
-        writes: &BTreeMap<Key, Intent>,
+        writes: &BTreeMap<Key, Mutation>,
     ) -> Result<(), Error> {
         let longest = Version { term: u64::MAX, seq_no: u64::MAX };
         let held = self.locks.lock().held.keys().cloned().collect::<Vec<_>>();
         let keys: std::collections::BTreeSet<&Key> =
             wanted.keys().chain(writes.keys()).chain(&held).collect();
-        let member = |key: &Key| Member {
+        let participant = |key: &Key| Participant {
             placeholder: Some(longest),
-            ..member_of(key, Op::Insert, Some(longest), Some(self.tid))
+            ..participant_of(key, Op::Insert, Some(longest), Some(self.tid))
         };
         let record = Record {
             commit_tid: Some(self.tid),
-            members: keys.iter().map(|key| member(key)).collect(),
+            participants: keys.iter().map(|key| participant(key)).collect(),
             images: keys
                 .iter()
-                .map(|key| writes.get(*key).and_then(|intent| intent.image().cloned()))
+                .map(|key| writes.get(*key).and_then(|mutation| mutation.image().cloned()))
                 .collect(),
             metadata: self.options.metadata.clone(),
             ..self.engine.record(self.tid, State::Committed)
@@ -278,9 +282,9 @@ impl Attempt {
     }
 
     /// The record needs the partition of its day: better found missing before the first lock than at the commit.
-    async fn check_day(&self) -> Result<(), Stop> {
+    async fn check_day(&self) -> Result<(), AttemptError> {
         let day = self.tid.day();
-        match self.engine.ensure_partition(day, &self.patience).await? {
+        match self.engine.ensure_partition(day, &self.deadline).await? {
             // The commit makes it, or says what is wrong.
             Partition::Ready | Partition::Unmade => Ok(()),
             Partition::Gone => {
@@ -292,34 +296,34 @@ impl Attempt {
         }
     }
 
-    /// The members of the record, with their new contents and what is known of them by the locks.
+    /// The participants of the record, with their new contents and what is known of them by the locks.
     #[expect(clippy::type_complexity, reason = "three aligned lists, taken apart at once")]
-    fn members(
+    fn participants(
         &self,
-        writes: &BTreeMap<Key, Intent>,
-    ) -> Result<(Vec<Member>, Vec<Option<Image>>, BTreeMap<Key, View>), Error> {
+        writes: &BTreeMap<Key, Mutation>,
+    ) -> Result<(Vec<Participant>, Vec<Option<Image>>, BTreeMap<Key, View>), Error> {
         let Locks { held, .. } = &*self.locks.lock();
-        let (mut members, mut images, mut known) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let (mut participants, mut images, mut known) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (key, lock) in held {
             let absent = lock.before.absent;
             let op = match writes.get(key) {
-                Some(Intent::Insert(_) | Intent::Withdrawn) if !absent => {
+                Some(Mutation::Insert(_) | Mutation::Withdrawn) if !absent => {
                     return Err(Self::exists(key));
                 }
-                Some(Intent::Put(_) | Intent::Insert(_)) if absent => Op::Insert,
-                Some(Intent::Put(_) | Intent::Insert(_)) => Op::Write,
-                Some(Intent::Delete) if !absent => Op::Delete,
-                Some(Intent::Delete | Intent::Withdrawn) | None => Op::Read,
+                Some(Mutation::Put(_) | Mutation::Insert(_)) if absent => Op::Insert,
+                Some(Mutation::Put(_) | Mutation::Insert(_)) => Op::Write,
+                Some(Mutation::Delete) if !absent => Op::Delete,
+                Some(Mutation::Delete | Mutation::Withdrawn) | None => Op::Read,
             };
             let placeholder = absent.then_some(lock.version);
-            let member = member_of(key, op, lock.expected, lock.before.tid);
-            members.push(Member { placeholder, ..member });
-            images.push(writes.get(key).and_then(|intent| intent.image().cloned()));
+            let participant = participant_of(key, op, lock.expected, lock.before.tid);
+            participants.push(Participant { placeholder, ..participant });
+            images.push(writes.get(key).and_then(|mutation| mutation.image().cloned()));
             let stored = lock.before.locked_by(Some(self.tid));
             let (version, source) = (lock.version, stored.encode());
             known.insert(key.clone(), View::Present { version, source, stored });
         }
-        Ok((members, images, known))
+        Ok((participants, images, known))
     }
 
     /// Later than everything that was read or is overwritten.
@@ -332,12 +336,12 @@ impl Attempt {
 
     /// The commit point: one conditional write of the record.
     #[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    async fn commit_record(&self, record: &Record) -> Result<Version, Stop> {
+    async fn commit_record(&self, record: &Record) -> Result<Version, AttemptError> {
         let engine = &self.engine;
-        self.patience
-            .left(&*engine.config.clock, &Hindrance::Store("no time is left".to_owned()))?;
+        self.deadline
+            .left(&*engine.config.clock, &WaitReason::Store("no time is left".to_owned()))?;
         // From here on only the record says whether the attempt is aborted.
-        let patience = Patience::until(self.deadline);
+        let deadline = Deadline::until(self.ends_at);
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
         let mut backoff = engine.backoff();
         self.heart.cancel();
@@ -345,7 +349,7 @@ impl Attempt {
         let before = std::mem::replace(&mut *slot, Slot::Sealed);
         let mut pending = match before {
             Slot::Pending(version) => Some(version),
-            Slot::Unwritten | Slot::Doubtful => None,
+            Slot::Unwritten | Slot::InDoubt => None,
             Slot::Sealed => return Err(Error::unavailable("the transaction is over").into()),
         };
         if !self.depart(Departure::Record) {
@@ -358,7 +362,7 @@ impl Attempt {
                 None => WriteOp::Create(source.clone()),
                 Some(version) => WriteOp::Replace(source.clone(), version),
             };
-            let outcome = match engine.write_record(self.tid, &op, &patience).await {
+            let outcome = match engine.write_record(self.tid, &op, &deadline).await {
                 Ok(outcome) => outcome,
                 // It was sent, and its partition was missing: no proof that nothing happened.
                 Err(stop) => return Err(self.in_doubt(stop)),
@@ -368,7 +372,7 @@ impl Attempt {
                 Outcome::Applied(version) => return Ok(version),
                 Outcome::Rejected(why) => why,
                 Outcome::Conflict | Outcome::Unknown(_) if !Guard::CommitSettled.stands() => {
-                    return Err(Stop::Retry(Cause::Wounded));
+                    return Err(AttemptError::Retry(RetryReason::Wounded));
                 }
                 Outcome::Conflict => "its record is there already".to_owned(),
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => why,
@@ -378,14 +382,14 @@ impl Attempt {
                     return Err(self.late(sent, error));
                 }
             };
-            match self.settle_commit(&mut pending, &patience).await {
+            match self.settle_commit(&mut pending, &deadline).await {
                 Ok(Some(version)) => return Ok(version),
                 Ok(None) => {}
                 // Said by an acknowledged touch.
-                Err(stop @ Stop::Retry(Cause::Wounded)) => return Err(stop),
+                Err(stop @ AttemptError::Retry(RetryReason::Wounded)) => return Err(stop),
                 Err(stop) => return Err(self.late(sent, stop)),
             }
-            if let Err(stop) = engine.pause(&patience, &mut backoff, Hindrance::Store(why)).await {
+            if let Err(stop) = engine.pause(&deadline, &mut backoff, WaitReason::Store(why)).await {
                 return Err(self.late(sent, stop));
             }
         }
@@ -395,10 +399,10 @@ impl Attempt {
     async fn settle_commit(
         &self,
         pending: &mut Option<Version>,
-        patience: &Patience,
-    ) -> Result<Option<Version>, Stop> {
+        deadline: &Deadline,
+    ) -> Result<Option<Version>, AttemptError> {
         let engine = &self.engine;
-        let found = engine.record_of(self.tid, From::Primary, patience).await?;
+        let found = engine.record_of(self.tid, ReadPreference::Primary, deadline).await?;
         let (HolderState::Record(state), Some((version, source))) = (found.state, found.at) else {
             *pending = None;
             return Ok(None);
@@ -415,15 +419,15 @@ impl Attempt {
             }
             // Only the owner commits what was not staged: it was our own write.
             State::Committed | State::Finished => {
-                match engine.write_record(self.tid, &touch, patience).await? {
+                match engine.write_record(self.tid, &touch, deadline).await? {
                     Outcome::Applied(version) => Ok(Some(version)),
                     _ => Ok(None),
                 }
             }
-            State::Aborted => match engine.write_record(self.tid, &touch, patience).await? {
+            State::Aborted => match engine.write_record(self.tid, &touch, deadline).await? {
                 Outcome::Applied(_) => {
                     engine.aborted.insert(self.tid);
-                    Err(Stop::Retry(Cause::Wounded))
+                    Err(AttemptError::Retry(RetryReason::Wounded))
                 }
                 _ => Ok(None),
             },
@@ -431,57 +435,57 @@ impl Attempt {
     }
 
     /// No patience is left. If a commit was sent whose fate is not known, that is what is to be said.
-    fn late(&self, sent: bool, stop: Stop) -> Stop {
+    fn late(&self, sent: bool, stop: AttemptError) -> AttemptError {
         if sent { self.in_doubt(stop) } else { stop }
     }
 
-    fn in_doubt(&self, stop: Stop) -> Stop {
+    fn in_doubt(&self, stop: AttemptError) -> AttemptError {
         let why = stop.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
         );
-        Stop::Fail(Error::new(ErrorKind::Unknown, message).in_transaction(self.tid))
+        AttemptError::Fail(Error::new(ErrorKind::Unknown, message).in_transaction(self.tid))
     }
 
     /// Applies what was committed, off the critical path. Returns whether all of it is done.
     #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    async fn finish(self: &Arc<Self>, decisive: Decisive) -> bool {
+    async fn finish(self: &Arc<Self>, committed: CommittedRecord) -> bool {
         let engine = &self.engine;
-        let Decisive { record, version, known } = decisive;
+        let CommittedRecord { record, version, known } = committed;
         let keys: Vec<Key> = known.keys().cloned().collect();
-        let patience = engine.patience(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
             let all = keys.iter().cloned().collect();
-            let unsettled =
-                engine.apply(&record, known, &all, Requester::Patient, &patience).await?;
-            engine.locals.release(&keys);
+            let unapplied =
+                engine.apply(&record, known, &all, Requester::Patient, &deadline).await?;
+            engine.live_attempts.release(&keys);
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;
             }
-            if unsettled.is_empty() {
-                engine.finish(&record, version, &patience).await?;
-                engine.tell(&Event::Finished { tid: self.tid });
+            if unapplied.is_empty() {
+                engine.finish(&record, version, &deadline).await?;
+                engine.emit(&Event::Finished { tid: self.tid });
             }
-            Ok::<bool, Stop>(unsettled.is_empty())
+            Ok::<bool, AttemptError>(unapplied.is_empty())
         };
         let done = applied.await;
         if let Err(stop) = &done {
             let why = match stop {
-                Stop::Fail(error) => error.to_string(),
-                Stop::Retry(cause) => cause.to_string(),
+                AttemptError::Fail(error) => error.to_string(),
+                AttemptError::Retry(cause) => cause.to_string(),
             };
             tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
-            if let Stop::Fail(error) = stop
+            if let AttemptError::Fail(error) = stop
                 && error.kind() == ErrorKind::Damaged
             {
                 // The caller was told that it is committed: nobody else would learn of this.
                 let document = error.document().cloned();
                 let document = document.unwrap_or_else(|| engine.table.record_key(self.tid));
-                engine.tell(&Event::Damaged { tid: self.tid, document, what: why });
+                engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
             }
         }
-        engine.locals.forget(self.tid);
-        engine.locals.release(&keys);
+        engine.live_attempts.forget(self.tid);
+        engine.live_attempts.release(&keys);
         let done = done.unwrap_or(false);
         if !done {
             engine.left_over.store(true, Ordering::Release);
@@ -489,12 +493,14 @@ impl Attempt {
         done
     }
 
-    async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), Stop> {
-        let patience = self.engine.patience(self.engine.config.deadline);
+    async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {
+        let deadline = self.engine.deadline(self.engine.config.deadline);
         let collections: std::collections::BTreeSet<Arc<str>> =
             keys.into_iter().map(|key| key.collection.clone()).collect();
         for collection in collections {
-            self.engine.patiently(&patience, || self.engine.store.refresh(&collection)).await?;
+            self.engine
+                .retry_unavailable(&deadline, || self.engine.store.refresh(&collection))
+                .await?;
         }
         Ok(())
     }
@@ -508,11 +514,16 @@ impl Attempt {
     }
 }
 
-/// A member that is no placeholder.
-fn member_of(key: &Key, op: Op, expected: Option<Version>, before: Option<Tid>) -> Member {
+/// A participant that is no placeholder.
+fn participant_of(
+    key: &Key,
+    op: Op,
+    expected: Option<Version>,
+    before: Option<Tid>,
+) -> Participant {
     let (collection, id) = (key.collection.clone(), key.id.clone());
     let routing = key.routing.clone();
-    Member { collection, id, routing, op, expected, placeholder: None, before }
+    Participant { collection, id, routing, op, expected, placeholder: None, before }
 }
 
 /// A document that is the whole transaction.
@@ -529,5 +540,5 @@ pub(super) enum Prepared {
     /// One document is the whole transaction: one conditional write.
     Single(Box<Single>),
     /// The record is committed.
-    Decisive(Box<Decisive>),
+    CommittedRecord(Box<CommittedRecord>),
 }

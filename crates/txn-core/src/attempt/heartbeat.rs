@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt;
 
 use super::{Attempt, Slot};
-use crate::engine::From;
+use crate::engine::ReadPreference;
 use crate::store::{Outcome, WriteOp};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
@@ -58,20 +58,21 @@ impl Attempt {
         let Ok(source) = pending.encode() else { return false };
         let unsent = matches!(*slot, Slot::Unwritten);
         let op = match *slot {
-            Slot::Unwritten | Slot::Doubtful => WriteOp::Create(source),
+            Slot::Unwritten | Slot::InDoubt => WriteOp::Create(source),
             Slot::Pending(version) => WriteOp::Replace(source, version),
             Slot::Sealed => return false,
         };
         if unsent {
-            *slot = Slot::Doubtful;
+            *slot = Slot::InDoubt;
         }
-        match self.engine.write_record(self.tid, &op, &self.patience).await {
+        match self.engine.write_record(self.tid, &op, &self.deadline).await {
             Ok(Outcome::Applied(version)) => {
                 *slot = Slot::Pending(version);
                 true
             }
             Ok(Outcome::Conflict | Outcome::RejectedInDoubt(_) | Outcome::Unknown(_)) => {
-                let found = self.engine.record_of(self.tid, From::Primary, &self.patience).await;
+                let found =
+                    self.engine.record_of(self.tid, ReadPreference::Primary, &self.deadline).await;
                 let Ok(found) = found else { return false };
                 match (found.state, found.version()) {
                     (HolderState::Record(State::Pending), Some(version)) => {
@@ -79,7 +80,7 @@ impl Attempt {
                         true
                     }
                     (HolderState::Record(State::Aborted), _) => {
-                        self.local.wound();
+                        self.handle.wound();
                         false
                     }
                     (HolderState::Missing, _) => true,

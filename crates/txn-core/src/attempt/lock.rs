@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
+use crate::attempt_error::{AttemptError, RetryReason};
 use crate::clock::Backoff;
-use crate::engine::From;
+use crate::deadline::WaitReason;
+use crate::engine::ReadPreference;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::resolve::{Lock, Met};
-use crate::stop::{Cause, Hindrance, Stop};
+use crate::resolve::{Lock, Resolution};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use crate::wait::Ticket;
 use txn_protocol::document::{Stored, View};
@@ -59,7 +60,7 @@ impl Attempt {
         self: &Arc<Self>,
         keys: Vec<Key>,
         given_up: &CancellationToken,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), AttemptError> {
         let _one_at_a_time = self.locking.lock().await;
         if self.concluding.load(Ordering::Acquire) {
             // A read that the closure did not wait for: nobody would take its lock off.
@@ -78,7 +79,7 @@ impl Attempt {
         wanted: BTreeMap<Key, Option<ReadEntry>>,
         mut checks: Vec<Write>,
         given_up: &CancellationToken,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), AttemptError> {
         let mut wants: BTreeMap<Key, Want> = BTreeMap::new();
         for (key, entry) in wanted {
             if self.locks.lock().held.contains_key(&key) {
@@ -112,38 +113,39 @@ impl Attempt {
                 .filter(|(_, w)| w.view.is_none())
                 .map(|(key, _)| key.clone())
                 .collect();
-            let views = self.engine.views(&blank, From::Primary, &self.patience).await?;
-            for (key, view) in blank.into_iter().zip(views) {
+            let read_documents =
+                self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
+            for (key, view) in blank.into_iter().zip(read_documents) {
                 wants.entry(key).or_default().see(view);
             }
-            let met = self.meet_holders(&mut wants).await?;
+            let met = self.resolve_holders(&mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
             for (key, want) in &mut wants {
                 match self.step(key, want, met.get(key))? {
                     Step::Write(op) => writes.push(Write::new(key.clone(), op)),
                     Step::LookAgain => {}
-                    Step::Busy(holder) => {
+                    Step::Blocked(holder) => {
                         busy.insert(key.clone(), holder);
                     }
                 }
             }
-            let hindrance = self.take_outcomes(writes, &mut wants, &mut checks).await?;
-            match hindrance {
+            let reason = self.take_outcomes(writes, &mut wants, &mut checks).await?;
+            match reason {
                 _ if !busy.is_empty() => {
                     self.wait_for(&busy, &mut queues, &mut backoff, given_up).await?;
                 }
-                Some(hindrance) => {
-                    self.engine.pause(&self.patience, &mut backoff, hindrance).await?;
+                Some(reason) => {
+                    self.engine.pause(&self.deadline, &mut backoff, reason).await?;
                 }
                 None => {
                     let Some(key) = wants.keys().next() else { continue };
-                    let changing = Hindrance::Changing(key.clone());
+                    let changing = WaitReason::Changing(key.clone());
                     // What others changed is tried again at once, what stands as it stood is not.
                     if rounds > 0 || wants.values().any(|want| want.again) {
-                        self.engine.pause(&self.patience, &mut backoff, changing).await?;
+                        self.engine.pause(&self.deadline, &mut backoff, changing).await?;
                     } else {
-                        self.patience.left(&*self.engine.config.clock, &changing)?;
+                        self.deadline.left(&*self.engine.config.clock, &changing)?;
                     }
                 }
             }
@@ -152,10 +154,10 @@ impl Attempt {
     }
 
     /// Meets whoever holds what is wanted, each holder once. A void lock is taken out of what was seen.
-    async fn meet_holders(
+    async fn resolve_holders(
         &self,
         wants: &mut BTreeMap<Key, Want>,
-    ) -> Result<BTreeMap<Key, Met>, Stop> {
+    ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let mut locks = Vec::new();
         for (key, want) in &*wants {
             let Some(view) = &want.view else { continue };
@@ -164,8 +166,8 @@ impl Attempt {
             }
         }
         let requester = Requester::Locking(self.tid);
-        let met = self.engine.meet_all(requester, locks, &self.patience).await?;
-        for (key, _) in met.iter().filter(|(_, met)| **met == Met::Void) {
+        let met = self.engine.resolve_locks(requester, locks, &self.deadline).await?;
+        for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Aborted) {
             let view = wants.get_mut(key).and_then(|want| want.view.as_mut());
             if let Some(View::Present { stored, .. }) = view {
                 stored.lock = None;
@@ -175,7 +177,12 @@ impl Attempt {
     }
 
     /// The next step towards one lock. `met`: what became of whoever holds it.
-    fn step(&self, key: &Key, want: &mut Want, met: Option<&Met>) -> Result<Step, Stop> {
+    fn step(
+        &self,
+        key: &Key,
+        want: &mut Want,
+        met: Option<&Resolution>,
+    ) -> Result<Step, AttemptError> {
         let Some(view) = &want.view else { return Ok(Step::LookAgain) };
         match (locking(self.tid, want.read.as_ref(), view), view) {
             (Locking::CreatePlaceholder, _) => {
@@ -193,11 +200,11 @@ impl Attempt {
             (Locking::Settle(version), View::Present { source, .. }) => {
                 Ok(Step::Write(WriteOp::Replace(source.clone(), version)))
             }
-            (Locking::Changed, _) => Err(Stop::Retry(Cause::Changed(key.clone()))),
+            (Locking::Changed, _) => Err(AttemptError::Retry(RetryReason::Changed(key.clone()))),
             (Locking::Held(holder), View::Present { .. }) => {
                 want.view = None;
-                let busy = met == Some(&Met::Busy);
-                Ok(if busy { Step::Busy(holder) } else { Step::LookAgain })
+                let busy = met == Some(&Resolution::Blocked);
+                Ok(if busy { Step::Blocked(holder) } else { Step::LookAgain })
             }
             (Locking::LockAt(_) | Locking::Settle(_) | Locking::Held(_), View::Absent) => {
                 Err(Error::damaged("an absent document has no lock").at(key).into())
@@ -213,7 +220,7 @@ impl Attempt {
         writes: Vec<Write>,
         wants: &mut BTreeMap<Key, Want>,
         checks: &mut Vec<Write>,
-    ) -> Result<Option<Hindrance>, Stop> {
+    ) -> Result<Option<WaitReason>, AttemptError> {
         if writes.is_empty() {
             return Ok(None);
         }
@@ -227,7 +234,7 @@ impl Attempt {
                 .collect()
         };
         let outcomes = self.engine.write_all(&writes).await;
-        let mut hindrance = None;
+        let mut reason = None;
         let mut fault = None;
         let mut locked = Vec::new();
         for (write, outcome) in writes.into_iter().zip(outcomes) {
@@ -238,7 +245,7 @@ impl Attempt {
                     Outcome::Rejected(why)
                     | Outcome::RejectedInDoubt(why)
                     | Outcome::Unknown(why) => {
-                        hindrance = Some(Hindrance::Store(why));
+                        reason = Some(WaitReason::Store(why));
                         checks.push(write);
                     }
                     refused => fault = Some(Error::from_refused(&refused, &key, "write it")),
@@ -257,24 +264,24 @@ impl Attempt {
                 Outcome::Conflict => {
                     wants.entry(key).or_default().view = None;
                 }
-                Outcome::Rejected(why) => hindrance = Some(Hindrance::Store(why)),
+                Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !Guard::LockAcknowledged.stands() => {
                     let want = wants.remove(&key).unwrap_or_default();
                     self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     wants.entry(key).or_default().view = None;
-                    hindrance = Some(Hindrance::Store(why));
+                    reason = Some(WaitReason::Store(why));
                 }
                 refused => fault = Some(Error::from_refused(&refused, &key, "lock it")),
             }
         }
         if !locked.is_empty() {
-            self.engine.tell(&Event::Locked { tid: self.tid, documents: locked });
+            self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
         }
         match fault {
             Some(error) => Err(error.in_transaction(self.tid).into()),
-            None => Ok(hindrance),
+            None => Ok(reason),
         }
     }
 
@@ -307,15 +314,15 @@ impl Attempt {
         queues: &mut Queues,
         backoff: &mut Backoff,
         given_up: &CancellationToken,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), AttemptError> {
         let engine = &self.engine;
         queues.tickets.retain(|key, _| busy.contains_key(key));
         for (key, holder) in busy {
             self.refuse_to_wait_for_oneself(key, *holder)?;
             queues.tickets.entry(key.clone()).or_insert_with(|| {
                 let (tid, holder, document) = (self.tid, *holder, key.clone());
-                engine.tell(&Event::Waiting { tid, holder, document });
-                engine.locals.enter(key, self.tid.age())
+                engine.emit(&Event::Waiting { tid, holder, document });
+                engine.live_attempts.enter(key, self.tid.age())
             });
         }
         queues.polls += 1;
@@ -323,11 +330,12 @@ impl Attempt {
             self.check_own_record().await?;
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
-        let others = Hindrance::Others { key: key.clone(), holder: *holder };
-        let left = self.patience.left(&*engine.config.clock, &others)?;
+        let others = WaitReason::Others { key: key.clone(), holder: *holder };
+        let left = self.deadline.left(&*engine.config.clock, &others)?;
         // Whoever is not first, or waits for one of this process, is woken and need not poll often.
         let polls = |(key, ticket): (&Key, &Ticket)| {
-            ticket.is_first() && busy.get(key).is_some_and(|holder| !engine.locals.is_live(*holder))
+            ticket.is_first()
+                && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
         };
         let poll = if queues.tickets.iter().any(polls) {
             backoff.next(&*engine.config.entropy)
@@ -338,7 +346,7 @@ impl Attempt {
         tokio::select! {
             biased;
             _ = futures::future::select_all(woken) => {}
-            () = self.local.stirred.notified() => {}
+            () = self.handle.notify.notified() => {}
             () = given_up.cancelled(), if !given_up.is_cancelled() => {}
             () = engine.config.clock.sleep(poll.min(left)) => {}
         }
@@ -346,22 +354,23 @@ impl Attempt {
     }
 
     /// Finds out early that an older transaction aborted this one.
-    async fn check_own_record(&self) -> Result<(), Stop> {
-        let found = self.engine.record_of(self.tid, From::AnyCopy, &self.patience).await?;
+    async fn check_own_record(&self) -> Result<(), AttemptError> {
+        let found =
+            self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
         if found.state == HolderState::Record(State::Aborted) {
-            self.local.wound();
+            self.handle.wound();
         }
         Ok(())
     }
 
     /// A document that is to be inserted exists.
     pub(crate) fn exists(key: &Key) -> Error {
-        Error::new(ErrorKind::Exists, "can not insert it: it exists already").at(key)
+        Error::new(ErrorKind::Exists, "cannot insert it: it exists already").at(key)
     }
 }
 
 enum Step {
     Write(WriteOp),
     LookAgain,
-    Busy(Tid),
+    Blocked(Tid),
 }

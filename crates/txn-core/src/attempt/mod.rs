@@ -5,8 +5,8 @@
 
 mod commit;
 mod heartbeat;
-mod intent;
 mod lock;
+mod mutation;
 mod read;
 mod release;
 mod single;
@@ -20,19 +20,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt_error::{AttemptError, RetryReason};
 use crate::config::Options;
+use crate::deadline::Deadline;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event::Event;
-use crate::stop::{Cause, Patience, Stop};
 use crate::store::{Key, Version};
-use crate::wait::Local;
+use crate::wait::AttemptHandle;
 use txn_protocol::document::{Stored, View};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
 pub use commit::Receipt;
-pub(crate) use intent::{Intent, Mutation};
+pub(crate) use mutation::{Edit, Mutation};
 pub(crate) use single::SingleOutcome;
 
 /// A document that was read, as it was read.
@@ -47,7 +48,7 @@ pub(crate) struct ReadEntry {
 #[derive(Debug, Default)]
 struct Working {
     reads: BTreeMap<Key, ReadEntry>,
-    writes: BTreeMap<Key, Intent>,
+    writes: BTreeMap<Key, Mutation>,
     /// How many documents `reads` and `writes` have together.
     documents: usize,
 }
@@ -63,9 +64,9 @@ impl Working {
         self.reads.entry(key).or_insert(read);
     }
 
-    fn note_write(&mut self, key: Key, intent: Intent) {
+    fn note_write(&mut self, key: Key, mutation: Mutation) {
         self.documents += usize::from(!self.uses(&key));
-        self.writes.insert(key, intent);
+        self.writes.insert(key, mutation);
     }
 }
 
@@ -93,7 +94,7 @@ enum Slot {
     /// Nothing was sent.
     Unwritten,
     /// A heartbeat sent the first `pending` and was not answered, or not yet: it may land late.
-    Doubtful,
+    InDoubt,
     /// A heartbeat wrote `pending`.
     Pending(Version),
     /// The commit was sent, or the attempt is over: no heartbeat any more.
@@ -119,15 +120,15 @@ enum Departure {
 pub(crate) struct Attempt {
     engine: Arc<Engine>,
     pub(crate) tid: Tid,
-    local: Arc<Local>,
+    handle: Arc<AttemptHandle>,
     pub(crate) options: Options,
     /// The attempts in whose closures it was begun.
     enclosing: Arc<[Tid]>,
     /// Lock at each read.
     pub(crate) pessimistic: bool,
-    patience: Patience,
+    deadline: Deadline,
     /// Of the whole transaction, on the monotonic clock.
-    deadline: Duration,
+    ends_at: Duration,
     /// Of this attempt, until its commit is sent, on the monotonic clock.
     limit: Duration,
     working: Mutex<Working>,
@@ -151,21 +152,21 @@ impl Attempt {
         tid: Tid,
         options: Options,
         pessimistic: bool,
-        deadline: Duration,
+        ends_at: Duration,
     ) -> Arc<Self> {
-        let local = engine.locals.register(tid);
+        let handle = engine.live_attempts.register(tid);
         let limit = engine.now() + engine.config.transaction_limit;
-        let patience = Patience::of_attempt(deadline, limit, local.clone());
-        engine.tell(&Event::Started { tid });
+        let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
+        engine.emit(&Event::Started { tid });
         Arc::new(Self {
             engine,
             tid,
-            local,
+            handle,
             options,
             enclosing: crate::nesting::enclosing(),
             pessimistic,
-            patience,
             deadline,
+            ends_at,
             limit,
             working: Mutex::default(),
             locks: Mutex::default(),
@@ -181,22 +182,23 @@ impl Attempt {
     }
 
     /// Runs `work`, which commits nothing, as a tracked task that goes on when the caller is dropped.
-    pub(crate) fn owned<T: Send + 'static>(
+    pub(crate) fn spawn_tracked<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl Future<Output = Result<T, Stop>> + Send + 'static,
-    ) -> impl Future<Output = Result<T, Stop>> {
+        work: impl Future<Output = Result<T, AttemptError>> + Send + 'static,
+    ) -> impl Future<Output = Result<T, AttemptError>> {
         let task = self.engine.tasks.spawn(work);
-        let panicked =
-            |join| Stop::Fail(Error::unavailable("a task of the engine panicked").because(join));
+        let panicked = |join| {
+            AttemptError::Fail(Error::unavailable("a task of the engine panicked").because(join))
+        };
         self.by_deadline(async move { task.await.map_err(panicked)? })
     }
 
     /// Waits for `work` until the deadline and not longer, whatever the store does.
     pub(crate) async fn by_deadline<T>(
         &self,
-        work: impl Future<Output = Result<T, Stop>>,
-    ) -> Result<T, Stop> {
-        self.engine.within(self.deadline.saturating_sub(self.engine.now()), work).await
+        work: impl Future<Output = Result<T, AttemptError>>,
+    ) -> Result<T, AttemptError> {
+        self.engine.within(self.ends_at.saturating_sub(self.engine.now()), work).await
     }
 
     /// Ends the attempt without a commit, and takes its locks off. Returns once that is done, or the deadline passed;
@@ -213,7 +215,7 @@ impl Attempt {
             this.release(&why, retried).await;
             Ok(())
         };
-        if let Err(stop) = self.owned(release).await {
+        if let Err(stop) = self.spawn_tracked(release).await {
             tracing::warn!(tid = %self.tid, why = %stop.into_error(), "locks are taken off later");
         }
     }
@@ -233,17 +235,17 @@ impl Attempt {
         if self.concluding.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.local.expire();
+        self.handle.expire();
         let this = self.clone();
-        self.engine
-            .tasks
-            .spawn(async move { this.release(&Cause::Expired(None).to_string(), true).await });
+        self.engine.tasks.spawn(async move {
+            this.release(&RetryReason::Expired(None).to_string(), true).await;
+        });
     }
 
     /// The answer to a call that comes after the end.
-    fn over(&self) -> Stop {
-        match self.local.expired.load(Ordering::Acquire) {
-            true => Stop::Retry(Cause::Expired(None)),
+    fn over(&self) -> AttemptError {
+        match self.handle.expired.load(Ordering::Acquire) {
+            true => AttemptError::Retry(RetryReason::Expired(None)),
             false => Error::unavailable("the transaction is over").into(),
         }
     }
@@ -259,10 +261,10 @@ impl Attempt {
         if self.concluding.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.local.cancel();
+        self.handle.cancel();
         // What waited in vain holds nothing, but its heart may beat.
         if !self.may_hold_locks() && !self.beating.load(Ordering::Acquire) {
-            self.engine.locals.forget(self.tid);
+            self.engine.live_attempts.forget(self.tid);
             return;
         }
         let this = self.clone();
@@ -280,20 +282,20 @@ impl Attempt {
     }
 
     /// Notes what the closure wants of a document. Refused, it changes nothing.
-    pub(crate) fn intend(&self, key: &Key, mutation: Mutation) -> Result<(), Error> {
+    pub(crate) fn buffer(&self, key: &Key, mutation: Edit) -> Result<(), Error> {
         if self.options.read_only {
             return Err(Error::invalid("the transaction is read-only").at(key));
         }
         let size = mutation.image().map_or(0, |image| image.as_str().len());
         self.engine.store.limits().check(key, size + RESERVED_BYTES).map_err(|refusal| {
             let kind = crate::ErrorKind::from(&refusal);
-            Error::new(kind, format!("can not write it: {}", refusal.reason)).at(key)
+            Error::new(kind, format!("cannot write it: {}", refusal.reason)).at(key)
         })?;
         let mut working = self.working.lock();
-        let intent = Intent::after(working.writes.get(key), mutation);
-        let intent = intent.ok_or_else(|| Self::exists(key))?;
+        let mutation = Mutation::after(working.writes.get(key), mutation);
+        let mutation = mutation.ok_or_else(|| Self::exists(key))?;
         self.check_count(&working, usize::from(!working.uses(key)))?;
-        working.note_write(key.clone(), intent);
+        working.note_write(key.clone(), mutation);
         Ok(())
     }
 
@@ -328,7 +330,7 @@ impl Attempt {
 /// An attempt that nobody works on any more holds nothing up, however it ended: also by a panic.
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.engine.locals.forget(self.tid);
+        self.engine.live_attempts.forget(self.tid);
     }
 }
 

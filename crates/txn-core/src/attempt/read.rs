@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, ReadEntry};
-use crate::engine::{Engine, From};
+use crate::attempt_error::AttemptError;
+use crate::deadline::Deadline;
+use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind};
-use crate::stop::{Patience, Stop};
 use crate::store::Key;
-use crate::table::Found;
+use crate::table::RecordLookup;
 use txn_protocol::document::{Image, View};
 use txn_protocol::guard::Guard;
 use txn_protocol::rules::apply::is_locked_by;
@@ -20,7 +21,10 @@ use txn_protocol::tid::Tid;
 
 impl Attempt {
     /// The committed content of documents, or what the transaction itself wrote; one per key, in order.
-    pub(crate) async fn read(self: &Arc<Self>, keys: &[Key]) -> Result<Vec<Option<Image>>, Stop> {
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        keys: &[Key],
+    ) -> Result<Vec<Option<Image>>, AttemptError> {
         self.engine.check_readable(keys)?;
         let missing: Vec<Key> = {
             let working = self.working.lock();
@@ -33,24 +37,27 @@ impl Attempt {
         }
         let working = self.working.lock();
         let content = |key: &Key| match working.writes.get(key) {
-            Some(intent) => intent.image().cloned(),
+            Some(mutation) => mutation.image().cloned(),
             None => working.reads.get(key).and_then(|read| read.observed.image.clone()),
         };
         Ok(keys.iter().map(content).collect())
     }
 
-    async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), Stop> {
+    async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), AttemptError> {
         if self.pessimistic {
             // A read that its caller does not wait for any more holds up neither the next one nor the commit.
             let given_up = CancellationToken::new();
             let _guard = given_up.clone().drop_guard();
             let this = self.clone();
             let acquire = async move { this.acquire_for_reading(keys, &given_up).await };
-            return self.owned(acquire).await;
+            return self.spawn_tracked(acquire).await;
         }
         let read = async {
-            let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
-            self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await
+            let read_documents =
+                self.engine.read_documents(&keys, ReadPreference::AnyCopy, &self.deadline).await?;
+            self.engine
+                .observe(&keys, read_documents, ReadPreference::AnyCopy, &self.deadline)
+                .await
         };
         let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();
@@ -67,7 +74,7 @@ impl Engine {
         let limits = self.store.limits();
         keys.iter().try_for_each(|key| {
             limits.check(key, 0).map_err(|refusal| {
-                Error::invalid(format!("can not read it: {}", refusal.reason)).at(key)
+                Error::invalid(format!("cannot read it: {}", refusal.reason)).at(key)
             })
         })
     }
@@ -76,27 +83,28 @@ impl Engine {
     pub(crate) async fn observe(
         &self,
         keys: &[Key],
-        views: Vec<View>,
-        from: From,
-        patience: &Patience,
-    ) -> Result<Vec<ReadEntry>, Stop> {
+        read_documents: Vec<View>,
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<Vec<ReadEntry>, AttemptError> {
         let read_at = self.now();
-        let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
+        let holders: BTreeSet<Tid> = read_documents.iter().filter_map(View::holder).collect();
         let records = if holders.is_empty() {
             BTreeMap::new()
         } else {
-            self.records(&holders, from, patience).await?
+            self.records(&holders, from, deadline).await?
         };
-        let members: BTreeMap<Tid, BTreeMap<Key, usize>> = records
+        let participants: BTreeMap<Tid, BTreeMap<Key, usize>> = records
             .iter()
             .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))
             .collect();
         let mut entries = Vec::with_capacity(keys.len());
-        for (key, view) in keys.iter().zip(views) {
+        for (key, view) in keys.iter().zip(read_documents) {
             let mut observed = Observed::of(&view);
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
-                let member = members.get(&holder).and_then(|members| members.get(key));
-                resolve_observed(&mut observed, key, &view, found, member.copied())?;
+                let participant =
+                    participants.get(&holder).and_then(|participants| participants.get(key));
+                resolve_observed(&mut observed, key, &view, found, participant.copied())?;
             }
             entries.push(ReadEntry { observed, view, read_at });
         }
@@ -109,13 +117,13 @@ fn resolve_observed(
     observed: &mut Observed,
     key: &Key,
     view: &View,
-    found: &Found,
-    member: Option<usize>,
-) -> Result<(), Stop> {
+    found: &RecordLookup,
+    participant: Option<usize>,
+) -> Result<(), AttemptError> {
     let record = found.record.as_ref();
-    let written = record.zip(member).filter(|(record, index)| {
-        let member = &record.members[*index];
-        writes(member.op) && is_locked_by(member, record.tid, view)
+    let written = record.zip(participant).filter(|(record, index)| {
+        let participant = &record.participants[*index];
+        writes(participant.op) && is_locked_by(participant, record.tid, view)
     });
     match reading(found.state, written.is_some()) {
         _ if !Guard::ReadTheRecord.stands() => {}
@@ -128,7 +136,7 @@ fn resolve_observed(
         }
         Reading::Staged => {
             let message = "it is locked by a coordinator that commits in parallel, by a newer version \
-                           of this library; this version can not read its state";
+                           of this library; this version cannot read its state";
             return Err(Error::new(ErrorKind::Misconfigured, message).at(key).into());
         }
     }

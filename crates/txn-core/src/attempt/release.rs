@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Attempt, Slot};
-use crate::engine::From;
+use crate::engine::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write, WriteOp};
 
 impl Attempt {
     /// Takes the locks off, once. No commit of this attempt may have been sent, or its `aborted` is acknowledged.
-    /// What can not be taken off now is left to whoever meets it.
+    /// What cannot be taken off now is left to whoever meets it.
     #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
         if self.released.swap(true, Ordering::AcqRel) {
@@ -21,7 +21,7 @@ impl Attempt {
         // However this ends, also by a panic of the store, nobody in this process waits for the attempt any more.
         let _forget = Forget(self);
         // A lock operation of this attempt that still runs sees that it is cancelled.
-        self.local.cancel();
+        self.handle.cancel();
         let _one_at_a_time = self.locking.lock().await;
         self.heart.cancel();
         let engine = &self.engine;
@@ -32,15 +32,15 @@ impl Attempt {
         let has_record = {
             let mut slot = self.slot.lock().await;
             let before = std::mem::replace(&mut *slot, Slot::Sealed);
-            matches!(before, Slot::Pending(_) | Slot::Doubtful)
+            matches!(before, Slot::Pending(_) | Slot::InDoubt)
         };
-        let patience = engine.patience(engine.config.lease_of(self.tid.attempt()));
+        let deadline = engine.deadline(engine.config.lease_of(self.tid.attempt()));
         if has_record || !uncertain.is_empty() {
             // A lock may land late, or a heartbeat says that we live: a record spares others the wait.
-            let found = engine.record_of(self.tid, From::Primary, &patience).await;
+            let found = engine.record_of(self.tid, ReadPreference::Primary, &deadline).await;
             if let Ok(found) = found
                 && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
-                && let Err(stop) = engine.decide(self.tid, found, why, &patience).await
+                && let Err(stop) = engine.decide(self.tid, found, why, &deadline).await
             {
                 tracing::warn!(tid = %self.tid, why = %stop.into_error(), "the aborted record could not be written");
             }
@@ -66,8 +66,10 @@ impl Attempt {
             }
         }
         let left: Vec<Key> = left.into_iter().collect();
-        if let Ok(views) = engine.views(&left, From::Primary, &patience).await {
-            for (key, view) in left.iter().zip(&views) {
+        if let Ok(read_documents) =
+            engine.read_documents(&left, ReadPreference::Primary, &deadline).await
+        {
+            for (key, view) in left.iter().zip(&read_documents) {
                 if view.holder() == Some(self.tid)
                     && let Err(error) = engine.unlock(key, view, self.tid).await
                 {
@@ -75,10 +77,10 @@ impl Attempt {
                 }
             }
         }
-        engine.locals.forget(self.tid);
-        engine.locals.release(held.keys().chain(&uncertain));
+        engine.live_attempts.forget(self.tid);
+        engine.live_attempts.release(held.keys().chain(&uncertain));
         if !(held.is_empty() && uncertain.is_empty()) || retried {
-            engine.tell(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
+            engine.emit(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
         }
     }
 }
@@ -88,6 +90,6 @@ struct Forget<'a>(&'a Attempt);
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.0.engine.locals.forget(self.0.tid);
+        self.0.engine.live_attempts.forget(self.0.tid);
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{Prepared, Single};
-use super::{Attempt, Departure, Intent, ReadEntry};
-use crate::engine::{Engine, From};
+use super::{Attempt, Departure, Mutation, ReadEntry};
+use crate::attempt_error::{AttemptError, RetryReason};
+use crate::deadline::{Deadline, WaitReason};
+use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::stop::{Cause, Hindrance, Patience, Stop};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Image, View};
 use txn_protocol::guard::Guard;
@@ -33,9 +34,9 @@ impl Attempt {
     pub(super) async fn single_document(
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,
-        writes: &BTreeMap<Key, Intent>,
-    ) -> Result<Option<Prepared>, Stop> {
-        let Some((key, Intent::Put(image))) = writes.first_key_value() else { return Ok(None) };
+        writes: &BTreeMap<Key, Mutation>,
+    ) -> Result<Option<Prepared>, AttemptError> {
+        let Some((key, Mutation::Put(image))) = writes.first_key_value() else { return Ok(None) };
         let alone = writes.len() == 1 && reads.keys().all(|read| read == key);
         let wants_record = self.options.metadata.is_some() || self.asked.load(Ordering::Acquire);
         if !alone || self.pessimistic || wants_record {
@@ -45,9 +46,14 @@ impl Attempt {
             Some(entry) => entry.clone(),
             None => {
                 let keys = [key.clone()];
-                let views = self.engine.views(&keys, From::AnyCopy, &self.patience).await?;
-                let entries =
-                    self.engine.observe(&keys, views, From::AnyCopy, &self.patience).await?;
+                let read_documents = self
+                    .engine
+                    .read_documents(&keys, ReadPreference::AnyCopy, &self.deadline)
+                    .await?;
+                let entries = self
+                    .engine
+                    .observe(&keys, read_documents, ReadPreference::AnyCopy, &self.deadline)
+                    .await?;
                 let Some(entry) = entries.into_iter().next() else { return Ok(None) };
                 self.working.lock().note_read(key.clone(), entry.clone());
                 entry
@@ -66,21 +72,23 @@ impl Attempt {
     pub(super) async fn commit_single(
         &self,
         Single { key, entry, image }: &Single,
-    ) -> Result<Tid, Stop> {
+    ) -> Result<Tid, AttemptError> {
         let commit = self.commit_tid()?;
         if !self.depart(Departure::Single) {
             return Err(self.over());
         }
-        let outcome = self.engine.write_single(key, entry, image, commit, &self.patience).await?;
+        let outcome = self.engine.write_single(key, entry, image, commit, &self.deadline).await?;
         match outcome {
             SingleOutcome::Committed => {
                 let receipt = self.receipt(None, Some(commit));
                 *self.departure.lock() = Departure::Committed(receipt);
                 let tid = self.tid;
-                self.engine.tell(&Event::Committed { tid, commit_tid: commit, written: 1 });
+                self.engine.emit(&Event::Committed { tid, commit_tid: commit, written: 1 });
                 Ok(commit)
             }
-            SingleOutcome::Overtaken => Err(Stop::Retry(Cause::Overtaken(key.clone()))),
+            SingleOutcome::Overtaken => {
+                Err(AttemptError::Retry(RetryReason::Overtaken(key.clone())))
+            }
         }
     }
 }
@@ -93,27 +101,28 @@ impl Engine {
         entry: &ReadEntry,
         image: &Image,
         commit: Tid,
-        patience: &Patience,
-    ) -> Result<SingleOutcome, Stop> {
+        deadline: &Deadline,
+    ) -> Result<SingleOutcome, AttemptError> {
         let View::Present { version, stored, .. } = &entry.view else {
             return Ok(SingleOutcome::Overtaken);
         };
         // A read is old after the 32nd part of a lease: some round trips.
         let is_old = self.now().saturating_sub(entry.read_at) > self.config.lease / 32;
-        if is_old && !self.still_stands(key, *version, patience).await? {
+        if is_old && !self.still_stands(key, *version, deadline).await? {
             return Ok(SingleOutcome::Overtaken);
         }
         let source = self.committed(stored, commit, image).encode();
         let write = Write::new(key.clone(), WriteOp::Replace(source, *version));
         let mut backoff = self.backoff();
         let mut sent = false;
-        let doubt =
-            |stop: Stop, sent: bool| if sent { unknown(key, &stop.into_error()) } else { stop };
+        let doubt = |stop: AttemptError, sent: bool| {
+            if sent { unknown(key, &stop.into_error()) } else { stop }
+        };
         loop {
             let why = match self.write_one(write.clone()).await {
                 Outcome::Applied(_) => return Ok(SingleOutcome::Committed),
                 Outcome::Rejected(why) => {
-                    let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
+                    let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
                     wait.map_err(|stop| doubt(stop, sent))?;
                     continue;
                 }
@@ -132,14 +141,16 @@ impl Engine {
                 }
             };
             sent = true;
-            let views = self.views(std::slice::from_ref(key), From::Primary, patience).await;
-            let views = views.map_err(|stop| doubt(stop, sent))?;
-            let now = views.first().unwrap_or(&View::Absent);
+            let read_documents = self
+                .read_documents(std::slice::from_ref(key), ReadPreference::Primary, deadline)
+                .await;
+            let read_documents = read_documents.map_err(|stop| doubt(stop, sent))?;
+            let now = read_documents.first().unwrap_or(&View::Absent);
             let (touched, outcome) = match settling(&entry.observed, commit, now) {
                 Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
                 Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),
                 Settling::Resend => {
-                    let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
+                    let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
                     wait.map_err(|stop| doubt(stop, sent))?;
                     continue;
                 }
@@ -154,7 +165,7 @@ impl Engine {
                     return Ok(outcome);
                 }
             }
-            let wait = self.pause(patience, &mut backoff, Hindrance::Store(why)).await;
+            let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
             wait.map_err(|stop| doubt(stop, sent))?;
         }
     }
@@ -168,8 +179,8 @@ impl Engine {
         &self,
         key: &Key,
         version: Version,
-        patience: &Patience,
-    ) -> Result<bool, Stop> {
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
         let verify = Write::new(key.clone(), WriteOp::Verify(Some(version)));
         let mut backoff = self.backoff();
         loop {
@@ -181,13 +192,13 @@ impl Engine {
                 }
                 refused => return Err(Error::from_refused(&refused, key, "write it").into()),
             };
-            self.pause(patience, &mut backoff, Hindrance::Store(why)).await?;
+            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 }
 
 /// A one-document write leaves no record that could be asked later.
-pub(super) fn unknown(key: &Key, why: &Error) -> Stop {
+pub(super) fn unknown(key: &Key, why: &Error) -> AttemptError {
     let message = format!("it is unknown whether the write happened; look at the document: {why}");
-    Stop::Fail(Error::new(ErrorKind::Unknown, message).at(key))
+    AttemptError::Fail(Error::new(ErrorKind::Unknown, message).at(key))
 }

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
-use crate::engine::From;
+use crate::attempt_error::{AttemptError, RetryReason};
+use crate::deadline::WaitReason;
+use crate::engine::ReadPreference;
 use crate::error::Error;
-use crate::resolve::{Lock, Met};
-use crate::stop::{Cause, Hindrance, Stop};
+use crate::resolve::{Lock, Resolution};
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
 use txn_protocol::guard::Guard;
@@ -23,7 +24,7 @@ const MOST_WAITS: u32 = 16;
 
 impl Attempt {
     /// Whether everything that was read belongs together, for a closure that fails: its error may rest on it.
-    pub(crate) async fn examine(self: &Arc<Self>) -> Result<(), Stop> {
+    pub(crate) async fn examine(self: &Arc<Self>) -> Result<(), AttemptError> {
         let this = self.clone();
         let examined = async move {
             let _one_at_a_time = this.locking.lock().await;
@@ -32,12 +33,12 @@ impl Attempt {
             }
             this.validate_all().await
         };
-        self.owned(examined).await
+        self.spawn_tracked(examined).await
     }
 
     /// Validates everything that was read, as a transaction that only reads does, and verifies the locks that it
     /// holds. The caller holds `self.locking`.
-    pub(super) async fn validate_all(self: &Arc<Self>) -> Result<(), Stop> {
+    pub(super) async fn validate_all(self: &Arc<Self>) -> Result<(), AttemptError> {
         let reads = self.working.lock().reads.clone();
         let mut only_read: BTreeMap<Key, ReadEntry> = {
             let locks = self.locks.lock();
@@ -74,7 +75,7 @@ impl Attempt {
     pub(super) async fn validate(
         self: &Arc<Self>,
         mut reads: BTreeMap<Key, ReadEntry>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), AttemptError> {
         let engine = &self.engine;
         let locks_nothing = self.locks.lock().held.is_empty();
         let requester =
@@ -98,7 +99,7 @@ impl Attempt {
         mut reads: BTreeMap<Key, ReadEntry>,
         requester: Requester,
         backoff: &mut crate::clock::Backoff,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), AttemptError> {
         let engine = &self.engine;
         let mut waits = 0;
         while !reads.is_empty() {
@@ -107,7 +108,7 @@ impl Attempt {
                 .filter(|(_, read)| read.observed.holder.is_none())
                 .map(|(key, read)| Write::new(key.clone(), WriteOp::Verify(read.observed.version)))
                 .collect();
-            let mut hindrance = None;
+            let mut reason = None;
             let mut doubtful: Vec<Key> = reads
                 .iter()
                 .filter(|(_, read)| read.observed.holder.is_some())
@@ -124,7 +125,7 @@ impl Attempt {
                         Outcome::Rejected(why)
                         | Outcome::RejectedInDoubt(why)
                         | Outcome::Unknown(why) => {
-                            hindrance = Some(Hindrance::Store(why));
+                            reason = Some(WaitReason::Store(why));
                         }
                         refused => {
                             let error =
@@ -134,19 +135,20 @@ impl Attempt {
                     }
                 }
             }
-            let views = engine.views(&doubtful, From::Primary, &self.patience).await?;
-            let seen = doubtful.into_iter().zip(views).collect();
+            let read_documents =
+                engine.read_documents(&doubtful, ReadPreference::Primary, &self.deadline).await?;
+            let seen = doubtful.into_iter().zip(read_documents).collect();
             if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
                 if requester == Requester::Patient && waits > MOST_WAITS {
-                    return Err(Stop::Retry(Cause::Waited(key)));
+                    return Err(AttemptError::Retry(RetryReason::Waited(key)));
                 }
                 self.refuse_to_wait_for_oneself(&key, holder)?;
-                hindrance = Some(Hindrance::Others { key, holder });
+                reason = Some(WaitReason::Others { key, holder });
             }
-            let changing = reads.keys().next().cloned().map(Hindrance::Changing);
+            let changing = reads.keys().next().cloned().map(WaitReason::Changing);
             if let Some(changing) = changing {
-                engine.pause(&self.patience, backoff, hindrance.unwrap_or(changing)).await?;
+                engine.pause(&self.deadline, backoff, reason.unwrap_or(changing)).await?;
             }
         }
         Ok(())
@@ -154,7 +156,7 @@ impl Attempt {
 
     /// For a transaction that only locked reads and so has no commit that a wound would compete with: each
     /// lock that still stands now has stood since before the last one was taken.
-    pub(super) async fn verify_locks(&self) -> Result<(), Stop> {
+    pub(super) async fn verify_locks(&self) -> Result<(), AttemptError> {
         let engine = &self.engine;
         if !Guard::VerifyReadLocks.stands() {
             return Ok(());
@@ -170,7 +172,7 @@ impl Attempt {
             };
             let outcomes = engine.write_all(&verifies).await;
             let mut moved = Vec::new();
-            let mut hindrance = None;
+            let mut reason = None;
             for (write, outcome) in verifies.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Holds => {
@@ -179,20 +181,21 @@ impl Attempt {
                     Outcome::Conflict => moved.push(write.key),
                     Outcome::Rejected(why)
                     | Outcome::RejectedInDoubt(why)
-                    | Outcome::Unknown(why) => hindrance = Some(Hindrance::Store(why)),
+                    | Outcome::Unknown(why) => reason = Some(WaitReason::Store(why)),
                     refused => {
                         let error = Error::from_refused(&refused, &write.key, "verify a lock");
                         return Err(error.in_transaction(self.tid).into());
                     }
                 }
             }
-            let views = engine.views(&moved, From::Primary, &self.patience).await?;
-            for (key, view) in moved.iter().zip(views) {
+            let read_documents =
+                engine.read_documents(&moved, ReadPreference::Primary, &self.deadline).await?;
+            for (key, view) in moved.iter().zip(read_documents) {
                 self.find_lock_again(key, &view)?;
-                hindrance.get_or_insert_with(|| Hindrance::Changing(key.clone()));
+                reason.get_or_insert_with(|| WaitReason::Changing(key.clone()));
             }
-            if let Some(hindrance) = hindrance {
-                engine.pause(&self.patience, &mut backoff, hindrance).await?;
+            if let Some(reason) = reason {
+                engine.pause(&self.deadline, &mut backoff, reason).await?;
             }
         }
         Ok(())
@@ -200,7 +203,7 @@ impl Attempt {
 
     /// A touch by somebody else moved a document that this attempt holds. The lock is still the one that was taken: it was
     /// conditioned on a version, so it landed once. A placeholder carries no condition, and counts at its version only.
-    fn find_lock_again(&self, key: &Key, view: &View) -> Result<(), Stop> {
+    fn find_lock_again(&self, key: &Key, view: &View) -> Result<(), AttemptError> {
         let mut locks = self.locks.lock();
         let Some(held) = locks.held.get_mut(key) else { return Ok(()) };
         match view {
@@ -213,7 +216,7 @@ impl Attempt {
                 held.version = *version;
                 Ok(())
             }
-            _ => Err(Stop::Retry(Cause::Wounded)),
+            _ => Err(AttemptError::Retry(RetryReason::Wounded)),
         }
     }
 
@@ -223,7 +226,7 @@ impl Attempt {
         seen: BTreeMap<Key, View>,
         reads: &mut BTreeMap<Key, ReadEntry>,
         requester: Requester,
-    ) -> Result<Option<(Key, Tid)>, Stop> {
+    ) -> Result<Option<(Key, Tid)>, AttemptError> {
         let engine = &self.engine;
         let mut locks = Vec::new();
         let mut holders = BTreeMap::new();
@@ -242,11 +245,11 @@ impl Attempt {
                     holders.insert(key.clone(), holder);
                     locks.push(Lock { key, view });
                 }
-                Validity::Changed => return Err(Stop::Retry(Cause::Changed(key))),
+                Validity::Changed => return Err(AttemptError::Retry(RetryReason::Changed(key))),
             }
         }
-        let met = engine.meet_all(requester, locks.clone(), &self.patience).await?;
-        locks.retain(|lock| met.get(&lock.key) == Some(&Met::Void));
+        let met = engine.resolve_locks(requester, locks.clone(), &self.deadline).await?;
+        locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Aborted));
         if requester == Requester::Patient {
             for unlocked in engine.unlock_all(&locks).await.into_values() {
                 unlocked?;
@@ -257,7 +260,8 @@ impl Attempt {
             let taken = locks.into_iter().map(|Lock { key, .. }| (key.clone(), reads.remove(&key)));
             Box::pin(self.acquire(taken.collect(), Vec::new(), &CancellationToken::new())).await?;
         }
-        let busy = met.into_iter().find_map(|(key, met)| (met == Met::Busy).then_some(key));
+        let busy =
+            met.into_iter().find_map(|(key, met)| (met == Resolution::Blocked).then_some(key));
         Ok(busy.and_then(|key| holders.remove_entry(&key)))
     }
 }

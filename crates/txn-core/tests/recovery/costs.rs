@@ -3,7 +3,7 @@
 use txn_core::{Error, Options};
 use txn_sim::Counts;
 
-use crate::world::{Dies, World, ids};
+use crate::shop::{Dies, Shop, ids};
 
 const SIZES: [usize; 3] = [20, 80, 320];
 
@@ -18,7 +18,7 @@ fn is_bounded(n: usize, counts: Counts, what: &str) {
 async fn the_janitor_writes_a_constant_for_each_document() {
     for dies in [Dies::BeforeCommit, Dies::AfterCommit] {
         for n in SIZES {
-            let w = World::of(n).await;
+            let w = Shop::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (report, counts) = p.cost(p.domain.janitor_pass()).await;
@@ -35,7 +35,7 @@ async fn the_janitor_writes_a_constant_for_each_document() {
 async fn a_writer_writes_a_constant_for_each_document() {
     for dies in [Dies::BeforeCommit, Dies::AfterCommit] {
         for n in SIZES {
-            let w = World::of(n).await;
+            let w = Shop::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (set, counts) = p.cost(p.put_all(n, 3)).await;
@@ -50,7 +50,7 @@ async fn a_writer_writes_a_constant_for_each_document() {
 async fn a_reader_asks_as_often_for_many_documents_as_for_few() {
     for (dies, expected) in [(Dies::BeforeCommit, 1), (Dies::AfterCommit, 2)] {
         for n in SIZES {
-            let w = World::of(n).await;
+            let w = Shop::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (read, counts) = p.cost(p.domain.reader().get_many(&p.items, ids(n))).await;

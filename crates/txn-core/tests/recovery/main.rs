@@ -1,8 +1,8 @@
 //! Recovery, in virtual time: what becomes of locks and records that somebody left, and what that costs.
 
 mod costs;
-mod members;
 mod old_reads;
+mod participants;
 mod records;
+mod shop;
 mod strays;
-mod world;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use txn_core::{CompareAndSet, Error, ErrorKind, Options};
 
-use crate::world::{Dies, Item, Process, World};
+use crate::shop::{Dies, Item, Process, Shop};
 
 const THOUGHT: Duration = Duration::from_millis(50);
 
@@ -26,7 +26,7 @@ async fn set_often(p: &Process, id: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_transaction_whose_document_was_deleted_meanwhile_is_a_conflict() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");
     tx.get(&p.items, "d0000").await.expect("reads");
@@ -41,7 +41,7 @@ async fn a_transaction_whose_document_was_deleted_meanwhile_is_a_conflict() {
 /// Run again, it finds that there is nothing any more.
 #[tokio::test(start_paused = true)]
 async fn a_closure_that_thought_for_long_runs_again() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let set = p.domain.transact::<_, Error, _>(async |tx| {
         let before = tx.get(&p.items, "d0000").await?;
@@ -57,7 +57,7 @@ async fn a_closure_that_thought_for_long_runs_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_snapshot_is_a_mismatch() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     for (id, deleted) in [("d0000", false), ("d0001", true)] {
         let snapshot = p.domain.reader().read(&p.items, id).await.expect("reads");
@@ -75,7 +75,7 @@ async fn an_old_snapshot_is_a_mismatch() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_read_costs_one_request_more_and_a_fresh_one_none() {
-    let w = World::of(1).await;
+    let w = Shop::of(1).await;
     let p = w.process(Dies::Never).await;
     for (thought, verifies) in [(Duration::ZERO, 0), (THOUGHT, 1)] {
         let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");

@@ -7,10 +7,10 @@ use txn_core::event::Event;
 use txn_core::store::{Write, WriteOp};
 use txn_core::{Options, Tid, TransactionOutcome};
 
-use crate::world::{Dies, Item, Process, World, ids};
+use crate::shop::{Dies, Item, Process, Shop, ids};
 
-async fn delete_record(w: &World, tid: Tid) {
-    let key = World::record_key(tid);
+async fn delete_record(w: &Shop, tid: Tid) {
+    let key = Shop::record_key(tid);
     let (version, _) = w.stored(&key).await.expect("a record");
     w.write(Write::new(key, WriteOp::Delete(version))).await;
 }
@@ -18,14 +18,14 @@ async fn delete_record(w: &World, tid: Tid) {
 /// Whether each that was taken for dead had a record.
 fn voided(p: &Process) -> Vec<bool> {
     p.log.of(|event| match event {
-        Event::Voided { recorded, .. } => Some(*recorded),
+        Event::AbortedByRecovery { recorded, .. } => Some(*recorded),
         _ => None,
     })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_without_a_record_is_told_apart() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let tid = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
     delete_record(&w, tid).await;
     let p = w.process(Dies::Never).await;
@@ -45,8 +45,8 @@ async fn a_holder_without_a_record_is_told_apart() {
     assert_eq!(voided(&p), [false, true], "it was pending");
 }
 
-/// Two documents are set to 2; the owner can not write to them from its commit on.
-async fn held_back(w: &World) -> (Process, Tid) {
+/// Two documents are set to 2; the owner cannot write to them from its commit on.
+async fn held_back(w: &Shop) -> (Process, Tid) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx = owner.domain.begin(&Options::default()).expect("begins");
     for id in ids(2) {
@@ -60,7 +60,7 @@ async fn held_back(w: &World) -> (Process, Tid) {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_held_up_writes_its_record_again() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
     let other = w.process(Dies::Never).await;
@@ -72,13 +72,13 @@ async fn an_owner_that_is_held_up_writes_its_record_again() {
     assert_eq!(other.values(2).await, [Some(2), Some(2)]);
     let outcome = other.domain.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "it is known as what it is");
-    assert_eq!(owner.log.damaged(), [World::record_key(tid)], "it is told");
+    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "it is told");
 }
 
 /// Nobody met it in between: it is applied when its record is found to be missing.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_done_writes_its_record_again() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
     owner.frail.held_back.store(false, Ordering::SeqCst);
@@ -86,15 +86,15 @@ async fn an_owner_that_is_done_writes_its_record_again() {
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
     let outcome = w.process(Dies::Never).await.domain.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "it is known as what it is");
-    assert_eq!(owner.log.damaged(), [World::record_key(tid)], "it is told");
+    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "it is told");
 }
 
 /// The record was removed and the transaction aborted by others, all between two looks of the owner.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_finds_its_commit_aborted_tells_it() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
-    let record = World::record_key(tid);
+    let record = Shop::record_key(tid);
     let aborted = format!(
         "{{\"state\":\"aborted\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
     );
@@ -108,7 +108,7 @@ async fn an_owner_that_finds_its_commit_aborted_tells_it() {
 /// Its locks are off, or never stood: only the record is left of it.
 #[tokio::test(start_paused = true)]
 async fn an_open_record_without_a_lock_is_decided_once_its_owner_is_dead() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
@@ -116,7 +116,7 @@ async fn an_open_record_without_a_lock_is_decided_once_its_owner_is_dead() {
     let pending = format!(
         "{{\"state\":\"pending\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
     );
-    let key = World::record_key(tid);
+    let key = Shop::record_key(tid);
     let create = WriteOp::Create(pending.into());
     w.write(Write { key, require_alias: true, op: create }).await;
     let report = p.domain.janitor_pass().await.expect("passes");

@@ -4,10 +4,10 @@ use txn_core::event::Event;
 use txn_core::store::Key;
 use txn_core::{Options, State, Tid};
 
-use crate::world::{Dies, Item, Process, World, ids};
+use crate::shop::{Dies, Item, Process, Shop, ids};
 
 /// What stands under a lock, as an application copies it to another id.
-async fn locked_copy(w: &World, from: &Key, to: &Key, holder: Tid) {
+async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: Tid) {
     let (_, source) = w.stored(from).await.expect("a document");
     let rest = source.split_once(',').expect("fields").1;
     let own = if source.contains("\"transaction_tid\"") { rest } else { &source[1..] };
@@ -29,7 +29,7 @@ async fn finished(p: &Process) -> Tid {
 
 #[tokio::test(start_paused = true)]
 async fn a_copied_lock_of_a_finished_transaction_is_replaced_by_a_writer() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     locked_copy(&w, &p.items.key("d0000"), &p.items.key("copy"), holder).await;
@@ -42,7 +42,7 @@ async fn a_copied_lock_of_a_finished_transaction_is_replaced_by_a_writer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copied_lock_is_taken_off_by_the_janitor_and_the_content_is_kept() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     let copy = p.items.key("copy");
@@ -55,7 +55,7 @@ async fn a_copied_lock_is_taken_off_by_the_janitor_and_the_content_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copied_placeholder_is_deleted() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     let placeholder = format!("{{\"transaction_tid\":\"{holder}\",\"transaction_absent\":true}}");
@@ -73,7 +73,7 @@ async fn a_copied_placeholder_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_a_committed_record_does_not_name_is_void() {
     for janitor in [false, true] {
-        let w = World::of(3).await;
+        let w = Shop::of(3).await;
         let holder = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
         let stray = p.items.key("d0002");
@@ -87,7 +87,7 @@ async fn a_lock_that_a_committed_record_does_not_name_is_void() {
         let expected = if janitor { [Some(2), Some(2), Some(1)] } else { [Some(7); 3] };
         assert_eq!(p.values(3).await, expected);
         assert!(p.log.damaged().is_empty(), "{:?}", p.log);
-        let record = w.stored(&World::record_key(holder)).await.expect("a record").1;
+        let record = w.stored(&Shop::record_key(holder)).await.expect("a record").1;
         let state = serde_json::to_string(&State::Finished).expect("a state");
         assert!(record.contains(&format!("\"state\":{state}")), "{record}");
     }
@@ -95,7 +95,7 @@ async fn a_lock_that_a_committed_record_does_not_name_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn read_only_transactions_and_one_document_writers_take_a_stray_lock_off() {
-    let w = World::of(2).await;
+    let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     let copy = p.items.key("copy");

@@ -2,11 +2,11 @@
 
 use crate::document::{Stored, View};
 use crate::guard::Guard;
-use crate::record::{Member, Op};
+use crate::record::{Op, Participant};
 use crate::tid::Tid;
 use txn_store::Version;
 
-/// The next step of applying one member of a committed transaction.
+/// The next step of applying one participant of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applying {
     /// Write the new content, without the lock, on this version.
@@ -34,58 +34,58 @@ pub enum Applying {
     Damaged,
 }
 
-/// Whether a lock of the transaction that stands at `version` is the one that the member's record
+/// Whether a lock of the transaction that stands at `version` is the one that the participant's record
 /// speaks of. A conditional lock can land only once, so the tid identifies it; a placeholder's
 /// `create` can be forked, so only its recorded version does.
 ///
 /// While it stands the content under it is what was locked: a lock on any other was put back by a plain client that
 /// had read it before.
-pub fn is_members_lock(member: &Member, version: Version, stored: &Stored) -> bool {
-    let by_version = member.placeholder.is_none_or(|placeholder| placeholder == version);
-    stored.tid == member.before && (by_version || !Guard::PlaceholderVersion.stands())
+pub fn is_participants_lock(participant: &Participant, version: Version, stored: &Stored) -> bool {
+    let by_version = participant.placeholder.is_none_or(|placeholder| placeholder == version);
+    stored.tid == participant.before && (by_version || !Guard::PlaceholderVersion.stands())
 }
 
-/// Whether what stands there is the member's own lock. A lock of a committed transaction that is no member's is nobody's.
-pub fn is_locked_by(member: &Member, tid: Tid, now: &View) -> bool {
+/// Whether what stands there is the participant's own lock. A lock of a committed transaction that is no participant's is nobody's.
+pub fn is_locked_by(participant: &Participant, tid: Tid, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
-            is_members_lock(member, *version, stored)
+            is_participants_lock(participant, *version, stored)
         }
         View::Present { .. } | View::Absent => false,
     }
 }
 
-/// One member of the transaction `tid`, committed as `commit`.
-pub fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying {
+/// One participant of the transaction `tid`, committed as `commit`.
+pub fn applying(tid: Tid, commit: Tid, participant: &Participant, now: &View) -> Applying {
     let View::Present { version, stored, .. } = now else {
-        return match member.op {
+        return match participant.op {
             Op::Read => Applying::Done,
             // Deleted by us, or applied and then deleted by a later transaction.
             Op::Delete | Op::Write | Op::Insert => Applying::ProveAbsence,
         };
     };
     if stored.lock == Some(tid) {
-        if is_members_lock(member, *version, stored) {
-            return match member.op {
+        if is_participants_lock(participant, *version, stored) {
+            return match participant.op {
                 Op::Write => Applying::Write(*version),
                 Op::Insert if stored.is_bare_placeholder() => Applying::Write(*version),
                 Op::Delete => Applying::Delete(*version),
-                Op::Read if stored.absent => voiding(now, tid),
+                Op::Read if stored.absent => unlocking(now, tid),
                 Op::Read => Applying::Unlock(*version),
                 Op::Insert => Applying::Damaged,
             };
         }
-        return voiding(now, tid);
+        return unlocking(now, tid);
     }
-    // As long as the member was not applied nobody else could write the document, so that another tid than
+    // As long as the participant was not applied nobody else could write the document, so that another tid than
     // the one under the lock says that it was. Not a later one: a tid does not grow over a deletion.
-    let written_since = !stored.absent && stored.tid.is_some() && stored.tid != member.before;
-    match (member.op, stored.lock) {
+    let written_since = !stored.absent && stored.tid.is_some() && stored.tid != participant.before;
+    match (participant.op, stored.lock) {
         (Op::Read, _) => Applying::Done,
         // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
         // nobody; a placeholder alone is never touched, for only its version makes it a lock.
         (Op::Write | Op::Insert | Op::Delete, _) if written_since => {
-            followed(member, commit, stored, *version)
+            followed(participant, commit, stored, *version)
         }
         (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
@@ -95,16 +95,16 @@ pub fn applying(tid: Tid, commit: Tid, member: &Member, now: &View) -> Applying 
 /// The content is the commit's or another one's since. The list of recent commits is in their order, loses the
 /// oldest first, and begins anew after a deletion: one that holds the commit under our lock and lacks ours says that
 /// the others did not follow it.
-fn followed(member: &Member, commit: Tid, stored: &Stored, version: Version) -> Applying {
+fn followed(participant: &Participant, commit: Tid, stored: &Stored, version: Version) -> Applying {
     let has = |tid: Tid| stored.tid == Some(tid) || stored.recent.contains(&tid);
-    if member.before.is_some_and(has) && !has(commit) {
+    if participant.before.is_some_and(has) && !has(commit) {
         return Applying::Overtaken(version);
     }
     Applying::Touch(version)
 }
 
-/// A lock of an aborted transaction, or one that is no member's: take it off.
-pub fn voiding(now: &View, tid: Tid) -> Applying {
+/// A lock of an aborted transaction, or one that is no participant's: take it off.
+pub fn unlocking(now: &View, tid: Tid) -> Applying {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
             if stored.is_bare_placeholder() {
@@ -128,7 +128,7 @@ mod tests {
     fn every_row() {
         let (me, commit, other) = (tid(3, 0), tid(5, 0), tid(4, 0));
         let (long_before, before, after) = (tid(1, 0), tid(2, 0), tid(7, 0));
-        let member = |op| Member {
+        let participant = |op| Participant {
             collection: "c".into(),
             id: "i".into(),
             routing: None,
@@ -205,7 +205,7 @@ mod tests {
             (Op::Read, at(&written_by(before)), Applying::Done),
             (Op::Read, View::Absent, Applying::Done),
         ] {
-            assert_eq!(applying(me, commit, &member(op), &now), expect, "{op:?} {now:?}");
+            assert_eq!(applying(me, commit, &participant(op), &now), expect, "{op:?} {now:?}");
         }
         for (now, expect) in [
             (at(&locked), Applying::Unlock(v)),
@@ -215,7 +215,7 @@ mod tests {
             (at(&unversioned), Applying::Done),
             (View::Absent, Applying::Done),
         ] {
-            assert_eq!(voiding(&now, me), expect, "{now:?}");
+            assert_eq!(unlocking(&now, me), expect, "{now:?}");
         }
     }
 }

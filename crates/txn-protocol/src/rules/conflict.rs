@@ -46,7 +46,7 @@ pub fn conflict(requester: Requester, holder: Tid, state: HolderState, dead: boo
         // About to finish: nobody wounds it.
         HolderState::Record(State::Staged) => Conflict::Wait,
         HolderState::Missing | HolderState::Record(State::Pending) => match requester {
-            // Younger, or an earlier attempt of the requester itself, which can not commit any more.
+            // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
             Requester::Locking(me) if holder.age() >= me.age() && Guard::WoundYounger.stands() => {
                 Conflict::Resolve
             }

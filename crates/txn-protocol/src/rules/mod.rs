@@ -5,7 +5,7 @@
 //! - [`resolve`]: what a reader answers and what a recoverer does, by the holder's record.
 //! - [`lock`]: what stands there after one's own lock was not acknowledged.
 //! - [`validate`]: is a read still what it was?
-//! - [`apply`]: what remains to be done to one member of a committed or aborted transaction.
+//! - [`apply`]: what remains to be done to one participant of a committed or aborted transaction.
 //! - [`single`]: did a write without a record happen?
 //! - [`staged`]: parallel commit. The models use it; the driver does not yet.
 

@@ -10,12 +10,12 @@ pub enum Reading {
     CommittedImage,
     /// The content that the holder's record has for it.
     RecordImage,
-    /// The record decides nothing by itself: the members have to be probed.
+    /// The record decides nothing by itself: the participants have to be probed.
     Staged,
 }
 
-/// `written`: the record names the document as a member that it writes, deletes or inserts, and the
-/// lock that was seen is that member's (see [`super::apply::is_members_lock`]).
+/// `written`: the record names the document as a participant that it writes, deletes or inserts, and the
+/// lock that was seen is that participant's (see [`super::apply::is_participants_lock`]).
 pub fn reading(state: HolderState, written: bool) -> Reading {
     match state {
         HolderState::Record(State::Committed | State::Finished) if written => Reading::RecordImage,
@@ -28,7 +28,7 @@ pub fn reading(state: HolderState, written: bool) -> Reading {
     }
 }
 
-/// Whether an operation changes its member.
+/// Whether an operation changes its participant.
 pub fn writes(op: Op) -> bool {
     match op {
         Op::Write | Op::Delete | Op::Insert => true,
@@ -48,11 +48,11 @@ pub enum Recovery {
     TouchAborted,
     /// Its locks are void.
     Void,
-    /// Touch the `committed` record, apply every member, then mark it `finished`.
+    /// Touch the `committed` record, apply every participant, then mark it `finished`.
     RollForward,
-    /// Apply where a member is still locked, void what is no member's lock.
+    /// Apply where a participant is still locked, void what is no participant's lock.
     ApplyOrVoid,
-    /// Probe, touch and fence the members, then decide.
+    /// Probe, touch and fence the participants, then decide.
     DecideStaged,
 }
 

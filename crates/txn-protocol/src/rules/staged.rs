@@ -7,7 +7,7 @@
 use super::conflict::HolderState;
 use super::resolve::{Reading, Recovery, reading, recovery};
 use crate::document::View;
-use crate::record::{Member, State};
+use crate::record::{Participant, State};
 use crate::tid::Tid;
 use txn_store::Version;
 
@@ -57,7 +57,7 @@ pub fn own_record(state: HolderState) -> Recovery {
     }
 }
 
-/// The next step about one member of a staged transaction that is dead.
+/// The next step about one participant of a staged transaction that is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probing {
     /// Its lock seems to stand: an acknowledged touch on this version proves it.
@@ -73,7 +73,7 @@ pub enum Probing {
     Decide(Tid),
 }
 
-/// One member of the staged transaction `tid`. Fences never wait: two transactions whose locks cross would wait
+/// One participant of the staged transaction `tid`. Fences never wait: two transactions whose locks cross would wait
 /// for each other for ever.
 pub fn probing(tid: Tid, now: &View) -> Probing {
     match now {
@@ -86,14 +86,14 @@ pub fn probing(tid: Tid, now: &View) -> Probing {
     }
 }
 
-/// What is known of one member by acknowledged writes.
+/// What is known of one participant by acknowledged writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// Nothing.
     Open,
     /// Its lock stood.
     Locked,
-    /// Its lock can not land any more.
+    /// Its lock cannot land any more.
     Fenced,
 }
 
@@ -109,10 +109,10 @@ pub enum Verdict {
 }
 
 /// Every lock touched: committed. One fenced: it never will be.
-pub fn verdict(members: impl IntoIterator<Item = Probed>) -> Verdict {
+pub fn verdict(participants: impl IntoIterator<Item = Probed>) -> Verdict {
     let mut all = Verdict::Commit;
-    for member in members {
-        match member {
+    for participant in participants {
+        match participant {
             Probed::Fenced => return Verdict::Abort,
             Probed::Open => all = Verdict::GoOn,
             Probed::Locked => {}
@@ -130,7 +130,7 @@ pub enum StagedReading {
     AwaitMark,
 }
 
-/// `all_locked`: every member carried its lock, each looked at after the record was read. `again`: the record,
+/// `all_locked`: every participant carried its lock, each looked at after the record was read. `again`: the record,
 /// read once more after that; only then a missing lock says that nothing was acknowledged yet, for the
 /// apply takes locks off, too. `written` as in [`reading`].
 pub fn staged_reading(all_locked: bool, again: HolderState, written: bool) -> StagedReading {
@@ -141,11 +141,12 @@ pub fn staged_reading(all_locked: bool, again: HolderState, written: bool) -> St
     }
 }
 
-/// Whether the lock of a member stands.
-pub fn is_locked(tid: Tid, member: &Member, now: &View) -> bool {
+/// Whether the lock of a participant stands.
+pub fn is_locked(tid: Tid, participant: &Participant, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } => {
-            stored.lock == Some(tid) && super::apply::is_members_lock(member, *version, stored)
+            stored.lock == Some(tid)
+                && super::apply::is_participants_lock(participant, *version, stored)
         }
         View::Absent => false,
     }
@@ -210,14 +211,14 @@ mod tests {
     #[test]
     fn every_row_of_the_verdict() {
         use Probed::{Fenced, Locked, Open};
-        for (members, expect) in [
+        for (participants, expect) in [
             (vec![Locked, Locked], Verdict::Commit),
             (vec![Locked, Open], Verdict::GoOn),
             (vec![Open, Fenced], Verdict::Abort),
             (vec![Fenced, Open], Verdict::Abort),
             (vec![Locked, Fenced], Verdict::Abort),
         ] {
-            assert_eq!(verdict(members.clone()), expect, "{members:?}");
+            assert_eq!(verdict(participants.clone()), expect, "{participants:?}");
         }
     }
 
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn a_members_lock() {
         let (me, other) = (tid(3, 0), tid(4, 0));
-        let member = Member {
+        let participant = Participant {
             collection: "c".into(),
             id: "i".into(),
             routing: None,
@@ -258,10 +259,10 @@ mod tests {
         };
         let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
         let put_back = Stored { tid: Some(tid(5, 0)), ..stored.locked_by(Some(me)) };
-        assert!(is_locked(me, &member, &view(8, stored.locked_by(Some(me)))));
-        assert!(!is_locked(me, &member, &view(8, stored.locked_by(Some(other)))));
-        assert!(!is_locked(me, &member, &view(9, put_back)), "not over what was locked");
-        assert!(!is_locked(me, &member, &view(7, stored)));
-        assert!(!is_locked(me, &member, &View::Absent));
+        assert!(is_locked(me, &participant, &view(8, stored.locked_by(Some(me)))));
+        assert!(!is_locked(me, &participant, &view(8, stored.locked_by(Some(other)))));
+        assert!(!is_locked(me, &participant, &view(9, put_back)), "not over what was locked");
+        assert!(!is_locked(me, &participant, &view(7, stored)));
+        assert!(!is_locked(me, &participant, &View::Absent));
     }
 }

@@ -278,12 +278,12 @@ pub(super) enum ReadFault {
 
 /// Seeded randomness (splitmix64), and the faults that it chooses.
 #[derive(Debug)]
-pub(super) struct Dice {
+pub(super) struct FaultRng {
     plan: FaultPlan,
     state: u64,
 }
 
-impl Dice {
+impl FaultRng {
     pub(super) fn new(plan: FaultPlan) -> Self {
         Self { plan, state: plan.seed }
     }
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn each_fault_strikes_about_as_often_as_planned() {
         let plan = FaultPlan::none(7).with_applied_conflict(0.1).with_rejected(0.2);
-        let mut dice = Dice::new(plan);
+        let mut dice = FaultRng::new(plan);
         let (mut conflicts, mut rejected) = (0, 0);
         for _ in 0..10_000 {
             match dice.write(&WriteOp::Create("{}".into())) {
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn what_only_asks_is_never_answered_wrongly() {
         let plan = FaultPlan::rough(3).with_applied_conflict(0.3).with_applied_rejected(0.1);
-        let mut dice = Dice::new(plan.with_late_rejected(0.1).with_applied_missing(0.1));
+        let mut dice = FaultRng::new(plan.with_late_rejected(0.1).with_applied_missing(0.1));
         for _ in 0..10_000 {
             let fault = dice.write(&WriteOp::Verify(None));
             let allowed = [
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn outages_are_short_and_long() {
         let (min, max) = (Duration::from_millis(300), Duration::from_secs(30));
-        let mut dice = Dice::new(FaultPlan::none(5).with_outage(0.5, min, max));
+        let mut dice = FaultRng::new(FaultPlan::none(5).with_outage(0.5, min, max));
         let outages: Vec<Outage> = (0..10_000).filter_map(|_| dice.outage()).collect();
         assert!((4_700..5_300).contains(&outages.len()), "{}", outages.len());
         // Three seconds are half way.
@@ -442,7 +442,7 @@ mod tests {
         assert!((2_200..2_800).contains(&short), "{short}");
         assert!(outages.iter().all(|outage| outage.lasts >= min && outage.lasts <= max));
         assert!(outages.iter().any(|o| o.everywhere) && outages.iter().any(|o| !o.everywhere));
-        assert_eq!(Dice::new(FaultPlan::rough(5)).outage(), None);
+        assert_eq!(FaultRng::new(FaultPlan::rough(5)).outage(), None);
     }
 
     #[test]

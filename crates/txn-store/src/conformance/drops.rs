@@ -22,7 +22,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     nothing_there(fixture, "a dropped collection", &dropped, last).await;
     nothing_there(fixture, "the alias of a dropped collection", &alias, last).await;
     fixture.discard(&dropped).await;
-    let what = "the alias of a dropped collection can not be added again";
+    let what = "the alias of a dropped collection cannot be added again";
     not_found(what, fixture.store.add_alias(&alias, &dropped).await);
 
     let again = fixture.data("dropped").await.name;

@@ -72,7 +72,7 @@ async fn names(fixture: &Fixture<'_>, docs: &str, max: usize) {
     }
 }
 
-/// A key that can not be is not found, and the other keys of the call are answered.
+/// A key that cannot be is not found, and the other keys of the call are answered.
 async fn bad_read(fixture: &Fixture<'_>, bad: &Key, good: &Key) {
     let keys = [good.clone(), bad.clone(), good.clone()];
     let Read::Found { version, source } = fixture.read(good).await else {

@@ -38,7 +38,7 @@ pub struct Options {
     /// `payload` has to take any JSON. Stores without mappings ignore it.
     pub opaque_mappings: Option<Source>,
     /// Whether versions do not return in a collection that was dropped and made again, either.
-    /// Default true; only for a store whose servers can not do it (Elasticsearch starts an index
+    /// Default true; only for a store whose servers cannot do it (Elasticsearch starts an index
     /// again at the first seq_no) may this be false. The `uid` of the collection differs always.
     pub versions_survive_drop: bool,
     /// How many writers race in [`races`]. Default 16.

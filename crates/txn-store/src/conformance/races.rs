@@ -64,7 +64,7 @@ async fn increment(store: Arc<dyn Store>, keys: Vec<Key>, writer: u32, increment
     for target in 1..=increments {
         let mut open = keys.clone();
         for attempt in 0_u32.. {
-            // In turn what may be stale, on which a write has to fail, and what can not be.
+            // In turn what may be stale, on which a write has to fail, and what cannot be.
             let primary = attempt % 2 == 1;
             let reads = match primary {
                 true => store.read_primary(&open).await,

@@ -124,7 +124,7 @@ impl Proxy {
     /// Starts a proxy, without faults, in front of the server at an address such as `http://127.0.0.1:9200`.
     ///
     /// # Errors
-    /// If it can not listen.
+    /// If it cannot listen.
     pub async fn start(target: &str) -> io::Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

@@ -1,7 +1,7 @@
 //! A state: the partitions of the day, the document that rules them, and how far everybody is.
 
 use super::{PROCESSES, UNASKED};
-use crate::world::{Mark, Told};
+use crate::state::{Mark, Told};
 
 /// One physical partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ pub(super) enum Held {
     #[default]
     Locked,
     /// The lock was taken off as void.
-    Voided,
+    AbortedByRecovery,
     /// The transaction was applied.
     Applied,
 }

@@ -55,18 +55,21 @@ fn locked(server: &Server) -> Vec<Source> {
 }
 
 /// An owner writes these documents, and dies between its commit and its apply.
-async fn dies_committed(server: &Arc<Server>, members: Vec<(&str, String)>) -> Result<(), Error> {
+async fn dies_committed(
+    server: &Arc<Server>,
+    participants: Vec<(&str, String)>,
+) -> Result<(), Error> {
     let (owner, domain) = coordinator(server, "owner", 0).await?;
     let things = domain.raw_collection("things").await?;
     let annex = domain.raw_collection("annex").await?;
-    let members: Vec<(Collection<Raw>, String)> = members
+    let participants: Vec<(Collection<Raw>, String)> = participants
         .into_iter()
         .map(|(name, id)| (if name == "annex" { annex.clone() } else { things.clone() }, id))
         .collect();
     server.set_manners(Manners { slow_replication: 1.0, ..Manners::default() });
     let task = tokio::spawn(async move {
         let write = domain.transact::<_, Error, _>(async |tx| {
-            members
+            participants
                 .iter()
                 .try_for_each(|(collection, id)| tx.put(collection, id.as_str(), &thing(2)))
         });
@@ -151,7 +154,7 @@ pub(super) fn what_a_dead_owner_committed() -> Vec<String> {
     })
 }
 
-/// One member of a dead owner's transaction is lost with its index: the other is applied, and can be written.
+/// One participant of a dead owner's transaction is lost with its index: the other is applied, and can be written.
 #[must_use]
 pub(super) fn an_index_that_is_lost() -> Vec<String> {
     told(async {
@@ -178,7 +181,7 @@ pub(super) fn an_index_that_is_lost() -> Vec<String> {
             tx.put(&things, "a", &thing(3))
         });
         if let Err(error) = write.await {
-            wrong.push(format!("the other member can not be written: {error}"));
+            wrong.push(format!("the other member cannot be written: {error}"));
         }
         Ok(wrong)
     })
@@ -189,8 +192,8 @@ pub(super) fn an_index_that_is_lost() -> Vec<String> {
 pub(super) fn a_lock_that_was_copied() -> Vec<String> {
     told(async {
         let server = ground(&["a".to_owned(), "b".to_owned()]).await?;
-        let members = vec![("things", "a".to_owned()), ("things", "b".to_owned())];
-        dies_committed(&server, members).await?;
+        let participants = vec![("things", "a".to_owned()), ("things", "b".to_owned())];
+        dies_committed(&server, participants).await?;
         let copies = locked(&server);
         let (process, witness) = coordinator(&server, "witness", 0).await?;
         passes(&witness).await?;
@@ -212,7 +215,7 @@ pub(super) fn a_lock_that_was_copied() -> Vec<String> {
         });
         match tokio::time::timeout(Duration::from_secs(120), write).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => wrong.push(format!("the copy can not be written: {error}")),
+            Ok(Err(error)) => wrong.push(format!("the copy cannot be written: {error}")),
             Err(_) => wrong.push("a write of the copy does not end".to_owned()),
         }
         match tokio::time::timeout(Duration::from_secs(120), passes(&witness)).await {

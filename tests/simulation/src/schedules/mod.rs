@@ -41,7 +41,7 @@ enum Change {
     Write,
 }
 
-/// An owner applies its member and dies; a recoverer sees it applied and finishes the record; then the primary crashes,
+/// An owner applies its participant and dies; a recoverer sees it applied and finishes the record; then the primary crashes,
 /// for the apply was never acknowledged; then the day of the record is dropped.
 async fn vanishes(change: Change) -> Vec<String> {
     let mut violations = Vec::new();

@@ -1,0 +1,95 @@
+//! Why an attempt stops short.
+
+use std::fmt;
+
+use crate::deadline::WaitReason;
+use crate::error::{Error, ErrorKind};
+use crate::store::Key;
+
+/// An attempt stops short.
+#[derive(Debug)]
+pub(crate) enum AttemptError {
+    /// The transaction may try again.
+    Retry(RetryReason),
+    /// It may not.
+    Fail(Error),
+}
+
+/// Why an attempt has to start again.
+#[derive(Clone, Debug)]
+pub(crate) enum RetryReason {
+    /// An older transaction aborted it.
+    Wounded,
+    /// A document that it read was changed.
+    Changed(Key),
+    /// It took longer than the transaction limit, and waited for this in the end, if the engine knows.
+    Expired(Option<WaitReason>),
+    /// A read-only transaction met a lock and had to wait.
+    Waited(Key),
+    /// A write without a record was overtaken.
+    Overtaken(Key),
+}
+
+impl fmt::Display for RetryReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wounded => f.write_str("an older transaction aborted this attempt"),
+            Self::Changed(key) => write!(f, "{key} was changed by another transaction"),
+            Self::Expired(None) => {
+                f.write_str("the attempt took longer than the transaction limit")
+            }
+            Self::Expired(Some(why)) => {
+                write!(
+                    f,
+                    "the attempt took longer than the transaction limit: {}",
+                    why.clone().into_error()
+                )
+            }
+            Self::Waited(key) => write!(f, "{key} was locked by another transaction"),
+            Self::Overtaken(key) => write!(f, "another write to {key} came first"),
+        }
+    }
+}
+
+impl RetryReason {
+    /// The error for a caller when no further attempt follows.
+    pub(crate) fn into_error(self, prefix: &str) -> Error {
+        let (kind, document) = match &self {
+            Self::Expired(Some(WaitReason::Store(_))) => (ErrorKind::Unavailable, None),
+            Self::Expired(Some(WaitReason::Others { key, .. } | WaitReason::Changing(key)))
+            | Self::Changed(key)
+            | Self::Waited(key)
+            | Self::Overtaken(key) => (ErrorKind::Conflict, Some(key)),
+            Self::Wounded | Self::Expired(None) => (ErrorKind::Conflict, None),
+        };
+        let error = Error::new(kind, format!("{prefix}{self}"));
+        match document {
+            Some(key) => error.at(key),
+            None => error,
+        }
+    }
+}
+
+impl From<Error> for AttemptError {
+    fn from(error: Error) -> Self {
+        Self::Fail(error)
+    }
+}
+
+impl AttemptError {
+    /// Names the document, if the error names none.
+    pub(crate) fn at(self, document: &Key) -> Self {
+        match self {
+            Self::Fail(error) => Self::Fail(error.at(document)),
+            Self::Retry(cause) => Self::Retry(cause),
+        }
+    }
+
+    /// The error for a caller when no further attempt follows.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Fail(error) => error,
+            Self::Retry(cause) => cause.into_error(""),
+        }
+    }
+}

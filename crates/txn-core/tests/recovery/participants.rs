@@ -1,0 +1,134 @@
+//! The participants of a committed transaction are applied each for itself: what is wrong with one is no matter of the others.
+
+use std::time::Duration;
+
+use txn_core::store::{Key, Store, Write, WriteOp};
+use txn_core::{Committed, Error, ErrorKind, Options, State};
+
+use crate::shop::{Dies, Item, Shop};
+
+async fn state(w: &Shop, tid: txn_core::Tid, state: State) -> bool {
+    let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;
+    record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_collection_does_not_keep_the_others_locked() {
+    for janitor in [false, true] {
+        let w = Shop::of(2).await;
+        let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
+        w.memory.drop_collection("other").await.expect("drops");
+        let p = w.process(Dies::Never).await;
+        if janitor {
+            let report = p.domain.janitor_pass().await.expect("passes");
+            assert!(report.locked.is_empty(), "{report:?}");
+            let lost = Key::new("other", "x");
+            assert!(report.damaged.iter().any(|(key, _)| *key == lost), "{report:?}");
+            assert_eq!(p.values(2).await, [Some(2), Some(2)]);
+        } else {
+            p.put_all(2, 3).await.expect("its documents can be written");
+            assert_eq!(p.values(2).await, [Some(3), Some(3)]);
+            // One answer may be that of a node that lags: it is told once it stays so.
+            p.domain.janitor_pass().await.expect("passes");
+        }
+        assert!(p.log.damaged().contains(&Key::new("other", "x")));
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
+        assert!(state(&w, tid, State::Committed).await, "it is not finished");
+    }
+}
+
+/// Its owner deleted one participant and died before the other: whoever holds the place of the first and helps with the other
+/// meets its own lock.
+#[tokio::test(start_paused = true)]
+async fn who_helps_does_not_wound_itself() {
+    let w = Shop::of(2).await;
+    let dead = w.process(Dies::AfterCommit).await;
+    let (gone, kept) = ("d0000", "d0001");
+    let tx = dead.domain.begin(&Options::default()).expect("begins");
+    tx.delete(&dead.items, gone).expect("takes it");
+    tx.put(&dead.items, kept, &Item { n: 2 }).expect("takes it");
+    tx.commit().await.expect("commits");
+    let key = Key::new("items", gone);
+    let (version, _) = w.stored(&key).await.expect("a locked document");
+    w.write(Write::new(key, WriteOp::Delete(version))).await;
+    let p = w.process(Dies::Never).await;
+    let pessimistic = Options::default().with_pessimistic(true);
+    let items = &p.items;
+    let receipt = p.domain.run::<_, Error, _>(&pessimistic, async |tx| {
+        assert_eq!(tx.get(items, gone).await?, None);
+        assert_eq!(tx.get(items, kept).await?, Some(Item { n: 2 }));
+        tx.put(items, kept, &Item { n: 3 })
+    });
+    let Committed { receipt, .. } = receipt.await.expect("commits");
+    assert_eq!(receipt.attempts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_missing_for_long_counts_as_gone() {
+    let w = Shop::of(2).await;
+    let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
+    w.memory.drop_collection("other").await.expect("drops");
+    let p = w.process(Dies::Never).await;
+    for _ in 0..3 {
+        p.domain.janitor_pass().await.expect("passes");
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert!(state(&w, tid, State::Committed).await, "a node may lag");
+    }
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let report = p.domain.janitor_pass().await.expect("passes");
+    assert!(report.open.is_empty(), "{report:?}");
+    assert!(state(&w, tid, State::Finished).await, "its day can be dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_collection_does_not_keep_the_others_locked() {
+    for janitor in [false, true] {
+        let w = Shop::of(2).await;
+        let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
+        w.closed.lock().insert("other".to_owned());
+        let p = w.process(Dies::Never).await;
+        if janitor {
+            let report = p.domain.janitor_pass().await.expect("passes");
+            let locked: Vec<&str> = report.locked.iter().map(|(key, _)| &*key.collection).collect();
+            assert_eq!(locked, ["other"], "{report:?}");
+            assert_eq!(p.values(2).await, [Some(2), Some(2)]);
+        } else {
+            let began = tokio::time::Instant::now();
+            p.put_all(2, 3).await.expect("its documents can be written");
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        }
+        assert!(state(&w, tid, State::Committed).await, "it is not finished");
+        w.closed.lock().clear();
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert!(report.is_clean(), "{report:?}");
+        assert!(state(&w, tid, State::Finished).await);
+        let (_, source) = w.stored(&Key::new("other", "x")).await.expect("it is applied");
+        assert!(source.contains("\"n\":2"), "{source}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_member_does_not_keep_the_others_locked() {
+    for garbage in ["{\"tid\":7}", "{\"n\":99}"] {
+        let w = Shop::of(3).await;
+        let tid = w.left_by_the_dead(3, Dies::AfterCommit, false).await;
+        let p = w.process(Dies::Never).await;
+        let damaged = p.items.key("d0002");
+        w.plainly(&damaged, garbage).await;
+        p.put_all(2, 3).await.expect("the others can be written");
+        assert_eq!(p.log.damaged(), std::slice::from_ref(&damaged), "{garbage}");
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert!(report.locked.is_empty(), "{report:?}");
+        assert!(report.damaged.iter().any(|(key, _)| *key == damaged), "{report:?}");
+        assert!(state(&w, tid, State::Committed).await, "it is not finished");
+    }
+    let w = Shop::of(3).await;
+    w.left_by_the_dead(3, Dies::AfterCommit, false).await;
+    let p = w.process(Dies::Never).await;
+    let key = p.items.key("d0002");
+    let (_, source) = w.stored(&key).await.expect("a document");
+    w.plainly(&key, &source.replace("\"n\":1", "\"tid\":7,\"n\":1")).await;
+    let error = p.put_all(3, 3).await.expect_err("one of them is damaged");
+    assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)), "{error}");
+}

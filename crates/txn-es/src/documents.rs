@@ -1,0 +1,420 @@
+//! The way of documents: names to indices, operations to requests, answers to outcomes.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use reqwest::Method;
+use txn_store::{
+    Cursor, Filter, Key, Limits, Outcome, Page, Read, Refusal, RefusalKind, StoreError,
+    StoreErrorKind, Write, WriteOp,
+};
+
+use crate::bulk::{self, Item, Op, Settled};
+use crate::classify::{self, Fate, Whole};
+use crate::target::{Target, Targets};
+use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport, room_for};
+use crate::{names, scan};
+
+/// What all handles of one store share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) transport: Transport,
+    pub(crate) server: crate::Server,
+    pub(crate) limits: Limits,
+    pub(crate) max_items: usize,
+    pub(crate) max_bytes: usize,
+    pub(crate) targets: Targets,
+}
+
+/// Why a name has no target.
+#[derive(Clone, Debug)]
+pub(crate) enum Miss {
+    /// There is no such collection.
+    Missing,
+    /// It could not be looked up, or stands for something that is no collection.
+    Failed(StoreError),
+}
+
+pub(crate) type Resolved<'a> = BTreeMap<&'a str, Result<Arc<Target>, Miss>>;
+
+/// A request of this size is never carried out in parts, so that a refusal of the whole means that
+/// nothing was carried out. (Newer servers begin large ones before they have read them to the end.)
+const WHOLE_BYTES: usize = 512 << 10;
+
+impl Inner {
+    pub(crate) async fn resolve<'a>(&self, names: BTreeSet<&'a str>) -> Resolved<'a> {
+        let lookups = names.into_iter().map(|name| async move { (name, self.target(name).await) });
+        join_all(lookups).await.into_iter().collect()
+    }
+
+    pub(crate) async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let refused: Vec<_> = writes.iter().map(|write| self.refuse(write)).collect();
+        let names = writes.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+        let names = names.map(|(write, _)| &*write.key.collection).collect();
+        let mut targets = self.resolve(names).await;
+        // A version of another incarnation: either it is old, or what we know of the index is. And a
+        // guard may have been added meanwhile.
+        let mut again = BTreeSet::new();
+        for write in writes {
+            let foreign = |target: &Target| {
+                condition_of(&write.op).is_some_and(|version| target.condition(version).is_none())
+            };
+            if let Some(Ok(target)) = targets.get(&*write.key.collection)
+                && (target.guard.is_none() || foreign(target))
+            {
+                self.targets.forget(&target.name);
+                again.insert(&*write.key.collection);
+            }
+        }
+        targets.extend(self.resolve(again).await);
+
+        let mut outcomes = refused;
+        let mut items = Vec::with_capacity(writes.len());
+        for (at, write) in writes.iter().enumerate() {
+            if outcomes[at].is_some() {
+                continue;
+            }
+            match plan_write(at, write, &targets) {
+                Ok(item) => items.push(item),
+                Err(outcome) => outcomes[at] = Some(outcome),
+            }
+        }
+        for (at, settled) in self.bulk(items).await {
+            if let Settled::Write(outcome) = settled {
+                outcomes[at] = Some(outcome);
+            }
+        }
+        for (write, outcome) in writes.iter().zip(&mut outcomes) {
+            if let (WriteOp::Check(source), Some(Outcome::Holds)) = (&write.op, &outcome) {
+                *outcome = Some(self.recheck(&write.key.collection, source).await);
+            }
+        }
+        let none = || Outcome::Unknown("not answered".to_owned());
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(none)).collect()
+    }
+
+    /// What is refused before anything is sent: one item that is not valid would fail all the others.
+    fn refuse(&self, write: &Write) -> Option<Outcome> {
+        if let Err(refusal) = self.limits.check(&write.key, write.op.source_len()) {
+            return Some(Outcome::Invalid(refusal));
+        }
+        let source = match &write.op {
+            WriteOp::Create(s) | WriteOp::Replace(s, _) | WriteOp::Check(s) => Some(s),
+            WriteOp::Delete(_) | WriteOp::Verify(_) => None,
+        };
+        if let Some(reason) = source.and_then(|source| fault_of_source(source)) {
+            return Some(Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason }));
+        }
+        names::fault(&write.key.collection).map(|_| Outcome::MissingCollection)
+    }
+
+    /// Sends operations, in as many requests as their number and size ask for.
+    pub(crate) async fn bulk(&self, items: Vec<Item<'_>>) -> Vec<(usize, Settled)> {
+        let mut chunks: Vec<&[Item<'_>]> = Vec::new();
+        let mut rest = items.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take(self.max_items).take_while(|item| {
+                bytes += item.len();
+                bytes <= self.max_bytes
+            });
+            let (chunk, tail) = rest.split_at(fits.count().max(1));
+            chunks.push(chunk);
+            rest = tail;
+        }
+        let settled: Vec<Settled> = if chunks.len() < 2 || are_independent(&items) {
+            let sent = chunks.into_iter().map(|chunk| self.bulk_chunk(chunk));
+            join_all(sent).await.into_iter().flatten().collect()
+        } else {
+            let mut all = Vec::with_capacity(items.len());
+            for chunk in chunks {
+                all.extend(self.bulk_chunk(chunk).await);
+            }
+            all
+        };
+        items.iter().map(|item| item.at).zip(settled).collect()
+    }
+
+    async fn bulk_chunk(&self, items: &[Item<'_>]) -> Vec<Settled> {
+        let timeout = self.transport.server_timeout(RequestClass::Data);
+        let mut settled = Vec::with_capacity(items.len());
+        let mut stack = vec![items];
+        while let Some(items) = stack.pop() {
+            let body = bulk::encode(items);
+            let len = body.len();
+            // Errors may repeat what was sent.
+            let only_reads = items.iter().all(|item| item.op == Op::Read);
+            let documents = if only_reads { self.max_bytes } else { 0 };
+            let request = Request {
+                method: Method::POST,
+                path: "/_bulk",
+                query: &[("pipeline", "_none"), ("timeout", &timeout)],
+                body: Some(body),
+                items: items.len(),
+                room: room_for(items.len(), documents).saturating_add(2 * len),
+                class: RequestClass::Data,
+            };
+            let fate = match self.transport.send(request).await {
+                Ok(answer) if answer.status == 200 => {
+                    settled.extend(bulk::decode(items, &answer.body));
+                    continue;
+                }
+                Ok(answer) => match classify::whole(&answer) {
+                    Whole::TooLarge if items.len() > 1 => {
+                        let (first, second) = items.split_at(items.len() / 2);
+                        stack.extend([second, first]);
+                        continue;
+                    }
+                    Whole::TooLarge => {
+                        let reason = format!("the server refuses a request of {len} bytes");
+                        Fate::Invalid(Refusal { kind: RefusalKind::TooLarge, reason })
+                    }
+                    // Nothing was carried out: find the one that is not valid.
+                    Whole::Malformed(_) if items.len() > 1 && len < WHOLE_BYTES => {
+                        stack.extend(items.chunks(1).rev());
+                        continue;
+                    }
+                    Whole::Malformed(Fate::Invalid(refusal)) if items.len() > 1 => {
+                        Fate::Unknown(refusal.reason)
+                    }
+                    // A large request may have been begun before it was refused.
+                    Whole::Same(Fate::Rejected(text)) if len >= WHOLE_BYTES => {
+                        Fate::RejectedInDoubt(text)
+                    }
+                    Whole::Malformed(fate) | Whole::Same(fate) => fate,
+                },
+                Err(Failure::TooLarge(_)) if only_reads && items.len() > 1 => {
+                    let (first, second) = items.split_at(items.len() / 2);
+                    stack.extend([second, first]);
+                    continue;
+                }
+                Err(failure) if only_reads => {
+                    let error = match failure {
+                        Failure::TooLarge(error) => too_large(error),
+                        failure => failure.into_error(),
+                    };
+                    let read = Settled::Read(Read::Unavailable(error));
+                    settled.resize(settled.len() + items.len(), read);
+                    continue;
+                }
+                Err(Failure::NotSent(error)) => Fate::Rejected(error.message),
+                Err(Failure::Lost(error) | Failure::TooLarge(error)) => {
+                    Fate::Unknown(error.message)
+                }
+            };
+            settled.extend(items.iter().map(|item| item.settle(fate.clone())));
+        }
+        settled
+    }
+
+    pub(crate) async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        let target = self.existing(collection).await?;
+        let mut size = size.clamp(1, scan::MAX_PAGE).min(target.most_per_page());
+        let what = format!("scanning {}", target.name);
+        let first_path = format!("/{}/_search", names::segment(&target.name));
+        let mut query = vec![("scroll", scan::KEEP_ALIVE)];
+        if self.server.is_opensearch() {
+            // With segment replication, replicas lag behind a refresh.
+            query.push(("preference", "_primary"));
+        }
+        let answer = loop {
+            let (path, query, body) = match &from {
+                None => (first_path.as_str(), query.as_slice(), scan::first(filter, size)),
+                Some(cursor) => {
+                    let (page, scroll_id) = scan::parts(cursor)?;
+                    size = page;
+                    ("/_search/scroll", [].as_slice(), scan::next(scroll_id))
+                }
+            };
+            let request = Request {
+                method: Method::POST,
+                path,
+                query,
+                body: Some(body.into()),
+                items: size,
+                room: room_for(size, self.max_bytes),
+                class: RequestClass::Data,
+            };
+            match self.transport.send(request).await {
+                Ok(answer) => break answer,
+                Err(Failure::TooLarge(error)) if size == 1 => return Err(too_large(error)),
+                // The next scan has smaller pages. One that has begun cannot change its own.
+                Err(Failure::TooLarge(error)) => {
+                    size /= 2;
+                    target.shrink_pages(size);
+                    if from.is_some() {
+                        return Err(error);
+                    }
+                }
+                Err(failure) => return Err(failure.into_error()),
+            }
+        };
+        if answer.status != 200 {
+            let mut error = classify::error(&what, &answer);
+            if from.is_some() && error.kind == StoreErrorKind::NotFound {
+                // The scan, not the collection, is gone.
+                error.kind = StoreErrorKind::Unavailable;
+            }
+            return Err(error);
+        }
+        let found = match scan::decode(&target, &answer.body) {
+            Ok(found) => found,
+            Err(error) => {
+                self.end_scan(scan::scroll_of(&answer.body)).await;
+                return Err(error);
+            }
+        };
+        // A page that is not full is the last one.
+        let next = match found.scroll_id {
+            Some(scroll_id) if found.documents.len() >= size => {
+                Some(scan::cursor(size, &scroll_id))
+            }
+            scroll_id => {
+                self.end_scan(scroll_id).await;
+                None
+            }
+        };
+        Ok(Page { documents: found.documents, next })
+    }
+
+    /// Frees what the servers hold for a scan. They do so by themselves after a while, so that a
+    /// failure is none.
+    async fn end_scan(&self, scroll_id: Option<String>) {
+        let Some(scroll_id) = scroll_id else { return };
+        let request = Request {
+            method: Method::DELETE,
+            path: "/_search/scroll",
+            query: &[],
+            body: Some(scan::clear(&scroll_id).into()),
+            items: 0,
+            room: ADMIN_ROOM,
+            class: RequestClass::Data,
+        };
+        if let Err(failure) = self.transport.send(request).await {
+            tracing::debug!(?failure, "a finished scan was not freed");
+        }
+    }
+
+    /// The target of a name that has to exist.
+    pub(crate) async fn existing(&self, name: &str) -> Result<Arc<Target>, StoreError> {
+        self.target(name).await.map_err(|miss| match miss {
+            Miss::Missing => no_index(name),
+            Miss::Failed(error) => error,
+        })
+    }
+}
+
+/// The error where a collection has to exist.
+pub(crate) fn no_index(name: &str) -> StoreError {
+    let text = format!(
+        "there is no index {name}: correct the name, or make it (create_collection does so where it is missing)"
+    );
+    StoreError::new(StoreErrorKind::NotFound, text)
+}
+
+/// Of an answer about one document: asked again, it would be no smaller.
+pub(crate) fn too_large(error: StoreError) -> StoreError {
+    let advice = "if the documents are that large, raise EsConfig::with_max_bulk_bytes";
+    StoreError::new(StoreErrorKind::Misconfigured, format!("{}; {advice}", error.message))
+}
+
+fn plan_write<'a>(
+    at: usize,
+    write: &'a Write,
+    targets: &Resolved<'_>,
+) -> Result<Item<'a>, Outcome> {
+    let target = match targets.get(&*write.key.collection) {
+        Some(Ok(target)) => target.clone(),
+        Some(Err(Miss::Missing)) | None => return Err(Outcome::MissingCollection),
+        Some(Err(Miss::Failed(error))) => return Err(not_sent(error.clone())),
+    };
+    // The servers do not mind what deletes require.
+    if write.require_alias && write.key.collection == target.name {
+        return Err(Outcome::MissingCollection);
+    }
+    let route = match (write.require_alias, &target.guard) {
+        (true, _) => write.key.collection.clone(),
+        (false, Some(guard)) => guard.clone(),
+        (false, None) => return Err(not_sent(unguarded(&target))),
+    };
+    let condition = |version| target.condition(version).ok_or(Outcome::Conflict);
+    let op = match &write.op {
+        WriteOp::Create(source) => Op::Create(source),
+        WriteOp::Replace(source, version) => Op::Replace(source, condition(*version)?),
+        WriteOp::Delete(version) => Op::Delete(condition(*version)?),
+        WriteOp::Check(source) => Op::Check(source),
+        WriteOp::Verify(Some(version)) => Op::Verify(Some(condition(*version)?)),
+        WriteOp::Verify(None) => Op::Verify(None),
+    };
+    Ok(item(at, &write.key, route, target, op))
+}
+
+pub(crate) fn item<'a>(
+    at: usize,
+    key: &'a Key,
+    route: Arc<str>,
+    target: Arc<Target>,
+    op: Op<'a>,
+) -> Item<'a> {
+    let routing = key.routing.as_deref();
+    Item { at, route, require_alias: true, target, id: &key.id, routing, op }
+}
+
+fn condition_of(op: &WriteOp) -> Option<txn_store::Version> {
+    match op {
+        WriteOp::Replace(_, version) | WriteOp::Delete(version) => Some(*version),
+        WriteOp::Verify(expected) => *expected,
+        WriteOp::Create(_) | WriteOp::Check(_) => None,
+    }
+}
+
+pub(crate) fn unguarded(target: &Target) -> StoreError {
+    let text = format!(
+        "writing to {} needs the alias {}, which is missing and may not be added: grant the index \
+         privilege manage on {} and on txn-*, or let an administrator open the collection once",
+        target.name,
+        crate::target::identity_alias(&target.uid),
+        target.name,
+    );
+    StoreError::new(StoreErrorKind::Denied, text)
+}
+
+/// The outcome of a write that was not sent.
+fn not_sent(error: StoreError) -> Outcome {
+    match error.kind {
+        StoreErrorKind::Denied => {
+            Outcome::Invalid(Refusal { kind: RefusalKind::Denied, reason: error.message })
+        }
+        _ => Outcome::Rejected(error.message),
+    }
+}
+
+/// Sources are JSON objects on one line; anything else would not survive a bulk request.
+fn fault_of_source(source: &str) -> Option<String> {
+    if source.contains(['\n', '\r']) {
+        return Some("the source has a raw line break".to_owned());
+    }
+    if !source.trim_start().starts_with('{') {
+        return Some("the source is not a JSON object".to_owned());
+    }
+    serde_json::from_str::<serde::de::IgnoredAny>(source).err().map(|e| e.to_string())
+}
+
+/// Whether the order of operations makes no difference. Two operations of one document keep theirs; a dry run asks nothing
+/// of the document.
+fn are_independent(items: &[Item<'_>]) -> bool {
+    let mut seen = HashSet::new();
+    let ordered = items.iter().filter(|item| !matches!(item.op, Op::Check(_)));
+    ordered.map(|item| (&item.target.name, item.id, item.routing)).all(|name| seen.insert(name))
+}
+
+#[cfg(test)]
+#[path = "documents_tests.rs"]
+mod tests;

@@ -1,0 +1,207 @@
+//! A store with a tap: every call may be held up, cut off, or watched.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use txn_store::{
+    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
+    StoreError, StoreErrorKind, Write,
+};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is carried out.
+    Pass,
+    /// Nothing is sent, and nobody learns that.
+    Swallow,
+    /// Only so many of its writes are sent; nothing is known of any of them.
+    Part(usize),
+    /// It is carried out, and the answer is lost.
+    Lose,
+}
+
+/// Decides about calls. May wait as long as it likes.
+#[async_trait]
+pub trait Tap: fmt::Debug + Send + Sync + 'static {
+    /// Asked before a call of [`Store::write_many`].
+    async fn on_write(&self, writes: &[Write]) -> Verdict {
+        let _ = writes;
+        self.on_call().await
+    }
+
+    /// Asked before every other call.
+    async fn on_call(&self) -> Verdict {
+        Verdict::Pass
+    }
+}
+
+/// Passes calls on to another store, as its [`Tap`] allows.
+#[derive(Debug)]
+pub struct Tapped<T> {
+    inner: Arc<dyn Store>,
+    tap: Arc<T>,
+}
+
+impl<T: Tap> Tapped<T> {
+    /// Lets `tap` decide about every call of `inner`.
+    pub fn new(inner: Arc<dyn Store>, tap: Arc<T>) -> Self {
+        Self { inner, tap }
+    }
+
+    async fn ask<V>(
+        &self,
+        call: impl Future<Output = Result<V, StoreError>> + Send,
+    ) -> Result<V, StoreError> {
+        match self.tap.on_call().await {
+            Verdict::Pass => call.await,
+            Verdict::Lose => {
+                drop(call.await);
+                Err(cut_off())
+            }
+            Verdict::Swallow | Verdict::Part(_) => Err(cut_off()),
+        }
+    }
+
+    async fn read(&self, keys: &[Key], call: impl Future<Output = Vec<Read>> + Send) -> Vec<Read> {
+        match self.tap.on_call().await {
+            Verdict::Pass => call.await,
+            _ => keys.iter().map(|_| Read::Unavailable(cut_off())).collect(),
+        }
+    }
+}
+
+fn cut_off() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "cut off by the test")
+}
+
+#[async_trait]
+impl<T: Tap> Store for Tapped<T> {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.inner.request_timeout()
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.read(keys, self.inner.get_many(keys)).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.read(keys, self.inner.read_primary(keys)).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let sent = match self.tap.on_write(writes).await {
+            Verdict::Pass => return self.inner.write_many(writes).await,
+            Verdict::Swallow => 0,
+            Verdict::Part(sent) => sent.min(writes.len()),
+            Verdict::Lose => writes.len(),
+        };
+        if sent > 0 {
+            self.inner.write_many(&writes[..sent]).await;
+        }
+        writes.iter().map(|_| Outcome::Unknown("cut off by the test".to_owned())).collect()
+    }
+
+    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
+        self.ask(self.inner.refresh(collection)).await
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        self.ask(self.inner.scan(collection, filter, size, from)).await
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        self.ask(self.inner.open_collection(spec)).await
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
+        self.ask(self.inner.drop_collection(name)).await
+    }
+
+    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
+        self.ask(self.inner.add_alias(alias, collection)).await
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        self.ask(self.inner.block_writes(collection, blocked)).await
+    }
+
+    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.ask(self.inner.list_collections(prefix)).await
+    }
+
+    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
+        self.ask(self.inner.release_collection(collection)).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        self.ask(self.inner.server_time()).await
+    }
+}
+
+/// Stops writes of the apply phase: those after the commit that take locks off.
+///
+/// They are recognised by what they are: a replace whose source has no lock, or a delete, in a collection that is
+/// no partition of a transaction table.
+#[derive(Debug)]
+pub struct ApplyGate {
+    open: tokio::sync::watch::Sender<bool>,
+    held: tokio::sync::watch::Sender<usize>,
+}
+
+impl Default for ApplyGate {
+    fn default() -> Self {
+        Self { open: tokio::sync::watch::channel(true).0, held: tokio::sync::watch::channel(0).0 }
+    }
+}
+
+impl ApplyGate {
+    /// From now on applies wait.
+    pub fn close(&self) {
+        self.open.send_replace(false);
+    }
+
+    /// Lets them go on.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Returns once an apply waits at the gate, or has been there.
+    pub async fn reached(&self) {
+        // The sender lives as long as the gate.
+        drop(self.held.subscribe().wait_for(|held| *held > 0).await);
+    }
+
+    fn applies(write: &Write) -> bool {
+        use txn_store::WriteOp;
+        let unlocked = match &write.op {
+            WriteOp::Replace(source, _) => !source.contains(txn_store::fields::TRANSACTION_TID),
+            WriteOp::Delete(_) => true,
+            _ => false,
+        };
+        unlocked && !write.require_alias && &*write.key.collection != "txn-registry"
+    }
+}
+
+#[async_trait]
+impl Tap for ApplyGate {
+    async fn on_write(&self, writes: &[Write]) -> Verdict {
+        if !*self.open.borrow() && writes.iter().any(Self::applies) {
+            self.held.send_modify(|held| *held += 1);
+            drop(self.open.subscribe().wait_for(|open| *open).await);
+        }
+        Verdict::Pass
+    }
+}

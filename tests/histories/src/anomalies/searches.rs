@@ -1,0 +1,160 @@
+//! What a search can and cannot promise. These run on servers only, beside a plain client.
+//!
+//! The index of these schedules is refreshed only when somebody asks for it, so that what a search sees is certain.
+
+use serde_json::{Value, json};
+use txn_core::{Acknowledge, Options};
+use txn_fixtures::plain_client::PlainClient;
+
+use crate::fixture::Fixture;
+
+/// A search of a plain client.
+#[derive(Debug)]
+pub struct Searches<'a> {
+    plain: &'a PlainClient,
+    index: &'a str,
+}
+
+impl<'a> Searches<'a> {
+    /// Searches of an index.
+    #[must_use]
+    pub fn new(plain: &'a PlainClient, index: &'a str) -> Self {
+        Self { plain, index }
+    }
+
+    /// The body of an index that is refreshed only on demand.
+    #[must_use]
+    pub fn index_body() -> Value {
+        json!({
+            "settings": {"number_of_shards": 1, "number_of_replicas": 0, "refresh_interval": -1},
+            "mappings": {"properties": {"n": {"type": "long"}}}
+        })
+    }
+
+    async fn refresh(&self) {
+        self.plain.ok("POST", &format!("/{}/_refresh", self.index), None).await;
+    }
+
+    /// Ids and numbers of the documents that a query finds, in the order of the ids.
+    async fn find(&self, target: &str, query: Value) -> Vec<(String, Option<i64>)> {
+        let body = json!({"size": 100, "query": query}).to_string();
+        let answer = self.plain.ok("POST", &format!("/{target}/_search"), Some(body)).await;
+        let hits = answer["hits"]["hits"].as_array().expect("a list");
+        let mut found: Vec<_> = hits
+            .iter()
+            .map(|hit| {
+                (hit["_id"].as_str().expect("an id").to_owned(), hit["_source"]["n"].as_i64())
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// All documents.
+    async fn all(&self) -> Vec<(String, Option<i64>)> {
+        self.find(self.index, json!({"match_all": {}})).await
+    }
+
+    /// The documents whose number is at least this.
+    async fn at_least(&self, n: i64) -> Vec<(String, Option<i64>)> {
+        self.find(self.index, json!({"range": {"n": {"gte": n}}})).await
+    }
+}
+
+fn documents(expected: &[(&str, i64)]) -> Vec<(String, Option<i64>)> {
+    expected.iter().map(|(id, n)| ((*id).to_owned(), Some(*n))).collect()
+}
+
+/// While a transaction holds documents a search sees their committed content, and after a rollback still.
+pub async fn a_search_sees_only_what_was_committed(fixture: &Fixture, search: &Searches<'_>) {
+    fixture.put(&[("x", 10), ("y", 20)]).await;
+    search.refresh().await;
+    let before = documents(&[("x", 10), ("y", 20)]);
+    assert_eq!(search.all().await, before);
+    let writer = fixture.a.begin_locking();
+    assert_eq!((writer.get("x").await, writer.get("y").await), (Some(10), Some(20)));
+    writer.put("x", 11);
+    writer.delete("y");
+    search.refresh().await;
+    assert_eq!(search.all().await, before, "locked, and nothing else");
+    writer.rollback().await;
+    search.refresh().await;
+    assert_eq!(search.all().await, before);
+}
+
+/// A search may miss what was just committed: until it is applied, whatever is refreshed, and then until the next
+/// refresh. `Searchable` waits for both.
+pub async fn a_search_may_miss_what_was_just_committed(fixture: &Fixture, search: &Searches<'_>) {
+    fixture.put(&[("x", 10), ("y", 20)]).await;
+    search.refresh().await;
+    fixture.gate.close();
+    let writer = fixture.a.begin();
+    writer.put("x", 11);
+    writer.put("y", 21);
+    writer.commits().await;
+    fixture.gate.reached().await;
+    search.refresh().await;
+    assert_eq!(search.all().await, documents(&[("x", 10), ("y", 20)]), "not applied");
+    assert_eq!(fixture.b.look(&["x", "y"]).await, [Some(11), Some(21)], "a reader sees it");
+    fixture.gate.open();
+    let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+    let next = fixture.a.begin_with(&applied);
+    next.put("x", 12);
+    next.put("y", 22);
+    next.commits().await;
+    assert_eq!(search.all().await, documents(&[("x", 10), ("y", 20)]), "not refreshed");
+    let searchable = Options::default().with_acknowledge(Acknowledge::Searchable);
+    let last = fixture.b.begin_with(&searchable);
+    last.put("x", 13);
+    last.insert("z", 33);
+    last.commits().await;
+    assert_eq!(search.all().await, documents(&[("x", 13), ("y", 22), ("z", 33)]));
+}
+
+/// A search within a transaction is not part of it: two that search for the same and each insert what the other one
+/// would have found both commit. With a document that both read and write, one of them is refused.
+pub async fn a_phantom_is_possible_and_a_guard_prevents_it(
+    fixture: &Fixture,
+    search: &Searches<'_>,
+) {
+    fixture.put(&[("guard", 0)]).await;
+    search.refresh().await;
+    let (first, second) = (fixture.a.begin(), fixture.b.begin());
+    for (session, id) in [(&first, "p"), (&second, "q")] {
+        assert_eq!(search.at_least(30).await, []);
+        session.insert(id, 30);
+    }
+    first.commits().await;
+    second.commits().await;
+    assert_eq!(fixture.state(&["p", "q"]).await, [Some(30), Some(30)], "the phantom");
+
+    let (first, second) = (fixture.a.begin(), fixture.b.begin());
+    for (session, id) in [(&first, "r"), (&second, "s")] {
+        let turn = session.get("guard").await.expect("exists");
+        assert_eq!(search.at_least(40).await, []);
+        session.put("guard", turn + 1);
+        session.insert(id, 40);
+    }
+    first.commits().await;
+    second.conflicts().await;
+    assert_eq!(fixture.state(&["r", "s", "guard"]).await, [Some(40), None, Some(1)]);
+}
+
+/// A lock on a document that does not exist yet is a document without content. Searches find it, unless they ask
+/// the alias of committed documents or for any field.
+pub async fn a_placeholder_is_hidden_by_the_alias(fixture: &Fixture, search: &Searches<'_>) {
+    fixture.put(&[("x", 10)]).await;
+    let writer = fixture.a.begin_locking();
+    assert_eq!(writer.get("new").await, None);
+    writer.insert("new", 30);
+    search.refresh().await;
+    let placeholder = vec![("new".to_owned(), None), ("x".to_owned(), Some(10))];
+    assert_eq!(search.all().await, placeholder);
+    let committed = format!("{}-committed", search.index);
+    let all = || json!({"match_all": {}});
+    assert_eq!(search.find(&committed, all()).await, documents(&[("x", 10)]));
+    assert_eq!(search.at_least(0).await, documents(&[("x", 10)]));
+    writer.rollback().await;
+    search.refresh().await;
+    assert_eq!(search.all().await, documents(&[("x", 10)]));
+}

@@ -1,0 +1,107 @@
+//! G2-item: each writes what the other one only read.
+
+use txn_core::{Error, Options};
+
+use crate::fixture::{Fixture, Item, Process, Session, later};
+
+/// At least one of two doctors stays: both read that both are there, and each goes.
+pub async fn g2_item_write_skew(fixture: &Fixture) {
+    fixture.put(&[("x", 1), ("y", 1)]).await;
+    let (first, second) = (fixture.a.begin(), fixture.b.begin());
+    for session in [&first, &second] {
+        assert_eq!((session.get("x").await, session.get("y").await), (Some(1), Some(1)));
+    }
+    first.put("x", 0);
+    second.put("y", 0);
+    second.commits().await;
+    first.conflicts().await;
+    assert_eq!(fixture.state(&["x", "y"]).await, [Some(1), Some(0)]);
+
+    // At the same time, as often as it takes: the second to get through sees the first.
+    let leave = |process: Process, own: &'static str, other: &'static str| async move {
+        let items = &process.items;
+        let left = process.domain.transact::<_, Error, _>(async |tx| {
+            let found = tx.get_many(items, [own, other]).await?;
+            let present: i64 = found.into_iter().flatten().map(|item| item.n).sum();
+            if present == 2 {
+                tx.put(items, own, &Item { n: 0 })?;
+            }
+            Ok(present == 2)
+        });
+        left.await.expect("gets through")
+    };
+    for _ in 0..5 {
+        let back = fixture.a.begin();
+        back.put("x", 1);
+        back.put("y", 1);
+        back.commits().await;
+        let left = futures::join!(
+            tokio::spawn(leave(fixture.a.clone(), "x", "y")),
+            tokio::spawn(leave(fixture.b.clone(), "y", "x"))
+        );
+        let left = [left.0.expect("no panic"), left.1.expect("no panic")];
+        assert!(left[0] != left[1], "exactly one leaves: {left:?}");
+        let stay = left.map(|gone| Some(i64::from(!gone)));
+        assert_eq!(fixture.state(&["x", "y"]).await, stay);
+    }
+}
+
+/// The same over documents that do not exist: each finds both missing, and inserts one.
+pub async fn g2_item_write_skew_through_absent_documents(fixture: &Fixture) {
+    let read_both = async |session: &Session| {
+        assert_eq!((session.get("x").await, session.get("y").await), (None, None));
+    };
+    let (first, second) = (fixture.a.begin(), fixture.b.begin());
+    read_both(&first).await;
+    read_both(&second).await;
+    first.insert("x", 1);
+    second.insert("y", 1);
+    first.commits().await;
+    second.conflicts().await;
+    assert_eq!(fixture.state(&["x", "y"]).await, [Some(1), None]);
+    // One that only reads, and finds one of two missing that came together.
+    let (reader, writer) = (fixture.a.begin_read_only(), fixture.b.begin());
+    assert_eq!(reader.get("y").await, None);
+    writer.insert("y", 2);
+    writer.insert("z", 2);
+    writer.commits().await;
+    assert_eq!(reader.get("z").await, Some(2));
+    reader.conflicts().await;
+    assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(1), Some(2), Some(2)]);
+}
+
+/// The same with every read locked at once: the older one wounds the younger one at the document that both want.
+pub async fn g2_item_write_skew_of_locked_reads(fixture: &Fixture) {
+    fixture.put(&[("x", 1), ("y", 1)]).await;
+    let options = Options::default().with_pessimistic(true).with_lock_reads(true);
+    let older = fixture.a.begin_with(&options);
+    later().await;
+    let younger = fixture.b.begin_with(&options);
+    assert_eq!(younger.get("x").await, Some(1));
+    assert_eq!(younger.get("y").await, Some(1));
+    assert_eq!(older.get("x").await, Some(1));
+    assert_eq!(older.get("y").await, Some(1));
+    assert!(fixture.wounds() >= 1);
+    younger.put("y", 0);
+    younger.conflicts().await;
+    older.put("x", 0);
+    older.commits().await;
+    assert_eq!(fixture.state(&["x", "y"]).await, [Some(0), Some(1)]);
+}
+
+/// Fekete's anomaly: two writers alone are serialisable, and a third that only reads shows a state that no order of the
+/// three has. The checking account loses a fee unless the deposit came first; the reader saw the deposit, not the fee.
+pub async fn g2_item_anomaly_of_a_read_only_transaction(fixture: &Fixture) {
+    fixture.put(&[("checking", 0), ("savings", 0)]).await;
+    let (fee, deposit) = (fixture.a.begin(), fixture.b.begin());
+    assert_eq!((fee.get("checking").await, fee.get("savings").await), (Some(0), Some(0)));
+    assert_eq!(deposit.get("savings").await, Some(0));
+    deposit.put("savings", 20);
+    deposit.commits().await;
+    let reader = fixture.b.begin_read_only();
+    assert_eq!((reader.get("checking").await, reader.get("savings").await), (Some(0), Some(20)));
+    reader.commits().await;
+    fee.put("checking", -11);
+    fee.conflicts().await;
+    assert_eq!(fixture.state(&["checking", "savings"]).await, [Some(0), Some(20)]);
+}

@@ -1,0 +1,326 @@
+//! The fixture of one schedule: a store, two processes on it, and a look at what is left behind in the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use txn_core::event::{Event, Observer};
+use txn_core::store::Store;
+use txn_core::{
+    Acknowledge, Collection, Config, Domain, Error, ErrorKind, Options, Receipt, Transaction, Typed,
+};
+use txn_sim::tapped::{ApplyGate, Tapped};
+
+/// How long anything may take that is not meant to fail.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Returns at a later moment of the clock: who begins now is younger than whoever began before.
+pub async fn later() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
+/// The content of a document: a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The number.
+    pub n: i64,
+}
+
+/// The documents of a schedule.
+pub type Items = Collection<Typed<Item>>;
+
+/// Where the two sessions of a schedule live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processes {
+    /// In one process: they queue.
+    One,
+    /// In two, which know nothing of each other but what the store says.
+    Two,
+}
+
+/// The fixture of one schedule.
+#[derive(Debug)]
+pub struct Fixture {
+    /// The first process. Its applies can be held up by [`Fixture::gate`].
+    pub a: Process,
+    /// The second one; maybe the same.
+    pub b: Process,
+    /// Holds up the applies of the first process.
+    pub gate: Arc<ApplyGate>,
+    store: Arc<dyn Store>,
+    log: Arc<Log>,
+    name: String,
+    collection: String,
+}
+
+/// A process: a domain and its documents.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// The domain.
+    pub domain: Domain,
+    /// The documents.
+    pub items: Items,
+}
+
+#[derive(Debug, Default)]
+struct Log(Mutex<Vec<Event>>);
+
+impl Observer for Log {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().push(event.clone());
+    }
+}
+
+impl Fixture {
+    /// Opens a domain and a collection, which exists or is made, in one process or in two.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        name: &str,
+        collection: &str,
+        processes: Processes,
+    ) -> Self {
+        let (gate, log) = (Arc::new(ApplyGate::default()), Arc::new(Log::default()));
+        let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
+        let a = Process::open(tapped, name, collection, &log).await;
+        let b = match processes {
+            Processes::One => a.clone(),
+            Processes::Two => Process::open(store.clone(), name, collection, &log).await,
+        };
+        let (name, collection) = (name.to_owned(), collection.to_owned());
+        Self { a, b, gate, store, log, name, collection }
+    }
+
+    /// One more process, whose applies nobody holds up.
+    pub async fn another(&self) -> Process {
+        Process::open(self.store.clone(), &self.name, &self.collection, &self.log).await
+    }
+
+    /// The store itself.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Documents to begin with, applied.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub async fn put(&self, documents: &[(&str, i64)]) {
+        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let items = &self.a.items;
+        let put = async |tx: &Transaction| {
+            documents.iter().try_for_each(|(id, n)| tx.insert(items, *id, &Item { n: *n }))
+        };
+        let tx = self.a.domain.begin(&options).expect("begins");
+        put(&tx).await.expect("takes them");
+        tx.commit().await.expect("commits");
+    }
+
+    /// What documents hold, as the primaries say.
+    ///
+    /// # Panics
+    /// If they do not answer.
+    pub async fn state(&self, ids: &[&str]) -> Vec<Option<i64>> {
+        let reader = self.b.domain.reader().verified();
+        let found = reader.get_many(&self.b.items, ids.iter().copied()).await.expect("reads");
+        found.into_iter().map(|item| item.map(|item| item.n)).collect()
+    }
+
+    /// How often one transaction wounded another so far.
+    #[must_use]
+    pub fn wounds(&self) -> usize {
+        let log = self.log.0.lock();
+        log.iter().filter(|event| matches!(event, Event::Wounded { .. })).count()
+    }
+
+    /// Both processes end with all their work done, and nothing is left over.
+    ///
+    /// # Panics
+    /// If anything is.
+    pub async fn close(self) {
+        for process in [&self.a, &self.b] {
+            assert!(process.domain.shutdown(PATIENCE).await, "drained");
+        }
+        let report = self.b.domain.inspect().await.expect("looks");
+        assert!(report.is_clean(), "left over: {report:?}");
+    }
+}
+
+impl Process {
+    async fn open(store: Arc<dyn Store>, name: &str, collection: &str, log: &Arc<Log>) -> Self {
+        // Nobody is taken for dead here, however slow the machine is, and no janitor comes in between.
+        let config = Config::default()
+            .with_janitor_interval(None)
+            .with_lease(Duration::from_secs(20))
+            .with_transaction_limit(PATIENCE)
+            .with_deadline(PATIENCE)
+            .with_observer(Some(log.clone()));
+        let domain = Domain::create(store, name, config).await.expect("opens");
+        let items = domain.create_collection(collection, None).await.expect("opens");
+        Self { domain, items }
+    }
+
+    /// Begins a transaction that the schedule steps through. It locks at the end.
+    #[must_use]
+    pub fn begin(&self) -> Session {
+        self.begin_with(&Options::default())
+    }
+
+    /// Begins one that locks at each read.
+    #[must_use]
+    pub fn begin_locking(&self) -> Session {
+        self.begin_with(&Options::default().with_pessimistic(true))
+    }
+
+    /// Begins one that only reads.
+    #[must_use]
+    pub fn begin_read_only(&self) -> Session {
+        self.begin_with(&Options::default().with_read_only(true))
+    }
+
+    /// Begins one with options.
+    ///
+    /// # Panics
+    /// If the process is shut down.
+    #[must_use]
+    pub fn begin_with(&self, options: &Options) -> Session {
+        let tx = self.domain.begin(options).expect("begins");
+        Session { tx, items: self.items.clone() }
+    }
+
+    /// Reads without a transaction and without locks.
+    ///
+    /// # Panics
+    /// If the store does not answer.
+    pub async fn look(&self, ids: &[&str]) -> Vec<Option<i64>> {
+        let ids = ids.iter().copied();
+        let found = self.domain.reader().get_many(&self.items, ids).await.expect("reads");
+        found.into_iter().map(|item| item.map(|item| item.n)).collect()
+    }
+
+    /// Reads by a read-only transaction, again as often as it takes.
+    ///
+    /// # Panics
+    /// If it does not get through.
+    pub async fn snapshot(&self, ids: &[&str]) -> Vec<Option<i64>> {
+        let options = Options::default().with_read_only(true);
+        let items = &self.items;
+        let read = self
+            .domain
+            .run::<_, Error, _>(&options, async |tx| tx.get_many(items, ids.iter().copied()).await);
+        let found = read.await.expect("gets through").value;
+        found.into_iter().map(|item| item.map(|item| item.n)).collect()
+    }
+
+    /// Adds to a document by a transaction, again as often as it takes.
+    ///
+    /// # Panics
+    /// If it does not get through.
+    pub async fn add(&self, id: &str, n: i64) {
+        let items = &self.items;
+        let add = self.domain.transact::<_, Error, _>(async |tx| {
+            let item = tx.get(items, id).await?.unwrap_or_default();
+            tx.put(items, id, &Item { n: item.n + n })
+        });
+        add.await.expect("gets through");
+    }
+}
+
+/// One transaction, step by step and without retries. Steps that do not end it have to succeed.
+#[derive(Debug)]
+pub struct Session {
+    tx: Transaction,
+    items: Items,
+}
+
+impl Session {
+    /// Reads one document.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub async fn get(&self, id: &str) -> Option<i64> {
+        self.try_get(id).await.expect("reads")
+    }
+
+    /// Reads one document, in a transaction that may have been wounded.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn try_get(&self, id: &str) -> Result<Option<i64>, Error> {
+        Ok(self.tx.get(&self.items, id).await?.map(|item| item.n))
+    }
+
+    /// Writes one document.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn put(&self, id: &str, n: i64) {
+        self.tx.put(&self.items, id, &Item { n }).expect("takes it");
+    }
+
+    /// Inserts one document.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn insert(&self, id: &str, n: i64) {
+        self.tx.insert(&self.items, id, &Item { n }).expect("takes it");
+    }
+
+    /// Inserts one document that this transaction may have written itself.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn try_insert(&self, id: &str, n: i64) -> Result<(), Error> {
+        self.tx.insert(&self.items, id, &Item { n })
+    }
+
+    /// Deletes one document.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn delete(&self, id: &str) {
+        self.tx.delete(&self.items, id).expect("takes it");
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub async fn commit(self) -> Result<Receipt, Error> {
+        self.tx.commit().await
+    }
+
+    /// Commits, which has to succeed.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub async fn commits(self) {
+        self.tx.commit().await.expect("commits");
+    }
+
+    /// Commits, which has to be refused because others were in the way: nothing is changed then.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub async fn conflicts(self) {
+        self.fails(ErrorKind::Conflict).await;
+    }
+
+    /// Commits, which has to be refused for this reason.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub async fn fails(self, kind: ErrorKind) {
+        let error = self.tx.commit().await.expect_err("must not commit");
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+
+    /// Rolls back.
+    pub async fn rollback(self) {
+        self.tx.rollback().await;
+    }
+}

@@ -1,0 +1,178 @@
+//! Seeded random transactions over any number of processes, and the history of what happened.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use txn_core::store::MemoryStore;
+//! use txn_core::{Config, Domain, Error};
+//! use txn_histories::history::Model;
+//! use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let store = Arc::new(MemoryStore::new());
+//! let domain = Domain::create(store, "demo", Config::default()).await?;
+//! let workload = Workload::new(WorkloadConfig::new(Model::ListAppend));
+//! let until = Stop::default().after_transactions(100);
+//! let mut history = workload.run(&Fleet::new([domain.clone()]), &until).await?;
+//! workload.settle(&mut history, &domain).await?;
+//! let verdict = check(&history);
+//! assert!(verdict.holds_with(50), "{verdict}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A long run is many short ones: histories are kept in memory, and are judged as a whole. Give each another
+//! [`WorkloadConfig::prefix`], so that it begins with keys that nobody wrote.
+
+mod config;
+mod counters;
+mod plan;
+mod settle;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use txn_core::{Collection, Domain, Error, Typed};
+
+pub use config::{Stop, WorkloadConfig};
+pub use counters::{Counters, Counts};
+
+use crate::history::History;
+use crate::recorder::Recorder;
+use plan::{Planner, Supply};
+use worker::Worker;
+
+/// The content of a document: a list, or a register as a list of at most one value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Values {
+    /// The values, oldest first.
+    pub values: Vec<u64>,
+}
+
+type Documents = Collection<Typed<Values>>;
+
+/// The processes of a run: domains of one name over one store. They may be replaced while it goes on, as processes
+/// die and start again.
+#[derive(Debug)]
+pub struct Fleet {
+    domains: Vec<RwLock<Domain>>,
+}
+
+impl Fleet {
+    /// These processes.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(domains: impl IntoIterator<Item = Domain>) -> Arc<Self> {
+        let domains: Vec<_> = domains.into_iter().map(RwLock::new).collect();
+        assert!(!domains.is_empty(), "a fleet has at least one process");
+        Arc::new(Self { domains })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// One of them; numbers beyond the last begin anew.
+    #[must_use]
+    pub fn domain(&self, number: usize) -> Domain {
+        self.domains[number % self.domains.len()].read().clone()
+    }
+
+    /// Puts another process in its place ([`Workload::open`] it first), and returns the one that was there. Transactions
+    /// under way stay with that one.
+    pub fn replace(&self, number: usize, domain: Domain) -> Domain {
+        std::mem::replace(&mut *self.domains[number % self.domains.len()].write(), domain)
+    }
+}
+
+/// Runs random transactions.
+#[derive(Debug)]
+pub struct Workload {
+    config: WorkloadConfig,
+    counters: Arc<Counters>,
+}
+
+impl Workload {
+    /// A workload with these settings.
+    #[must_use]
+    pub fn new(config: WorkloadConfig) -> Self {
+        Self { config, counters: Arc::default() }
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &WorkloadConfig {
+        &self.config
+    }
+
+    /// How it is doing.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
+    /// Runs transactions until it is time to stop, and those that are under way to their end.
+    ///
+    /// # Errors
+    /// The collection cannot be opened.
+    ///
+    /// # Cancel safety
+    /// Dropped, all transactions are dropped and the history is lost.
+    pub async fn run(&self, fleet: &Arc<Fleet>, until: &Stop) -> Result<History, Error> {
+        let documents = self.documents(&fleet.domain(0)).await?;
+        for number in 1..fleet.size() {
+            self.open(&fleet.domain(number)).await?;
+        }
+        let recorder = Arc::new(Recorder::after(Vec::new()));
+        let supply = Arc::new(Supply::new(&self.config));
+        let (began, begun) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let mut workers = JoinSet::new();
+        for number in 0..self.config.workers.max(1) {
+            let worker = Worker {
+                number,
+                config: self.config.clone(),
+                fleet: fleet.clone(),
+                documents: documents.clone(),
+                recorder: recorder.clone(),
+                supply: supply.clone(),
+                planner: Planner::new(&self.config, number as u64),
+                counters: self.counters.clone(),
+                began,
+                begun: begun.clone(),
+            };
+            workers.spawn(worker.work(until.clone()));
+        }
+        workers.join_all().await;
+        let entries = recorder.finish();
+        Ok(History { model: self.config.model, entries, finals: None })
+    }
+
+    /// Opens the collection in a process, and makes it if it is missing. [`Workload::run`] does it for the processes that it
+    /// begins with; one that joins the fleet later needs it before it does.
+    ///
+    /// # Errors
+    /// The collection cannot be opened.
+    pub async fn open(&self, domain: &Domain) -> Result<(), Error> {
+        self.documents(domain).await.map(drop)
+    }
+
+    async fn documents(&self, domain: &Domain) -> Result<Documents, Error> {
+        domain.create_collection(&self.config.collection, None).await
+    }
+}
+
+impl WorkloadConfig {
+    /// The id of the document of a key.
+    #[must_use]
+    pub fn id(&self, key: u64) -> String {
+        format!("{}-{key}", self.prefix)
+    }
+}

@@ -1,0 +1,16 @@
+//! The named anomalies on the embedded file.
+
+use std::sync::Arc;
+
+use txn_histories::fixture::{Fixture, Processes};
+use txn_histories::{in_one_process_and_in_two, schedules};
+use txn_redb::RedbStore;
+
+schedules!(in_one_process_and_in_two);
+
+/// The directory is gone when the test ends; the file stays usable as long as it is open.
+async fn fixture(processes: Processes) -> Fixture {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = RedbStore::open(directory.path().join("anomalies.redb")).expect("opens");
+    Fixture::open(Arc::new(store), "anomalies", "items", processes).await
+}

@@ -1,0 +1,206 @@
+//! Recorded histories on the store in memory, sound and rough, and on one embedded file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use txn_core::clock::Entropy;
+use txn_core::store::{MemoryStore, Store};
+use txn_core::{Config, Domain};
+use txn_histories::history::{Kind, Model};
+use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
+use txn_redb::RedbStore;
+use txn_sim::{FaultPlan, FaultStore};
+
+const MODELS: [Model; 2] = [Model::ListAppend, Model::Register];
+
+/// Randomness of the engine that a seed repeats.
+#[derive(Debug)]
+struct Dice(AtomicU64);
+
+impl Entropy for Dice {
+    fn next_u64(&self) -> u64 {
+        let mut z = self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+async fn process(store: &Arc<dyn Store>, number: u64, seed: u64) -> Domain {
+    let config = Config::default()
+        .with_janitor_interval(Some(Duration::from_secs(3)))
+        .with_deadline(Duration::from_secs(60))
+        .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (number << 32)))))
+        .with_coordinator(format!("process {number}"));
+    Domain::create(store.clone(), "histories", config).await.expect("opens")
+}
+
+/// Runs a workload, settles it, and judges it; another process finds nothing left over.
+async fn holds(store: Arc<dyn Store>, config: WorkloadConfig, transactions: u64, least: u64) {
+    let seed = config.seed;
+    let mut processes = Vec::new();
+    for number in 0..3 {
+        processes.push(process(&store, number, seed).await);
+    }
+    let workload = Workload::new(config);
+    let until = Stop::default().after_transactions(transactions);
+    let history = workload.run(&Fleet::new(processes.clone()), &until).await.expect("runs");
+    ends_well(store, workload, history, processes, least).await;
+}
+
+async fn ends_well(
+    store: Arc<dyn Store>,
+    workload: Workload,
+    mut history: txn_histories::History,
+    processes: Vec<Domain>,
+    least: u64,
+) {
+    for process in &processes {
+        process.shutdown(Duration::from_secs(120)).await;
+    }
+    let witness = process(&store, 99, workload.config().seed).await;
+    workload.settle(&mut history, &witness).await.expect("settles");
+    let verdict = check(&history);
+
+    assert!(verdict.holds_with(least), "{verdict}\nseed {}", workload.config().seed);
+    let counts = workload.counters().now();
+    assert_eq!(counts.damaged, 0, "{counts:?}");
+    assert_eq!(counts.unknown, history.count(Kind::Info));
+    let open = history.entries.iter().filter(|entry| entry.tid.is_some() && entry.is_open());
+    assert_eq!(open.count(), 0, "whatever left a record is found out");
+    let report = witness.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "left over: {report:?}");
+    witness.shutdown(Duration::from_secs(10)).await;
+}
+
+fn in_virtual_time(future: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(future);
+}
+
+/// How many seeds: `TXN_HISTORIES=100 cargo test …` tries more.
+fn seeds(few: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("TXN_HISTORIES").ok().and_then(|count| count.parse().ok());
+    0..count.unwrap_or(few)
+}
+
+#[test]
+fn on_a_sound_store() {
+    for seed in seeds(2) {
+        for model in MODELS {
+            let config = WorkloadConfig::new(model).with_seed(seed);
+            in_virtual_time(holds(Arc::new(MemoryStore::new()), config, 300, 250));
+        }
+    }
+}
+
+/// Every other seed has little patience and a slow store, so that much is refused or unknown.
+#[test]
+fn on_a_rough_store() {
+    let mut unknown = 0;
+    for seed in seeds(4) {
+        for model in MODELS {
+            let usual = FaultPlan::rough(seed ^ 0xFA17);
+            let (millis, faults) = if seed % 2 == 0 {
+                (60_000, usual)
+            } else {
+                (60, usual.with_applied_unknown(0.25).with_delay(0.8, Duration::from_millis(25)))
+            };
+            let config = WorkloadConfig::new(model)
+                .with_seed(seed)
+                .with_workers(5)
+                .with_deadline(Duration::from_millis(millis));
+            in_virtual_time(async { unknown += Box::pin(rough(config, faults, 150, 15)).await });
+        }
+    }
+    assert!(unknown > 0, "nothing was unknown: there was nothing to find out");
+}
+
+/// Returns how many were of unknown outcome.
+async fn rough(config: WorkloadConfig, faults: FaultPlan, transactions: u64, least: u64) -> u64 {
+    let seed = config.seed;
+    let faults = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), faults));
+    faults.set_enabled(false);
+    let store: Arc<dyn Store> = faults.clone();
+    let mut processes = Vec::new();
+    for number in 0..3 {
+        processes.push(process(&store, number, seed).await);
+    }
+    let workload = Workload::new(config);
+    // Made while all is well: only the transactions meet faults.
+    for process in &processes {
+        workload.open(process).await.expect("opens");
+    }
+    faults.set_enabled(true);
+    let until = Stop::default().after_transactions(transactions);
+    let history = workload.run(&Fleet::new(processes.clone()), &until).await.expect("runs");
+    faults.set_enabled(false);
+    for process in &processes {
+        process.shutdown(Duration::from_secs(120)).await;
+    }
+    faults.settle().await;
+    assert!(faults.injected().total() > 100, "{}", faults.injected());
+    let unknown = history.count(Kind::Info);
+    ends_well(store, workload, history, processes, least).await;
+    unknown
+}
+
+/// Threads instead of virtual time: real races.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_many_threads() {
+    for model in MODELS {
+        let config = WorkloadConfig::new(model).with_workers(12).with_max_pause(Duration::ZERO);
+        holds(Arc::new(MemoryStore::new()), config, 500, 400).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_one_embedded_file() {
+    for model in MODELS {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = RedbStore::open(directory.path().join("histories.redb")).expect("opens");
+        let config = WorkloadConfig::new(model).with_max_pause(Duration::ZERO);
+        holds(Arc::new(store), config, 100, 80).await;
+    }
+}
+
+/// Processes that die in the middle of what they do, and others in their place.
+#[test]
+fn with_processes_that_go_away() {
+    for seed in seeds(3) {
+        in_virtual_time(async move {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let fleet =
+                Fleet::new([process(&store, 0, seed).await, process(&store, 1, seed).await]);
+            let config =
+                WorkloadConfig::new(Model::ListAppend).with_seed(seed).with_verified_reads(0.2);
+            let workload = Arc::new(Workload::new(config));
+            let token = tokio_util::sync::CancellationToken::new();
+            let until = Stop::default().after_transactions(5_000).when(token.clone());
+            let run = tokio::spawn({
+                let (workload, fleet) = (workload.clone(), fleet.clone());
+                async move { workload.run(&fleet, &until).await }
+            });
+            for number in 2..6 {
+                let before = workload.counters().now().acknowledged;
+                while workload.counters().now().acknowledged < before + 60 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                let next = process(&store, number, seed).await;
+                workload.open(&next).await.expect("opens");
+                let gone = fleet.replace(usize::try_from(number).expect("small"), next);
+                gone.shutdown(Duration::ZERO).await;
+            }
+            token.cancel();
+            let history = run.await.expect("no panic").expect("runs");
+            let processes = vec![fleet.domain(0), fleet.domain(1)];
+            let workload = Arc::into_inner(workload).expect("nobody else has it");
+            ends_well(store, workload, history, processes, 200).await;
+        });
+    }
+}

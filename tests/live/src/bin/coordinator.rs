@@ -1,0 +1,10 @@
+//! A coordinator that is a process of its own, to be killed and paused: see `txn_fixtures::coordinator`.
+
+use txn_fixtures::coordinator::{Job, carry_out};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let job = std::env::args().nth(1).expect("a job, as JSON");
+    let job: Job = serde_json::from_str(&job).expect("a job, as JSON");
+    carry_out(job).await;
+}

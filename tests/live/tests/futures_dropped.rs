@@ -1,0 +1,280 @@
+//! From the first lock on, a tracked task owns a transaction, not the caller's future: wherever that is
+//! dropped, the transaction happens as a whole or not at all, and nothing is left behind.
+
+use std::collections::BTreeSet;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use txn_core::store::MemoryStore;
+use txn_core::{Acknowledge, Collection, Config, Domain, Error, Options, Typed};
+use txn_sim::tapped::{Tap, Tapped, Verdict};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Account {
+    balance: i64,
+}
+
+type Accounts = Collection<Typed<Account>>;
+
+/// How often a call of the store yields.
+const TURNS: usize = 5;
+
+/// Every call of the store takes several turns, so that a future can be dropped in the middle of it.
+#[derive(Debug)]
+struct Slow;
+
+#[async_trait]
+impl Tap for Slow {
+    async fn on_call(&self) -> Verdict {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+        Verdict::Pass
+    }
+}
+
+/// Polls a future a number of times; `None`: it was not ready then.
+struct Polls<F> {
+    future: Pin<Box<F>>,
+    left: usize,
+    /// Poll again at once, so that turns in which only tasks of the engine go on count as well.
+    spin: bool,
+}
+
+impl<F: Future> Future for Polls<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        match self.future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            // Nothing more is to come: the caller drops it at this very await.
+            Poll::Pending if self.left == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                if self.spin {
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// What a transaction does to the accounts `kept`, `other`, `old` and `new`.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// Changes two.
+    Updates,
+    /// Changes one by itself.
+    Single,
+    /// Changes one, inserts one, deletes one.
+    Mixed,
+    /// Inserts two, blindly.
+    Inserts,
+    /// Deletes one, and changes another on the fixture of a third that it only reads.
+    Deletes,
+}
+
+async fn work(
+    domain: &Domain,
+    accounts: &Accounts,
+    shape: Shape,
+    options: &Options,
+) -> Result<(), Error> {
+    let run = domain.run::<_, Error, _>(options, async |tx| {
+        let put = |id: &str, balance| tx.put(accounts, id, &Account { balance });
+        match shape {
+            Shape::Updates => {
+                let kept = tx.get(accounts, "kept").await?.expect("exists");
+                let other = tx.get(accounts, "other").await?.expect("exists");
+                put("kept", kept.balance - 1)?;
+                put("other", other.balance + 1)
+            }
+            Shape::Single => {
+                let kept = tx.get(accounts, "kept").await?.expect("exists");
+                put("kept", kept.balance + 1)
+            }
+            Shape::Mixed => {
+                let kept = tx.get(accounts, "kept").await?.expect("exists");
+                let old = tx.get(accounts, "old").await?.expect("exists");
+                put("kept", kept.balance - 1)?;
+                tx.delete(accounts, "old")?;
+                tx.insert(accounts, "new", &Account { balance: old.balance + 1 })
+            }
+            Shape::Inserts => {
+                tx.insert(accounts, "new", &Account { balance: 1 })?;
+                tx.insert(accounts, "newer", &Account { balance: -1 })
+            }
+            Shape::Deletes => {
+                tx.get(accounts, "other").await?.expect("exists");
+                let old = tx.get(accounts, "old").await?.expect("exists");
+                tx.delete(accounts, "old")?;
+                let kept = tx.get(accounts, "kept").await?.expect("exists");
+                put("kept", kept.balance + old.balance)
+            }
+        }
+    });
+    run.await.map(|_| ())
+}
+
+const IDS: [&str; 5] = ["kept", "new", "newer", "old", "other"];
+
+type Balances = [Option<i64>; 5];
+
+const BEFORE: Balances = [Some(10), None, None, Some(10), Some(10)];
+
+fn after(shape: Shape) -> Balances {
+    match shape {
+        Shape::Updates => [Some(9), None, None, Some(10), Some(11)],
+        Shape::Single => [Some(11), None, None, Some(10), Some(10)],
+        Shape::Mixed => [Some(9), Some(11), None, None, Some(10)],
+        Shape::Inserts => [Some(10), Some(1), Some(-1), Some(10), Some(10)],
+        Shape::Deletes => [Some(20), None, None, None, Some(10)],
+    }
+}
+
+fn config() -> Config {
+    Config::default().with_janitor_interval(None)
+}
+
+/// How a future came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    /// Dropped, and nothing happened.
+    Nothing,
+    /// Dropped, and it happened.
+    Committed,
+    /// It was ready.
+    Ready,
+}
+
+/// Who holds a document at first that the transaction wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Nobody,
+    /// An older transaction of the same process.
+    Here,
+    /// An older transaction of another process.
+    Elsewhere,
+}
+
+/// Locks a document, for a while.
+async fn hold(domain: &Domain, accounts: &Accounts) -> tokio::task::JoinHandle<()> {
+    let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    tx.get(accounts, "kept").await.expect("locks");
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        tx.rollback().await;
+    })
+}
+
+/// Drops the future after so many polls, and looks what became of the transaction.
+async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Options) -> End {
+    let store = Arc::new(MemoryStore::new());
+    let slow = Arc::new(Tapped::new(store.clone(), Arc::new(Slow)));
+    let domain = Domain::create(slow, "bank", config()).await.expect("opens");
+    let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
+    let funds = Options::default().with_acknowledge(Acknowledge::Applied);
+    domain
+        .run::<_, Error, _>(&funds, async |tx| {
+            for id in ["kept", "old", "other"] {
+                tx.insert(&accounts, id, &Account { balance: 10 })?;
+            }
+            Ok(())
+        })
+        .await
+        .expect("funds");
+    let other = Domain::create(store.clone(), "bank", config()).await.expect("opens");
+    let held = match holder {
+        Holder::Nobody => None,
+        Holder::Here => Some(hold(&domain, &accounts).await),
+        Holder::Elsewhere => Some(hold(&other, &accounts).await),
+    };
+    let future = Box::pin(work(&domain, &accounts, shape, options));
+    let spin = held.is_none();
+    let ended = pin!(Polls { future, left: polls, spin }).as_mut().await;
+    let context = format!("{shape:?} after {polls} polls, {holder:?} holds, {options:?}");
+    if let Some(held) = held {
+        held.await.expect("no panic");
+    }
+    assert!(other.shutdown(Duration::from_secs(60)).await, "not drained: {context}");
+
+    assert!(domain.shutdown(Duration::from_secs(60)).await, "not drained: {context}");
+    let report = domain.inspect().await.expect("looks");
+    assert!(report.is_clean(), "left over after the shutdown: {report:?}, {context}");
+    let witness = Domain::create(store, "bank", config()).await.expect("opens");
+    let report = witness.janitor_pass().await.expect("passes");
+    assert!(report.is_clean() && report.recovered == 0, "{report:?}, {context}");
+    let found = witness.reader().verified().get_many(&accounts, IDS).await.expect("reads");
+    let found = found.into_iter().map(|account| account.map(|account| account.balance));
+    let found: Balances = found.collect::<Vec<_>>().try_into().expect("as many");
+    witness.shutdown(Duration::from_secs(60)).await;
+    match ended {
+        Some(result) => {
+            result.expect("commits");
+            assert_eq!(found, after(shape), "{context}");
+            End::Ready
+        }
+        None if found == BEFORE => End::Nothing,
+        None => {
+            assert_eq!(found, after(shape), "in part: {context}");
+            End::Committed
+        }
+    }
+}
+
+/// Drops the future at each of its polls in turn, until it is ready. Returns what became of it each time.
+fn dropped_everywhere(shape: Shape, holder: Holder, options: &Options) -> Vec<End> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let mut ends = Vec::new();
+    while ends.last() != Some(&End::Ready) {
+        assert!(ends.len() < 10_000, "it is never ready: {shape:?} {options:?}");
+        let ended = dropped_after(ends.len(), shape, holder, options);
+        ends.push(runtime.block_on(ended));
+    }
+    ends
+}
+
+fn every_shape(options: &Options) {
+    for shape in [Shape::Updates, Shape::Single, Shape::Mixed, Shape::Inserts, Shape::Deletes] {
+        for acknowledge in [Acknowledge::Committed, Acknowledge::Searchable] {
+            let options = options.clone().with_acknowledge(acknowledge);
+            let ends = dropped_everywhere(shape, Holder::Nobody, &options);
+            let seen: BTreeSet<End> = ends.iter().copied().collect();
+            assert_eq!(seen.len(), 3, "{shape:?} {options:?}: {ends:?}");
+            // Every turn of the store: of a read, of the locks, of the commit; or of a read and a write.
+            let single = matches!(shape, Shape::Single);
+            let least = if single { 2 * TURNS } else { 3 * TURNS };
+            assert!(ends.len() > least, "{} polls: {shape:?} {options:?}", ends.len());
+        }
+    }
+    for shape in [Shape::Updates, Shape::Single, Shape::Mixed, Shape::Deletes] {
+        for holder in [Holder::Here, Holder::Elsewhere] {
+            let ends = dropped_everywhere(shape, holder, options);
+            assert!(ends.contains(&End::Nothing), "{shape:?} {holder:?} {options:?}: {ends:?}");
+        }
+    }
+}
+
+#[test]
+fn optimistic() {
+    every_shape(&Options::default());
+}
+
+#[test]
+fn pessimistic() {
+    every_shape(&Options::default().with_pessimistic(true));
+}
+
+#[test]
+fn locking_its_reads() {
+    every_shape(&Options::default().with_lock_reads(true));
+}

@@ -1,0 +1,166 @@
+//! What others may do to documents, records and indices while a transaction is at a known step: it ends in repair, or
+//! in a typed error and an event that names the document. Nothing is lost in silence.
+
+mod indices;
+mod pipelines;
+mod records;
+mod writers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use txn_core::event::{Event, Observer};
+use txn_core::{Domain, Error, Options, Receipt, Tid};
+use txn_es::{EsConfig, EsStore};
+use txn_fixtures::bank::{self, Accounts};
+use txn_fixtures::fixture::{Fixture, PATIENCE};
+use txn_testkit::proxy::{Hold, Matching, Point, Proxy};
+
+const OPENING: i64 = 100;
+const LEASE: Duration = Duration::from_millis(400);
+
+/// Remembers damage and voided locks.
+#[derive(Debug, Default)]
+struct Log(Mutex<Vec<Event>>);
+
+impl Observer for Log {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::Damaged { .. } | Event::AbortedByRecovery { .. }) {
+            self.0.lock().push(event.clone());
+        }
+    }
+}
+
+impl Log {
+    /// What was told as damaged: the ids of the documents, and the words.
+    fn damages(&self) -> Vec<(String, String)> {
+        let damage = |event: &Event| match event {
+            Event::Damaged { document, what, .. } => Some((document.id.to_string(), what.clone())),
+            _ => None,
+        };
+        self.0.lock().iter().filter_map(damage).collect()
+    }
+
+    /// The transactions that were taken for dead, and aborted.
+    fn voided(&self) -> Vec<Tid> {
+        let voided = |event: &Event| match event {
+            Event::AbortedByRecovery { tid, .. } => Some(*tid),
+            _ => None,
+        };
+        let mut tids: Vec<Tid> = self.0.lock().iter().filter_map(voided).collect();
+        tids.sort();
+        tids.dedup();
+        tids
+    }
+
+    /// The ids of documents that were told as damaged.
+    fn damaged(&self) -> Vec<String> {
+        let mut ids: Vec<String> = self.damages().into_iter().map(|(id, _)| id).collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    }
+}
+
+/// A coordinator behind a proxy, and a witness beside it, over three accounts.
+struct Stage {
+    proxy: Proxy,
+    log: Arc<Log>,
+    domain: Domain,
+    witness: Domain,
+    witness_log: Arc<Log>,
+    accounts: Accounts,
+    names: Vec<String>,
+}
+
+impl Stage {
+    async fn on(fixture: &Fixture) -> Self {
+        let proxy = Proxy::start(fixture.plain.url()).await.expect("starts");
+        let config = EsConfig::from_url(&proxy.url()).expect("an address");
+        let store = Arc::new(EsStore::connect(config).await.expect("answers"));
+        let (log, witness_log) = (Arc::new(Log::default()), Arc::new(Log::default()));
+        let config = || Fixture::config().with_lease(LEASE).with_deadline(Duration::from_secs(15));
+        let told = config().with_observer(Some(log.clone()));
+        let domain = fixture.domain_on(store, told).await;
+        let told = config().with_observer(Some(witness_log.clone()));
+        let witness = fixture.domain_on(fixture.store(), told).await;
+        let accounts = bank::open(&domain, &fixture.name("accounts")).await;
+        let names = bank::names(3);
+        bank::fund(&domain, &accounts, &names, OPENING).await;
+        // The witness knows the collection, too.
+        bank::open(&witness, &fixture.name("accounts")).await;
+        Self { proxy, log, domain, witness, witness_log, accounts, names }
+    }
+
+    /// Starts a transfer of two units from `a0` to the others, and returns when it is held up.
+    async fn held(&self, at: Matching, point: Point) -> (Hold, JoinHandle<Result<Receipt, Error>>) {
+        let hold = self.proxy.hold(at, point);
+        let (domain, accounts, names) =
+            (self.domain.clone(), self.accounts.clone(), self.names.clone());
+        let transfer = tokio::spawn(async move {
+            bank::spread(&domain, &accounts, &names, &Options::default()).await
+        });
+        soon(hold.reached()).await;
+        (hold, transfer)
+    }
+
+    /// A transfer by the witness.
+    async fn spread(&self) -> Result<Receipt, Error> {
+        bank::spread(&self.witness, &self.accounts, &self.names, &Options::default()).await
+    }
+
+    async fn balances(&self) -> Vec<Option<i64>> {
+        bank::balances(&self.witness, &self.accounts, &self.names).await
+    }
+
+    /// The document as a plain client sees it.
+    async fn source(&self, fixture: &Fixture, id: &str) -> Option<String> {
+        fixture.plain.source(self.accounts.name(), id).await
+    }
+
+    /// A plain client writes the whole document.
+    async fn replace(&self, fixture: &Fixture, id: &str, source: &str) {
+        fixture.plain.put(self.accounts.name(), id, source).await;
+    }
+
+    async fn ends(self) {
+        soon(self.proxy.settle()).await;
+        self.domain.shutdown(PATIENCE).await;
+        self.witness.shutdown(PATIENCE).await;
+        self.proxy.shutdown().await;
+    }
+}
+
+/// Waits for something that is meant to happen.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
+}
+
+/// Waits until a condition holds.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "it never came: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+txn_fixtures::everywhere! {
+    indices::made_again_before_the_locks;
+    indices::made_again_with_the_locks_taken;
+    indices::made_again_after_the_commit;
+    pipelines::a_default_pipeline_is_not_asked;
+    pipelines::a_final_pipeline_that_comes_between_commit_and_apply;
+    records::a_record_that_is_removed_while_its_owner_lives;
+    records::a_record_that_is_removed_when_its_owner_is_dead;
+    records::the_record_of_an_abort_that_is_removed_before_the_commit;
+    writers::a_full_replace_before_the_commit;
+    writers::a_full_replace_after_the_commit;
+    writers::a_deletion_after_the_commit;
+    writers::a_lock_that_is_taken_off;
+    writers::a_lock_that_is_taken_off_and_another_transaction;
+    writers::a_forged_lock_of_nobody;
+    writers::a_forged_lock_of_a_finished_transaction;
+}

@@ -1,0 +1,71 @@
+//! Ingest pipelines that drop documents, or cannot run.
+
+use std::time::Duration;
+
+use serde_json::json;
+use txn_core::Options;
+use txn_fixtures::bank;
+use txn_fixtures::fixture::Fixture;
+use txn_fixtures::wire;
+use txn_testkit::proxy::Point;
+
+use crate::{OPENING, Stage, soon};
+
+/// The name of a pipeline that drops every document. Where there are no processors, one that does not exist, so that
+/// writes through it fail.
+async fn dropping(fixture: &Fixture) -> String {
+    let name = fixture.name("drops");
+    let body = json!({"processors": [{"drop": {}}]}).to_string();
+    fixture.plain.text("PUT", &format!("/_ingest/pipeline/{name}"), Some(body)).await;
+    name
+}
+
+async fn set(fixture: &Fixture, index: &str, setting: &str, value: serde_json::Value) {
+    let body = json!({"index": {setting: value}}).to_string();
+    fixture.plain.ok("PUT", &format!("/{index}/_settings"), Some(body)).await;
+}
+
+pub(crate) async fn a_default_pipeline_is_not_asked(fixture: &Fixture) {
+    let stage = Stage::on(fixture).await;
+    let pipeline = dropping(fixture).await;
+    let index = stage.accounts.name();
+    set(fixture, index, "default_pipeline", json!(pipeline)).await;
+    // A plain client's write does not arrive.
+    let path = format!("/{index}/_doc/plain");
+    fixture.plain.text("PUT", &path, Some(r#"{"balance":1}"#.to_owned())).await;
+    assert_eq!(stage.source(fixture, "plain").await, None);
+    for domain in [&stage.domain, &stage.witness] {
+        let options = Options::default();
+        bank::spread(domain, &stage.accounts, &stage.names, &options).await.expect("moves");
+    }
+    let report = stage.witness.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+    let expected = [OPENING - 4, OPENING + 2, OPENING + 2].map(Some);
+    assert_eq!(stage.balances().await, expected);
+    stage.ends().await;
+}
+
+/// A final pipeline cannot be refused by a request. What it keeps from being applied stays committed, and is
+/// applied when it is gone.
+pub(crate) async fn a_final_pipeline_that_comes_between_commit_and_apply(fixture: &Fixture) {
+    let stage = Stage::on(fixture).await;
+    let pipeline = dropping(fixture).await;
+    let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
+    soon(transfer).await.expect("no panic").expect("it is committed");
+    let index = stage.accounts.name();
+    set(fixture, index, "final_pipeline", json!(pipeline)).await;
+    hold.release();
+    // It is given up at once or after its time, as the server answers.
+    assert!(!stage.domain.shutdown(txn_fixtures::fixture::PATIENCE).await, "it cannot be applied");
+    let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
+    assert_eq!(stage.balances().await, expected, "readers are shown what is committed");
+    let hurry = Options::default().with_deadline(Some(Duration::from_secs(2)));
+    let refused = bank::spread(&stage.witness, &stage.accounts, &stage.names, &hurry).await;
+    refused.expect_err("the documents are locked, and cannot be written");
+    set(fixture, index, "final_pipeline", json!(null)).await;
+    let report = stage.witness.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(stage.balances().await, expected);
+    stage.spread().await.expect("goes on");
+    stage.ends().await;
+}

@@ -1,0 +1,88 @@
+//! A committed transaction that the server refuses to apply: it stays committed, and says so.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use txn_core::{Error, ErrorKind, Options, Raw, TransactionOutcome};
+use txn_fixtures::fixture::Fixture;
+use txn_sim::tapped::{ApplyGate, Tapped};
+
+pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(fixture: &Fixture) {
+    // A field that is not mapped takes anything, until it is mapped.
+    let mappings = json!({"dynamic": false, "properties": {"balance": {"type": "long"}}});
+    let name = fixture.make("things", mappings).await;
+    fixture.plain.put(&name, "a", r#"{"balance":1}"#).await;
+    fixture.plain.put(&name, "b", r#"{"balance":1}"#).await;
+    let gate = Arc::new(ApplyGate::default());
+    let tapped = Arc::new(Tapped::new(fixture.store(), gate.clone()));
+    let domain = fixture.domain_on(tapped, Fixture::config()).await;
+    let things = domain.raw_collection(&name).await.expect("opens");
+
+    gate.close();
+    let (fine, odd) = (r#"{"balance":2}"#, r#"{"balance":2,"extra":"text"}"#);
+    let committed = domain
+        .run::<_, Error, _>(&Options::default(), async |tx| {
+            tx.put(&things, "a", &Raw::new(fine))?;
+            tx.put(&things, "b", &Raw::new(odd))
+        })
+        .await
+        .expect("commits");
+    gate.reached().await;
+    let change = json!({"properties": {"extra": {"type": "long"}}});
+    fixture.plain.ok("PUT", &format!("/{name}/_mapping"), Some(change.to_string())).await;
+    gate.open();
+    assert!(
+        !domain.shutdown(txn_fixtures::fixture::PATIENCE).await,
+        "something is left to a person"
+    );
+
+    // Another process, which knows nothing of it.
+    let witness = fixture.domain().await;
+    let things = witness.raw_collection(&name).await.expect("opens");
+    let commit_tid = committed.receipt.commit_tid.expect("it wrote");
+    let outcome =
+        witness.outcome(committed.receipt.tid.expect("it has a record")).await.expect("known");
+    assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
+    for reader in [witness.reader(), witness.reader().verified()] {
+        for (id, text) in [("a", fine), ("b", odd)] {
+            let read = reader.get(&things, id).await.expect("reads").expect("exists");
+            assert_eq!(read.as_str(), text);
+        }
+    }
+    let together = witness
+        .run::<_, Error, _>(&Options::default().with_read_only(true), async |tx| {
+            let found = tx.get_many(&things, ["a", "b"]).await?;
+            Ok(found.into_iter().flatten().map(|raw| raw.as_str().to_owned()).collect::<Vec<_>>())
+        })
+        .await;
+    match together {
+        Ok(together) => assert_eq!(together.value, [fine, odd]),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged, "{error}"),
+    }
+    for pessimistic in [false, true] {
+        let options = Options::default().with_pessimistic(pessimistic);
+        let refused = witness
+            .run::<_, Error, _>(&options, async |tx| {
+                tx.get(&things, "b").await?;
+                tx.put(&things, "b", &Raw::new(r#"{"balance":3}"#))
+            })
+            .await
+            .expect_err("it is locked for good");
+        assert_eq!(refused.kind(), ErrorKind::Damaged, "{refused}");
+        assert_eq!(refused.document(), Some(&things.key("b")), "{refused}");
+        assert!(refused.to_string().contains("extra"), "{refused}");
+    }
+    // Its other document is free.
+    witness
+        .transact::<_, Error, _>(async |tx| tx.put(&things, "a", &Raw::new(r#"{"balance":4}"#)))
+        .await
+        .expect("writes");
+    let holder = committed.receipt.tid.expect("it has a record");
+    let report = witness.inspect().await.expect("looks");
+    assert_eq!(report.locked, [(things.key("b"), holder.to_string())], "{report:?}");
+    assert_eq!(report.open, [(holder, txn_core::State::Committed)], "{report:?}");
+    let report = witness.janitor_pass().await.expect("passes");
+    assert!(report.damaged.iter().any(|(key, _)| *key == things.key("b")), "{report:?}");
+    assert!(report.damaged.iter().any(|(_, what)| what.contains("extra")), "{report:?}");
+    assert!(witness.shutdown(txn_fixtures::fixture::PATIENCE).await, "drained");
+}

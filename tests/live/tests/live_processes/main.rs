@@ -1,0 +1,112 @@
+//! Coordinators as real processes, killed and paused at each step of a transaction.
+
+mod killed;
+mod paused;
+mod recoverers;
+
+use std::path::Path;
+use std::time::Duration;
+
+use txn_core::{Domain, Options, TransactionOutcome};
+use txn_fixtures::bank::{self, Account, Accounts};
+use txn_fixtures::coordinator::{ACCOUNTS, Coordinator, Job, Task, transfer};
+use txn_fixtures::fixture::{Fixture, PATIENCE};
+use txn_testkit::proxy::{Matching, Proxy};
+
+/// Short, so that others come soon.
+const LEASE: Duration = Duration::from_millis(400);
+
+const OPENING: i64 = 1_000;
+
+/// One domain, with a proxy in front of the processes and a witness beside it.
+struct Stage {
+    proxy: Proxy,
+    url: String,
+    witness: Domain,
+    accounts: Accounts,
+    /// Transfers that happened.
+    happened: i64,
+}
+
+impl Stage {
+    async fn on(fixture: &Fixture) -> Self {
+        let proxy = Proxy::start(fixture.plain.url()).await.expect("starts");
+        let witness = fixture.domain_on(fixture.store(), Fixture::config().with_lease(LEASE)).await;
+        let accounts = bank::open(&witness, &fixture.name("accounts")).await;
+        let names: Vec<String> = ACCOUNTS.map(str::to_owned).to_vec();
+        bank::fund(&witness, &accounts, &names, OPENING).await;
+        Self { url: proxy.url(), proxy, witness, accounts, happened: 0 }
+    }
+
+    fn job(&self, task: Task, bulk_items: usize) -> Job {
+        Job {
+            url: self.url.clone(),
+            domain: self.witness.name().to_owned(),
+            collection: self.accounts.name().to_owned(),
+            lease_ms: u64::try_from(LEASE.as_millis()).expect("short"),
+            bulk_items,
+            task,
+        }
+    }
+
+    /// Starts a process. Whatever is to be held up has to be armed before.
+    fn start(&self, task: Task, bulk_items: usize) -> Coordinator {
+        let binary = Path::new(env!("CARGO_BIN_EXE_txn-test-coordinator"));
+        Coordinator::start(binary, &self.job(task, bulk_items))
+    }
+
+    /// Another process's transfer over the same documents.
+    async fn rewrite(&mut self) {
+        let options = Options::default();
+        transfer(&self.witness, &self.accounts, &options).await.expect("gets through");
+        self.happened += 1;
+    }
+
+    async fn is_committed(&self, tid: txn_core::Tid) -> bool {
+        match self.witness.outcome(tid).await.expect("known") {
+            TransactionOutcome::Committed { .. } => true,
+            TransactionOutcome::Aborted => false,
+            other => panic!("{tid} is {other:?}"),
+        }
+    }
+
+    /// Nothing is left over, and everything is as many transfers made it as happened.
+    async fn audit(&self, context: &str) {
+        soon(self.proxy.settle()).await;
+        let report = self.witness.janitor_pass().await.expect("passes");
+        assert!(report.is_clean(), "{context}: {report:?}");
+        let names: Vec<String> = ACCOUNTS.map(str::to_owned).to_vec();
+        let found = bank::balances(&self.witness, &self.accounts, &names).await;
+        let n = self.happened;
+        let expected = [OPENING - 2 * n, OPENING + n, OPENING + n, OPENING].map(Some);
+        assert_eq!(found, expected, "{context}: {n} transfers happened");
+        let slip = self.witness.reader().verified().get(&self.accounts, "slip").await;
+        let expected = (n % 2 == 1).then_some(Account { balance: 0 });
+        assert_eq!(slip.expect("reads"), expected, "{context}");
+    }
+
+    async fn ends(self, fixture: &Fixture) {
+        fixture.settle(&self.witness).await;
+        self.proxy.shutdown().await;
+    }
+}
+
+/// The one request of an apply that is about this document, where each document has a request of its own.
+fn apply_of(id: &str) -> Matching {
+    txn_fixtures::wire::applies().with_body(&format!("\"_id\":\"{id}\""))
+}
+
+/// Waits for something that is meant to happen.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
+}
+
+txn_fixtures::everywhere! {
+    killed::before_the_commit;
+    killed::at_the_commit;
+    killed::after_the_commit;
+    paused::past_the_lease;
+    recoverers::killed_in_the_middle_of_a_replay;
+    recoverers::two_and_the_owner_after_the_commit;
+    recoverers::two_and_the_owner_before_the_commit;
+}

@@ -1,0 +1,84 @@
+//! Requests that arrive once more when everything has moved on.
+
+use std::time::Duration;
+
+use txn_core::{Acknowledge, Error, Options};
+use txn_fixtures::bank::{self, account};
+use txn_fixtures::fixture::Fixture;
+use txn_fixtures::wire;
+use txn_testkit::proxy::{Fault, FaultKind};
+
+use crate::{coordinator, proxy, soon};
+
+/// Later than everything else of these tests, as a rule. If not, they still have to hold.
+const LATE: Duration = Duration::from_secs(3);
+
+fn applied() -> Options {
+    Options::default().with_acknowledge(Acknowledge::Applied)
+}
+
+/// A `create` carries no condition: repeated after a deletion it succeeds, and stands for nothing.
+pub(crate) async fn an_insert_that_is_repeated_after_the_document_was_deleted(fixture: &Fixture) {
+    let proxy = proxy(fixture).await;
+    let domain = coordinator(fixture, &proxy, Fixture::config()).await;
+    let accounts = bank::open(&domain, &fixture.name("accounts")).await;
+    proxy.inject(wire::locks(), Fault::DuplicateLate(LATE));
+    bank::fund(&domain, &accounts, &bank::names(3), 10).await;
+    domain
+        .run::<_, Error, _>(&applied(), async |tx| {
+            tx.delete(&accounts, "a0")?;
+            tx.delete(&accounts, "a1")
+        })
+        .await
+        .expect("deletes");
+    soon(proxy.settle()).await;
+    assert_eq!(proxy.counts().of(FaultKind::DuplicateLate), 1);
+    let source = fixture.plain.source(accounts.name(), "a0").await.expect("a placeholder is there");
+    assert!(source.contains("transaction_absent"), "the repetition came to nothing: {source}");
+
+    let witness = fixture.domain().await;
+    let expected = [None, None, Some(10)];
+    let names = bank::names(3);
+    assert_eq!(bank::balances(&witness, &accounts, &names).await, expected);
+    // One is met by a transaction, the other is left to the janitor.
+    witness
+        .run::<_, Error, _>(&applied(), async |tx| {
+            assert_eq!(tx.get(&accounts, "a0").await?, None);
+            tx.insert(&accounts, "a0", &account(5))?;
+            tx.put(&accounts, "a2", &account(5))
+        })
+        .await
+        .expect("inserts");
+    let report = witness.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(bank::balances(&witness, &accounts, &names).await, [Some(5), None, Some(5)]);
+    assert_eq!(fixture.plain.source(accounts.name(), "a1").await, None);
+    domain.shutdown(txn_fixtures::fixture::PATIENCE).await;
+    fixture.settle(&witness).await;
+    proxy.shutdown().await;
+}
+
+pub(crate) async fn an_apply_that_is_repeated_after_later_transfers(fixture: &Fixture) {
+    let proxy = proxy(fixture).await;
+    let domain = coordinator(fixture, &proxy, Fixture::config()).await;
+    let accounts = bank::open(&domain, &fixture.name("accounts")).await;
+    let names = bank::names(3);
+    bank::fund(&domain, &accounts, &names, 100).await;
+    let steps =
+        [wire::locks(), wire::commits(), wire::applies(), wire::finishes(), wire::applies()];
+    for step in &steps {
+        proxy.inject(step.clone(), Fault::DuplicateLate(LATE));
+    }
+    for _ in 0..10 {
+        bank::spread(&domain, &accounts, &names, &applied()).await.expect("moves");
+    }
+    soon(proxy.settle()).await;
+    let count = u64::try_from(steps.len()).expect("a few");
+    assert_eq!(proxy.counts().of(FaultKind::DuplicateLate), count);
+    let expected = [80, 110, 110].map(Some);
+    assert_eq!(bank::balances(&domain, &accounts, &names).await, expected);
+    bank::spread(&domain, &accounts, &names, &applied()).await.expect("goes on");
+    fixture.settle(&domain).await;
+    assert_eq!(bank::balances(&domain, &accounts, &names).await, [78, 111, 111].map(Some));
+    proxy.shutdown().await;
+}

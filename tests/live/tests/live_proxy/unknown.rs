@@ -1,0 +1,132 @@
+//! Commits whose answer never comes: `Unknown` is said, and `outcome` says what is true, for good.
+
+use std::time::Duration;
+
+use txn_core::{Config, Domain, Error, ErrorKind, Options, Tid, TransactionOutcome};
+use txn_fixtures::bank::{self, Accounts};
+use txn_fixtures::fixture::Fixture;
+use txn_fixtures::wire;
+use txn_testkit::proxy::{FaultKind, Hold, Odds, Point, Proxy, Schedule};
+
+use crate::{coordinator, proxy, soon};
+
+const OPENING: i64 = 100;
+
+/// Less than the tests wait for anything, and more than what is not held up takes.
+const DEADLINE: Duration = Duration::from_secs(12);
+
+struct Stage {
+    proxy: Proxy,
+    domain: Domain,
+    accounts: Accounts,
+    names: Vec<String>,
+}
+
+impl Stage {
+    async fn on(fixture: &Fixture) -> Self {
+        let proxy = proxy(fixture).await;
+        let config = Fixture::config().with_lease(Duration::from_millis(500));
+        let domain = coordinator(fixture, &proxy, config.with_deadline(DEADLINE)).await;
+        let accounts = bank::open(&domain, &fixture.name("accounts")).await;
+        let names = bank::names(3);
+        bank::fund(&domain, &accounts, &names, OPENING).await;
+        Self { proxy, domain, accounts, names }
+    }
+
+    /// Starts a transfer, and returns when its commit is held up.
+    async fn to_the_commit(
+        &self,
+        point: Point,
+    ) -> (Hold, tokio::task::JoinHandle<Result<txn_core::Receipt, Error>>) {
+        let hold = self.proxy.hold(wire::commits(), point);
+        let (domain, accounts, names) =
+            (self.domain.clone(), self.accounts.clone(), self.names.clone());
+        let transfer = tokio::spawn(async move {
+            bank::spread(&domain, &accounts, &names, &Options::default()).await
+        });
+        soon(hold.reached()).await;
+        (hold, transfer)
+    }
+
+    /// From now on nothing gets through.
+    fn cut_off(&self) {
+        let nothing = Odds::none().with(FaultKind::CutBefore, 1.0);
+        self.proxy.set_schedule(Schedule::new(0, nothing));
+    }
+
+    async fn ends(self, fixture: &Fixture, moved: bool) {
+        let Self { proxy, domain, accounts, names } = self;
+        proxy.clear();
+        soon(proxy.settle()).await;
+        let witness = fixture.domain().await;
+        let report = witness.janitor_pass().await.expect("passes");
+        assert!(report.is_clean(), "{report:?}");
+        let expected = if moved { [98, 101, 101] } else { [OPENING; 3] };
+        assert_eq!(bank::balances(&witness, &accounts, &names).await, expected.map(Some));
+        // Everything goes on, from here and from there.
+        for domain in [&domain, &witness] {
+            let options = Options::default();
+            bank::spread(domain, &accounts, &names, &options).await.expect("goes on");
+        }
+        domain.shutdown(txn_fixtures::fixture::PATIENCE).await;
+        fixture.settle(&witness).await;
+        let expected = expected.map(|balance| balance + 2);
+        let [_, second, third] = expected;
+        let found = bank::balances(&witness, &accounts, &names).await;
+        assert_eq!(found, [expected[0] - 6, second, third].map(Some));
+        proxy.shutdown().await;
+    }
+}
+
+fn unknown(result: Result<txn_core::Receipt, Error>) -> Tid {
+    let error = result.expect_err("nobody knows");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error:?}");
+    error.tid().expect("it has a record")
+}
+
+/// A witness that takes the holder for dead soon.
+async fn witness(fixture: &Fixture) -> Domain {
+    let config: Config = Fixture::config().with_lease(Duration::from_millis(500));
+    fixture.domain_on(fixture.store(), config).await
+}
+
+pub(crate) async fn a_commit_that_was_carried_out_and_never_answered(fixture: &Fixture) {
+    let stage = Stage::on(fixture).await;
+    let (hold, transfer) = stage.to_the_commit(Point::After).await;
+    stage.cut_off();
+    hold.discard();
+    let tid = unknown(transfer.await.expect("no panic"));
+    let witness = witness(fixture).await;
+    let outcome = witness.outcome(tid).await.expect("known");
+    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
+    assert_eq!(witness.outcome(tid).await.expect("known"), outcome);
+    witness.shutdown(txn_fixtures::fixture::PATIENCE).await;
+    stage.ends(fixture, true).await;
+}
+
+pub(crate) async fn a_commit_that_never_arrived(fixture: &Fixture) {
+    let stage = Stage::on(fixture).await;
+    let (hold, transfer) = stage.to_the_commit(Point::Before).await;
+    stage.cut_off();
+    hold.discard();
+    let tid = unknown(transfer.await.expect("no panic"));
+    let witness = witness(fixture).await;
+    assert_eq!(witness.outcome(tid).await.expect("known"), TransactionOutcome::Aborted);
+    witness.shutdown(txn_fixtures::fixture::PATIENCE).await;
+    stage.ends(fixture, false).await;
+}
+
+pub(crate) async fn a_commit_that_arrives_after_its_transaction_was_aborted(fixture: &Fixture) {
+    let stage = Stage::on(fixture).await;
+    let (hold, transfer) = stage.to_the_commit(Point::Before).await;
+    stage.cut_off();
+    // The request stays on its way, and its owner gives up.
+    let tid = unknown(transfer.await.expect("no panic"));
+    let witness = witness(fixture).await;
+    assert_eq!(witness.outcome(tid).await.expect("known"), TransactionOutcome::Aborted);
+    hold.release();
+    soon(stage.proxy.settle()).await;
+    assert_eq!(witness.outcome(tid).await.expect("known"), TransactionOutcome::Aborted);
+    witness.shutdown(txn_fixtures::fixture::PATIENCE).await;
+    stage.ends(fixture, false).await;
+}

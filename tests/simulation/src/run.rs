@@ -1,0 +1,553 @@
+//! One world from its beginning to its end.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use txn_core::store::{Key, Store};
+use txn_core::{Config, Domain, Error, State, TransactionOutcome, fields};
+use txn_sim::{CountingStore, FaultStore};
+
+use crate::actor::{Actor, Bomb, World};
+use crate::counts::Verdict;
+use crate::history::{Content, Doc, Fate, History, Operation};
+use crate::invariants;
+use crate::ledger::{CleanUp, Ledger};
+use crate::meddle::Meddler;
+use crate::process::{ClockOf, EntropyOf, Log, Planned, Process, StoreOf};
+use crate::scenario::{
+    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, Scenario, TOKENS, Troubles,
+};
+use crate::virtual_time::in_virtual_time;
+use crate::watch::{LongLock, Watch};
+use crate::witness::{Told, Witness};
+use txn_sim::server::{FIRST_TRY, Manners, REPLICATION, Server};
+
+/// Most virtual time with faults.
+const TROUBLE: Duration = Duration::from_secs(60);
+/// In how much virtual time everything must have ended once the faults have.
+const PEACE: Duration = Duration::from_secs(300);
+/// The deadline of operations that have to get through: everybody else gives up before.
+const PATIENT: Duration = Duration::from_secs(3_600);
+
+/// Runs the world of a seed, in virtual time. The same seed gives the same run.
+#[must_use]
+pub fn run(seed: u64, troubles: Troubles) -> Verdict {
+    run_logged(seed, troubles, false).0
+}
+
+/// As [`run`], with what the engine told and what the actors did, line by line.
+///
+/// # Panics
+/// If no runtime can be made.
+#[must_use]
+pub fn run_logged(seed: u64, troubles: Troubles, log: bool) -> (Verdict, Vec<String>) {
+    in_virtual_time(async { Simulation::new(Scenario::of(seed, troubles), log).run().await })
+}
+
+/// A process that runs, and its actors.
+struct Running {
+    process: Arc<Process>,
+    domain: Domain,
+    actors: Vec<JoinHandle<()>>,
+}
+
+/// Shuts a domain down, also one of a process that was stopped for going round in a circle.
+async fn shut_down(domain: &Domain) {
+    let _ = tokio::time::timeout(PEACE + JANITOR_INTERVAL, domain.shutdown(PEACE)).await;
+}
+
+struct Simulation {
+    scenario: Scenario,
+    origin: Instant,
+    server: Arc<Server>,
+    faults: Arc<FaultStore>,
+    history: History,
+    told: Arc<Told>,
+    log: Arc<Log>,
+    violations: Vec<String>,
+    started: u64,
+    /// Days that every new process's clock is ahead.
+    days: i64,
+    /// Every process that there was.
+    processes: Mutex<Vec<Arc<Process>>>,
+    meddler: Meddler,
+    long_locks: Vec<LongLock>,
+    clean_up: CleanUp,
+}
+
+const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
+
+impl Simulation {
+    fn new(scenario: Scenario, log: bool) -> Self {
+        let server = Server::new(scenario.seed, Manners::default());
+        let faults = Arc::new(FaultStore::new(server.clone(), scenario.faults));
+        faults.set_enabled(false);
+        let told = Arc::new(Told::default());
+        let (log, origin) = (Arc::new(Log::new(log)), Instant::now());
+        let meddler = Meddler::new(&server, &scenario);
+        Self {
+            scenario,
+            origin,
+            server,
+            faults,
+            history: History::default(),
+            told,
+            log,
+            violations: Vec::new(),
+            started: 0,
+            days: 0,
+            processes: Mutex::default(),
+            meddler,
+            long_locks: Vec::new(),
+            clean_up: CleanUp::default(),
+        }
+    }
+
+    fn process(&mut self, role: &str, speed: f64, off: i64) -> Arc<Process> {
+        self.process_on(self.faults.clone(), role, speed, off)
+    }
+
+    fn process_on(
+        &mut self,
+        store: Arc<dyn Store>,
+        role: &str,
+        speed: f64,
+        off: i64,
+    ) -> Arc<Process> {
+        self.started += 1;
+        let name = format!("{role} {}", self.started);
+        let seed = self.scenario.seed ^ (self.started << 32);
+        Process::new(name, store, self.log.clone(), seed, speed, off)
+    }
+
+    async fn domain(&self, process: &Arc<Process>, janitor: bool) -> Result<Domain, Error> {
+        let (name, told, log) = (process.name().to_owned(), self.told.clone(), self.log.clone());
+        self.processes.lock().push(process.clone());
+        let config = Config::default()
+            .with_clock(Arc::new(ClockOf(process.clone())))
+            .with_entropy(Arc::new(EntropyOf(process.clone())))
+            .with_coordinator(process.name().to_owned())
+            .with_observer(Some(Arc::new(Witness { name, told, log })))
+            .with_max_drift(self.scenario.max_drift())
+            .with_retention_days(1)
+            .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL));
+        Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await
+    }
+
+    async fn run(mut self) -> (Verdict, Vec<String>) {
+        let prelude = self.prelude().await;
+        let mut settled = BTreeMap::new();
+        let mut finals = BTreeMap::new();
+        match prelude {
+            Err(error) => self.violations.push(format!("the world cannot be made: {error}")),
+            Ok(()) => {
+                let running = self.trouble().await;
+                self.peace(running).await;
+                // What the dead had sent is still carried out.
+                tokio::time::sleep(2 * REPLICATION).await;
+                self.told.rash.lock().take();
+                match tokio::time::timeout(2 * PEACE, self.last_look()).await {
+                    Ok(Ok(found)) => (settled, finals) = found,
+                    Ok(Err(error)) => self.violations.push(format!("no last look: {error}")),
+                    Err(_) => self.violations.push("no last look: it does not end".to_owned()),
+                }
+            }
+        }
+        self.verdict(settled, finals)
+    }
+
+    /// The documents that exist from the beginning.
+    async fn prelude(&mut self) -> Result<(), Error> {
+        let process = self.process("founder", 1.0, 0);
+        let domain = self.domain(&process, false).await?;
+        let world: World = domain.create_collection("world", None).await?;
+        domain
+            .transact(async |tx| {
+                for n in 0..ACCOUNTS {
+                    let content = Content { balance: OPENING, ..Content::default() };
+                    tx.put(&world, Doc::Account(n).id(), &content)?;
+                }
+                tx.put(&world, Doc::Token(0).id(), &Content::default())?;
+                for n in 0..2 {
+                    let content = Content { on: true, ..Content::default() };
+                    tx.put(&world, Doc::OnCall(n).id(), &content)?;
+                }
+                Ok::<_, Error>(())
+            })
+            .await?;
+        if self.scenario.annex != Annex::None {
+            let annex: World = domain.create_collection("annex", None).await?;
+            domain
+                .transact(async |tx| {
+                    (0..ANNEXED)
+                        .try_for_each(|n| tx.put(&annex, Doc::Annex(n).id(), &Content::default()))
+                })
+                .await?;
+        }
+        domain.shutdown(PEACE).await;
+        if self.scenario.panics {
+            // While the world is made nothing goes wrong.
+            *self.told.rash.lock() = Some(self.scenario.trouble.fork());
+        }
+        self.server.set_manners(self.scenario.manners);
+        self.faults.set_enabled(true);
+        Ok(())
+    }
+
+    /// Starts a process with its actors. `None` if it did not come up.
+    async fn start(&mut self, operations: usize) -> Option<Running> {
+        let mut dice = self.scenario.dice.fork();
+        let (speed, off) = match self.scenario.clocks {
+            Clocks::Tame => (0.99 + 0.02 * dice.f64(), dice.i64(-5_000..=5_000)),
+            Clocks::Wild => (0.5 + 1.5 * dice.f64(), dice.i64(-9_000_000..=9_000_000)),
+            Clocks::Days => (1.0, self.days * DAY_MILLIS + dice.i64(-5_000..=5_000)),
+        };
+        let process = self.process("process", speed, off);
+        if self.scenario.kills && dice.u8(..3) == 0 {
+            process.kill_after(dice.u64(1..400));
+        }
+        let scenario = &self.scenario;
+        let opened = async {
+            let domain = self.domain(&process, true).await?;
+            let world: World = domain.collection("world").await?;
+            let bombs = match scenario.panics {
+                true => Some(domain.collection::<Bomb>("world").await?),
+                false => None,
+            };
+            // Lost, or out of reach for the moment: the process does without it.
+            let annex: Option<World> = match scenario.annex {
+                Annex::None => None,
+                _ => domain.collection("annex").await.ok(),
+            };
+            Ok::<_, Error>((domain, world, bombs, annex))
+        };
+        let opened = tokio::time::timeout(TROUBLE, AssertUnwindSafe(opened).catch_unwind());
+        let (domain, world, bombs, annex) = match opened.await.ok()? {
+            Ok(opened) => opened.ok()?,
+            Err(panic) if panic.is::<Planned>() => return None,
+            Err(panic) => resume_unwind(panic),
+        };
+        process.panic_at(self.scenario.store_panics);
+        let actors = (0..self.scenario.actors).map(|_| {
+            let actor = Actor {
+                process: process.clone(),
+                domain: domain.clone(),
+                world: world.clone(),
+                history: self.history.clone(),
+                origin: self.origin,
+                lock_reads: self.scenario.crashes,
+                annex: annex.clone(),
+                bombs: bombs.clone(),
+                told: self.told.clone(),
+                hangs: self.scenario.hangs,
+                strays: self.meddler.strays.clone(),
+            };
+            let mut dice = dice.fork();
+            tokio::spawn(async move {
+                for _ in 0..operations {
+                    let patient = dice.u8(..6) == 0;
+                    let deadline =
+                        if patient { PATIENT } else { Duration::from_secs(dice.u64(5..40)) };
+                    actor.run_one(&mut dice, deadline).await;
+                    tokio::time::sleep(Duration::from_millis(dice.u64(..200))).await;
+                }
+            })
+        });
+        let actors = actors.collect();
+        Some(Running { process, domain, actors })
+    }
+
+    /// Lets everybody run while everything goes wrong.
+    async fn trouble(&mut self) -> Vec<Running> {
+        let end = Instant::now() + TROUBLE;
+        let mut running = Vec::new();
+        for _ in 0..self.scenario.processes {
+            running.extend(self.start(self.scenario.operations).await);
+        }
+        let mut restarts = 3;
+        let mut dice = self.scenario.dice.fork();
+        while Instant::now() < end {
+            let all_done = running
+                .iter()
+                .all(|r| r.process.is_killed() || r.actors.iter().all(JoinHandle::is_finished));
+            if all_done && restarts == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(dice.u64(20..1_500))).await;
+            if running.is_empty() {
+                break;
+            }
+            let pick = dice.usize(..running.len());
+            self.disturb(&running[pick].process, &mut dice);
+            self.meddler.meddle().await;
+            let dead = running.iter().any(|r| r.process.is_killed());
+            if restarts > 0 && (dead || all_done) {
+                restarts -= 1;
+                running.extend(self.start(self.scenario.operations.div_ceil(2)).await);
+            }
+        }
+        running
+    }
+
+    /// Something happens to a process or to the server.
+    fn disturb(&mut self, process: &Process, dice: &mut fastrand::Rng) {
+        let scenario = &self.scenario;
+        let mut counts = self.told.counts.lock();
+        if scenario.crashes && dice.u8(..3) == 0 {
+            self.server.crash();
+        }
+        if scenario.kills && dice.u8(..6) == 0 {
+            process.kill_after(dice.u64(1..60));
+        }
+        if scenario.pauses && dice.u8(..4) == 0 {
+            counts.fault("processes paused", 1);
+            process.pause_after(dice.u64(1..60), Duration::from_millis(dice.u64(100..20_000)));
+        }
+        let jump = match scenario.clocks {
+            Clocks::Tame if dice.u8(..6) == 0 => dice.i64(-5_000..=5_000) - process.off(),
+            Clocks::Wild if dice.u8(..3) == 0 => dice.i64(-9_000_000..=9_000_000),
+            Clocks::Days if dice.u8(..3) == 0 => {
+                self.days = (self.days + dice.i64(0..=3)).min(9);
+                self.days * DAY_MILLIS - process.off()
+            }
+            _ => 0,
+        };
+        if jump != 0 {
+            counts.fault("clocks jumped", 1);
+            process.jump(jump);
+        }
+    }
+
+    /// No more faults: everything must come to its end.
+    async fn peace(&mut self, running: Vec<Running>) {
+        self.faults.set_enabled(false);
+        self.server.set_manners(Manners::default());
+        for one in &running {
+            one.process.leave_alone();
+        }
+        self.told.rash.lock().take();
+        self.meddler.ends().await;
+        self.faults.settle().await;
+        if self.scenario.manners.sent_again + self.scenario.manners.sent_and_missed > 0.0 {
+            tokio::time::sleep(FIRST_TRY).await;
+        }
+        // From here on everybody who may act has a server to talk to.
+        let watch = Watch::begin(&self.server);
+        let counting = Arc::new(CountingStore::new(self.faults.clone()));
+        let caretaker = self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
+        let began = Instant::now();
+        let caretaker = tokio::time::timeout(PEACE, self.domain(&caretaker, true)).await;
+        for mut one in running {
+            if one.process.is_killed() {
+                self.told.counts.lock().fault("processes killed", 1);
+                continue;
+            }
+            let ended = async {
+                for actor in &mut one.actors {
+                    if let Err(error) = actor.await {
+                        self.violations.push(format!("an actor failed: {error}"));
+                    }
+                }
+            };
+            let limit = Instant::now() + PEACE;
+            if tokio::time::timeout_at(limit, ended).await.is_err() {
+                let name = one.process.name();
+                self.violations.push(format!("liveness: transactions of {name} do not end"));
+            }
+            let before = Instant::now();
+            shut_down(&one.domain).await;
+            if before.elapsed() >= PEACE {
+                let name = one.process.name();
+                self.violations.push(format!("liveness: the shutdown of {name} does not end"));
+            }
+        }
+        let longest = self.scenario.longest_lock();
+        while !watch.is_free() && began.elapsed() < 2 * longest {
+            tokio::time::sleep(JANITOR_INTERVAL).await;
+        }
+        match caretaker {
+            Ok(Ok(caretaker)) => shut_down(&caretaker).await,
+            Ok(Err(error)) => self.violations.push(format!("nobody takes care: {error}")),
+            Err(_) => self.violations.push("nobody takes care: no domain is opened".to_owned()),
+        }
+        self.long_locks = watch.longer_than(longest);
+        self.clean_up = CleanUp {
+            found: watch.work(),
+            passes: began.elapsed().div_duration_f64(JANITOR_INTERVAL) as u64,
+            written: counting.counts().documents_written,
+        };
+    }
+
+    /// Whether it cannot be otherwise than that this is stuck: it is about the index that was lost.
+    fn is_stuck(&self, key: &Key) -> bool {
+        self.meddler.lost && &*key.collection == "annex"
+    }
+
+    /// A process that knows nothing of the others cleans up and looks.
+    async fn last_look(&mut self) -> Result<(BTreeMap<u64, bool>, BTreeMap<Doc, Content>), Error> {
+        let off = (self.days + 1) * DAY_MILLIS / if self.days == 0 { DAY_MILLIS } else { 1 };
+        let process = self.process("witness", 1.0, off);
+        let domain = self.domain(&process, false).await?;
+        let world: World = domain.collection("world").await?;
+        let mut report = domain.janitor_pass().await?;
+        for _ in 0..5 {
+            if report.is_clean() {
+                break;
+            }
+            report = domain.janitor_pass().await?;
+        }
+        let lost = self.meddler.lost;
+        report.damaged.retain(|(key, _)| !self.is_stuck(key));
+        report.locked.retain(|(key, _)| !self.is_stuck(key));
+        // A committed write into what is lost stays to be told of.
+        report.open.retain(|(_, state)| !lost || *state != State::Committed);
+        if !report.is_clean() {
+            self.violations.push(format!("left over: {report:?}"));
+        }
+        self.look_at_the_disks();
+        let operations = self.history.operations();
+        let mut docs: Vec<Doc> =
+            operations.iter().flat_map(|operation| operation.writes.keys()).copied().collect();
+        docs.extend((0..ACCOUNTS).map(Doc::Account));
+        docs.extend((0..2).map(Doc::OnCall));
+        docs.extend((0..TOKENS).map(Doc::Token));
+        docs.retain(|doc| !matches!(doc, Doc::Annex(_)));
+        let annex: Option<World> = match self.scenario.annex {
+            Annex::ComesAndGoes => Some(domain.collection("annex").await?),
+            Annex::None | Annex::Lost => None,
+        };
+        if annex.is_some() {
+            docs.extend((0..ANNEXED).map(Doc::Annex));
+        }
+        let mut finals = BTreeMap::new();
+        for doc in docs {
+            let collection = annex.as_ref().filter(|_| matches!(doc, Doc::Annex(_)));
+            let collection = collection.unwrap_or(&world);
+            if let Some(content) = domain.reader().verified().get(collection, doc.id()).await? {
+                finals.insert(doc, content);
+            }
+        }
+        let mut settled = BTreeMap::new();
+        for operation in operations {
+            let open = matches!(operation.fate, Fate::Unknown | Fate::Unheard);
+            let asked = open && !operation.kind.may_leave_no_record();
+            let (true, Some(tid)) = (asked && !operation.writes.is_empty(), operation.tid) else {
+                continue;
+            };
+            match domain.outcome(tid).await? {
+                TransactionOutcome::Committed { .. } => settled.insert(operation.number, true),
+                TransactionOutcome::Aborted => settled.insert(operation.number, false),
+                _ => None,
+            };
+        }
+        domain.shutdown(PEACE).await;
+        Ok((settled, finals))
+    }
+
+    /// No lock, no placeholder and no open record is left, whatever the engine says.
+    fn look_at_the_disks(&mut self) {
+        for (collection, documents) in self.server.documents() {
+            for (id, source) in documents {
+                let Ok(document) = serde_json::from_str::<serde_json::Value>(&source) else {
+                    self.violations.push(format!("{collection}/{id} is no JSON"));
+                    continue;
+                };
+                for field in [fields::TRANSACTION_TID, fields::TRANSACTION_ABSENT] {
+                    if document.get(field).is_some_and(|value| !value.is_null()) {
+                        self.violations.push(format!("left over: {field} in {collection}/{id}"));
+                    }
+                }
+                let state = document.get(fields::STATE).and_then(|state| state.as_str());
+                if let Some(state @ ("pending" | "staged" | "committed")) = state
+                    && !(self.meddler.lost && state == "committed")
+                {
+                    self.violations.push(format!("left over: {collection}/{id} is {state}"));
+                }
+            }
+        }
+    }
+
+    fn verdict(
+        mut self,
+        settled: BTreeMap<u64, bool>,
+        finals: BTreeMap<Doc, Content>,
+    ) -> (Verdict, Vec<String>) {
+        let seed = self.scenario.seed;
+        let mut operations = self.history.operations();
+        let mut hasher = DefaultHasher::new();
+        format!("{operations:?} {finals:?}").hash(&mut hasher);
+        for (key, what) in std::mem::take(&mut *self.told.damaged.lock()) {
+            // What a server said of a collection that came back, or was lost, may be told.
+            let missed = self.scenario.may_miss_collections() && what.contains("does not exist");
+            if !missed && !self.is_stuck(&key) {
+                self.violations.push(format!("damage: {what}"));
+            }
+        }
+        for process in self.processes.lock().iter().filter(|process| process.is_circling()) {
+            let name = process.name();
+            self.violations.push(format!("liveness: {name} asks the store without an end"));
+        }
+        let unfair: Vec<String> = operations.iter().filter_map(|o| self.unfair(o)).collect();
+        self.violations.extend(unfair);
+        let mut counts = self.told.counts.lock().clone();
+        let copied = self.meddler.strays.load(Ordering::Relaxed);
+        counts.fault("locks copied", copied);
+        counts.fault("indices lost", u64::from(self.meddler.lost));
+        for process in self.processes.lock().iter() {
+            counts.fault("stores panicked", process.panicked());
+        }
+        let (injected, misdeeds) = (self.faults.injected(), self.server.misdeeds());
+        for (kind, times) in injected.named().into_iter().chain(misdeeds.named()) {
+            counts.fault(kind, times);
+        }
+        let mirages = self.server.mirages();
+        if self.scenario.annex == Annex::Lost {
+            // Nobody can tell any more what stood there.
+            for operation in &mut operations {
+                operation.reads.retain(|doc, _| !matches!(doc, Doc::Annex(_)));
+                operation.writes.retain(|doc, _| !matches!(doc, Doc::Annex(_)));
+            }
+        }
+        let (scenario, long_locks) = (self.scenario.clone(), std::mem::take(&mut self.long_locks));
+        let clean_up = self.clean_up;
+        let ledger =
+            Ledger { scenario, operations, settled, finals, mirages, long_locks, clean_up };
+        for operation in &ledger.operations {
+            let open = matches!(operation.fate, Fate::Unknown | Fate::Unheard);
+            match (ledger.committed(operation), open) {
+                (Some(true), false) => counts.acknowledged += 1,
+                (Some(false), false) => counts.aborted += 1,
+                (Some(true), true) => counts.settled_committed += 1,
+                _ => counts.settled_aborted += 1,
+            }
+        }
+        if self.violations.iter().all(|violation| !violation.starts_with("no last look")) {
+            self.violations.extend(invariants::violations(&ledger));
+        }
+        let mut log = self.log.take();
+        log.extend(ledger.operations.iter().map(|operation| format!("{operation:?}")));
+        log.push(format!("{:?}", ledger.scenario));
+        let fingerprint = hasher.finish();
+        (Verdict { seed, violations: self.violations, counts, fingerprint }, log)
+    }
+
+    /// What the caller of an operation may not be told.
+    fn unfair(&self, operation: &Operation) -> Option<String> {
+        let Fate::Aborted(why) = &operation.fate else { return None };
+        let expected = ["mismatch", "Conflict", "Unavailable"];
+        // Clocks that are too far apart are a reason to refuse a commit.
+        let clocks = self.scenario.clocks != Clocks::Tame && why.starts_with("Misconfigured");
+        let missing = self.scenario.may_miss_collections()
+            && (why.starts_with("Misconfigured") || why.contains("does not exist"));
+        let fair = clocks || missing || expected.iter().any(|kind| why.starts_with(kind));
+        (!fair).then(|| format!("operation {} failed: {why}", operation.number))
+    }
+}
