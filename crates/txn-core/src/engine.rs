@@ -147,19 +147,18 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Vec<View>, AttemptError> {
         let mut backoff = self.backoff();
-        let mut read_documents: Vec<Option<View>> = vec![None; keys.len()];
+        let mut views: Vec<Option<View>> = vec![None; keys.len()];
         loop {
-            let missing: Vec<usize> =
-                (0..keys.len()).filter(|i| read_documents[*i].is_none()).collect();
+            let missing: Vec<usize> = (0..keys.len()).filter(|i| views[*i].is_none()).collect();
             if missing.is_empty() {
-                return Ok(read_documents.into_iter().flatten().collect());
+                return Ok(views.into_iter().flatten().collect());
             }
             let asked: Vec<Key> = missing.iter().map(|i| keys[*i].clone()).collect();
             let looks = self.look_at(&asked, from).await;
             let mut reason = None;
             for ((index, key), look) in missing.into_iter().zip(&asked).zip(looks) {
                 match look {
-                    Look::Seen(view) => read_documents[index] = Some(view),
+                    Look::Seen(view) => views[index] = Some(view),
                     Look::Missing => return Err(missing_collection(key).into()),
                     Look::Later(why) => reason = Some(WaitReason::Store(why)),
                     Look::Broken(error) => return Err(error.into()),

@@ -190,8 +190,8 @@ impl Engine {
         keys: &[Key],
         deadline: &Deadline,
     ) -> Result<Vec<ReadEntry>, AttemptError> {
-        let read_documents = self.read_documents(keys, ReadPreference::AnyCopy, deadline).await?;
-        self.observe(keys, read_documents, ReadPreference::AnyCopy, deadline).await
+        let views = self.read_documents(keys, ReadPreference::AnyCopy, deadline).await?;
+        self.observe(keys, views, ReadPreference::AnyCopy, deadline).await
     }
 
     /// What a read-only transaction of each document would read. A holder that is undecided is waited for: it may have
@@ -209,10 +209,8 @@ impl Engine {
                 return Ok(entries.into_iter().flatten().collect());
             }
             let asked: Vec<Key> = open.iter().map(|i| keys[*i].clone()).collect();
-            let read_documents =
-                self.read_documents(&asked, ReadPreference::Primary, deadline).await?;
-            let looks =
-                self.observe(&asked, read_documents, ReadPreference::Primary, deadline).await?;
+            let views = self.read_documents(&asked, ReadPreference::Primary, deadline).await?;
+            let looks = self.observe(&asked, views, ReadPreference::Primary, deadline).await?;
             let mut locks = Vec::new();
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
                 // What came from a committed record is decided.

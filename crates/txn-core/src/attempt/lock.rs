@@ -113,9 +113,9 @@ impl Attempt {
                 .filter(|(_, w)| w.view.is_none())
                 .map(|(key, _)| key.clone())
                 .collect();
-            let read_documents =
+            let views =
                 self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
-            for (key, view) in blank.into_iter().zip(read_documents) {
+            for (key, view) in blank.into_iter().zip(views) {
                 wants.entry(key).or_default().see(view);
             }
             let met = self.resolve_holders(&mut wants).await?;

@@ -53,11 +53,9 @@ impl Attempt {
             return self.spawn_tracked(acquire).await;
         }
         let read = async {
-            let read_documents =
+            let views =
                 self.engine.read_documents(&keys, ReadPreference::AnyCopy, &self.deadline).await?;
-            self.engine
-                .observe(&keys, read_documents, ReadPreference::AnyCopy, &self.deadline)
-                .await
+            self.engine.observe(&keys, views, ReadPreference::AnyCopy, &self.deadline).await
         };
         let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();
@@ -83,12 +81,12 @@ impl Engine {
     pub(crate) async fn observe(
         &self,
         keys: &[Key],
-        read_documents: Vec<View>,
+        views: Vec<View>,
         from: ReadPreference,
         deadline: &Deadline,
     ) -> Result<Vec<ReadEntry>, AttemptError> {
         let read_at = self.now();
-        let holders: BTreeSet<Tid> = read_documents.iter().filter_map(View::holder).collect();
+        let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
         let records = if holders.is_empty() {
             BTreeMap::new()
         } else {
@@ -99,7 +97,7 @@ impl Engine {
             .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))
             .collect();
         let mut entries = Vec::with_capacity(keys.len());
-        for (key, view) in keys.iter().zip(read_documents) {
+        for (key, view) in keys.iter().zip(views) {
             let mut observed = Observed::of(&view);
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
                 let participant =

@@ -66,10 +66,8 @@ impl Attempt {
             }
         }
         let left: Vec<Key> = left.into_iter().collect();
-        if let Ok(read_documents) =
-            engine.read_documents(&left, ReadPreference::Primary, &deadline).await
-        {
-            for (key, view) in left.iter().zip(&read_documents) {
+        if let Ok(views) = engine.read_documents(&left, ReadPreference::Primary, &deadline).await {
+            for (key, view) in left.iter().zip(&views) {
                 if view.holder() == Some(self.tid)
                     && let Err(error) = engine.unlock(key, view, self.tid).await
                 {

@@ -46,13 +46,13 @@ impl Attempt {
             Some(entry) => entry.clone(),
             None => {
                 let keys = [key.clone()];
-                let read_documents = self
+                let views = self
                     .engine
                     .read_documents(&keys, ReadPreference::AnyCopy, &self.deadline)
                     .await?;
                 let entries = self
                     .engine
-                    .observe(&keys, read_documents, ReadPreference::AnyCopy, &self.deadline)
+                    .observe(&keys, views, ReadPreference::AnyCopy, &self.deadline)
                     .await?;
                 let Some(entry) = entries.into_iter().next() else { return Ok(None) };
                 self.working.lock().note_read(key.clone(), entry.clone());
@@ -141,11 +141,11 @@ impl Engine {
                 }
             };
             sent = true;
-            let read_documents = self
+            let views = self
                 .read_documents(std::slice::from_ref(key), ReadPreference::Primary, deadline)
                 .await;
-            let read_documents = read_documents.map_err(|stop| doubt(stop, sent))?;
-            let now = read_documents.first().unwrap_or(&View::Absent);
+            let views = views.map_err(|stop| doubt(stop, sent))?;
+            let now = views.first().unwrap_or(&View::Absent);
             let (touched, outcome) = match settling(&entry.observed, commit, now) {
                 Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
                 Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),

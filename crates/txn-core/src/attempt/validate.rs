@@ -135,9 +135,9 @@ impl Attempt {
                     }
                 }
             }
-            let read_documents =
+            let views =
                 engine.read_documents(&doubtful, ReadPreference::Primary, &self.deadline).await?;
-            let seen = doubtful.into_iter().zip(read_documents).collect();
+            let seen = doubtful.into_iter().zip(views).collect();
             if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
                 if requester == Requester::Patient && waits > MOST_WAITS {
@@ -188,9 +188,9 @@ impl Attempt {
                     }
                 }
             }
-            let read_documents =
+            let views =
                 engine.read_documents(&moved, ReadPreference::Primary, &self.deadline).await?;
-            for (key, view) in moved.iter().zip(read_documents) {
+            for (key, view) in moved.iter().zip(views) {
                 self.find_lock_again(key, &view)?;
                 reason.get_or_insert_with(|| WaitReason::Changing(key.clone()));
             }
