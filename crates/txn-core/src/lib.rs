@@ -29,49 +29,24 @@
 //! # }
 //! ```
 
-mod apply;
+mod api;
 mod attempt;
-mod attempt_error;
-mod barrier;
 pub mod clock;
-mod collection;
 mod config;
-mod deadline;
-mod domain;
-mod domain_document;
 mod engine;
 mod error;
 pub mod event;
-mod finish;
-mod format;
-mod janitor;
-mod liveness;
-mod lost;
-mod nesting;
-mod opening;
-mod outcome;
-mod reader;
-mod rebuild;
-mod release;
-mod resolve;
-mod retention;
-mod server_clock;
-mod survey;
-mod table;
-mod transaction;
-mod turn;
-mod wait;
 
+pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
+pub use api::domain::{Committed, Domain, TransactionFn};
+pub use api::outcome::TransactionOutcome;
+pub use api::reader::{CompareAndSet, Reader, Snapshot};
+pub use api::rebuild::Rebuilt;
+pub use api::transaction::Transaction;
 pub use attempt::Receipt;
-pub use collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use config::{Acknowledge, Config, Options};
-pub use domain::{Committed, Domain, TransactionFn};
+pub use engine::janitor::Report;
 pub use error::{Error, ErrorKind, Result};
-pub use janitor::Report;
-pub use outcome::TransactionOutcome;
-pub use reader::{CompareAndSet, Reader, Snapshot};
-pub use rebuild::Rebuilt;
-pub use transaction::Transaction;
 #[doc(inline)]
 pub use txn_protocol::document::{Image, JsonError};
 #[doc(inline)]

@@ -333,6 +333,7 @@ impl Simulation {
         for one in &running {
             one.process.leave_alone();
         }
+        self.told.calm.store(true, Ordering::Relaxed);
         self.told.rash.lock().take();
         self.meddler.ends().await;
         self.faults.settle().await;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use txn_core::event::{Event, Observer};
@@ -22,6 +23,8 @@ pub(crate) struct Told {
     pub(crate) counts: Mutex<Counts>,
     /// Observers panic by these dice.
     pub(crate) rash: Mutex<Option<fastrand::Rng>>,
+    /// The faults are over: no further caller hangs.
+    pub(crate) calm: AtomicBool,
 }
 
 /// One process's observer.

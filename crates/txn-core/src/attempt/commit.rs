@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Departure, Locks, Mutation, ReadEntry, Slot};
-use crate::attempt_error::{AttemptError, RetryReason};
 use crate::config::Acknowledge;
-use crate::deadline::{Deadline, WaitReason};
 use crate::engine::ReadPreference;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::transaction_table::Partition;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-use crate::table::Partition;
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::guard::Guard;
 use txn_protocol::record::{Op, Participant, Record, State};
@@ -81,7 +81,7 @@ impl Attempt {
         match (departure, self.working.lock().writes.keys().next()) {
             (Departure::Committed(receipt), _) => Ok(receipt),
             (Departure::Single, Some(key)) => {
-                Err(super::single::unknown(key, &Error::unavailable(why)))
+                Err(crate::engine::single_write::unknown(key, &Error::unavailable(why)))
             }
             _ => Err(self.in_doubt(Error::unavailable(why).into())),
         }

@@ -7,6 +7,7 @@ mod commit;
 mod heartbeat;
 mod lock;
 mod mutation;
+pub(crate) mod nesting;
 mod read;
 mod release;
 mod single;
@@ -20,30 +21,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt_error::{AttemptError, RetryReason};
 use crate::config::Options;
-use crate::deadline::Deadline;
 use crate::engine::Engine;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::lock_queue::AttemptHandle;
+use crate::engine::observe::ReadEntry;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
-use crate::wait::AttemptHandle;
-use txn_protocol::document::{Stored, View};
-use txn_protocol::rules::validate::Observed;
+use txn_protocol::document::Stored;
 use txn_protocol::tid::Tid;
 
 pub use commit::Receipt;
 pub(crate) use mutation::{Edit, Mutation};
-pub(crate) use single::SingleOutcome;
-
-/// A document that was read, as it was read.
-#[derive(Clone, Debug)]
-pub(crate) struct ReadEntry {
-    pub(crate) observed: Observed,
-    pub(crate) view: View,
-    /// When, on the monotonic clock.
-    pub(crate) read_at: Duration,
-}
 
 #[derive(Debug, Default)]
 struct Working {
@@ -163,7 +154,7 @@ impl Attempt {
             tid,
             handle,
             options,
-            enclosing: crate::nesting::enclosing(),
+            enclosing: crate::attempt::nesting::enclosing(),
             pessimistic,
             deadline,
             ends_at,

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
-use crate::attempt_error::{AttemptError, RetryReason};
-use crate::deadline::WaitReason;
 use crate::engine::ReadPreference;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::deadline::WaitReason;
+use crate::engine::lock_resolver::{Lock, Resolution};
 use crate::error::Error;
-use crate::resolve::{Lock, Resolution};
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
 use txn_protocol::guard::Guard;

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain_document::{DomainDocument, REGISTRY};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::domain_document::{DomainDocument, REGISTRY};
 use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
 use crate::store::{
@@ -354,7 +354,7 @@ impl Engine {
             for ((tid, key), read) in asked.iter().zip(&keys).zip(reads) {
                 match read {
                     Read::Found { version, source } => {
-                        let record = crate::format::read_record(key, &source)
+                        let record = crate::engine::format::read_record(key, &source)
                             .map_err(|e| e.in_transaction(*tid))?;
                         let state = HolderState::Record(record.state);
                         let at = Some((version, source));

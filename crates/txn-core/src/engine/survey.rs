@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::attempt_error::AttemptError;
-use crate::domain_document::DomainDocument;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::domain_document::DomainDocument;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Source, Version};
@@ -158,7 +158,7 @@ impl<'a> Survey<'a> {
                     Some(Suspect { key: key.clone(), holder, state: None })
                 }),
                 Place::Partition { .. } => {
-                    crate::format::read_record(&key, &source).map(|record| {
+                    crate::engine::format::read_record(&key, &source).map(|record| {
                         let (holder, state) = (record.tid, Some(record.state));
                         Some(Suspect { key: self.engine.table.record_key(holder), holder, state })
                     })
@@ -199,7 +199,7 @@ impl Engine {
     pub(crate) async fn has_open_records(
         &self,
         name: &str,
-        deadline: &crate::deadline::Deadline,
+        deadline: &crate::engine::deadline::Deadline,
     ) -> Result<bool, AttemptError> {
         self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
         let open = open_records();

@@ -4,15 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::attempt_error::AttemptError;
-use crate::domain::Domain;
-use crate::domain_document::DomainDocument;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::domain_document::DomainDocument;
+use crate::engine::lock_resolver::{Holding, Lock, Resolution, Resolutions};
+use crate::engine::survey::{Faults, Survey, Suspect};
+use crate::engine::transaction_table::RecordLookup;
 use crate::engine::{Engine, ReadPreference, view};
-use crate::error::{Error, ErrorKind, Result};
-use crate::resolve::{Holding, Lock, Resolution, Resolutions};
+use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
-use crate::survey::{Faults, Survey, Suspect};
-use crate::table::RecordLookup;
 use txn_protocol::document::View;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
@@ -63,37 +62,24 @@ const SUSPECTS: usize = 5_000;
 /// Documents read at once.
 const READS: usize = 500;
 
-impl Domain {
-    /// One pass of the janitor: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
-    /// over afterwards. Takes at least one lease if anything is found. A collection that cannot be looked at is
-    /// reported, and keeps nobody from looking at the others.
-    ///
-    /// # Errors
-    /// As the store says of the domain document.
-    ///
-    /// # Cancel safety
-    /// Dropped, what was done is done; every step stands for itself.
-    pub async fn janitor_pass(&self) -> Result<Report> {
-        let mut report = Report::default();
-        let faults = self.engine.pass(true, &mut report).await.map_err(AttemptError::into_error)?;
-        let look = self.engine.look(&mut report).await;
-        report.add(faults);
-        look.map_err(AttemptError::into_error)?;
-        Ok(report)
-    }
-
-    /// Looks for locks, open records and lost parts, and changes nothing. What is under way at the moment shows up too.
-    ///
-    /// # Errors
-    /// As the store says of the domain document.
-    pub async fn inspect(&self) -> Result<Report> {
-        let mut report = Report::default();
-        self.engine.look(&mut report).await.map_err(AttemptError::into_error)?;
-        Ok(report)
-    }
-}
-
 impl Engine {
+    /// A complete pass, and a look at what is left over.
+    pub(crate) async fn complete_pass(&self) -> Result<Report, AttemptError> {
+        let mut report = Report::default();
+        let faults = self.pass(true, &mut report).await?;
+        let look = self.look(&mut report).await;
+        report.add(faults);
+        look?;
+        Ok(report)
+    }
+
+    /// What stands around and what is lost.
+    pub(crate) async fn inspect(&self) -> Result<Report, AttemptError> {
+        let mut report = Report::default();
+        self.look(&mut report).await?;
+        Ok(report)
+    }
+
     /// One pass: decides and applies what is dead, and drops old days. A complete one refreshes the collections before
     /// it looks; the others find later what they miss now.
     #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
@@ -265,9 +251,8 @@ impl<'a> Pass<'a> {
     fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> Standing {
         let key = &suspect.key;
         let seen = match suspect.state {
-            Some(_) => {
-                crate::format::read_record(key, source).map(|record| (record.is_open(), None))
-            }
+            Some(_) => crate::engine::format::read_record(key, source)
+                .map(|record| (record.is_open(), None)),
             None => view(key, version, source)
                 .map(|view| (view.holder() == Some(suspect.holder), Some(view))),
         };

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
+use crate::api::collection::{Codec, Collection, Raw};
+use crate::api::transaction::Transaction;
 use crate::attempt::{Attempt, Receipt};
-use crate::attempt_error::{AttemptError, RetryReason};
-use crate::collection::{Codec, Collection, Raw};
 use crate::config::Options;
-use crate::deadline::{Deadline, WaitReason};
 use crate::engine::Engine;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::lost::Claim;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lost::Claim;
 use crate::store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Write, WriteOp,
 };
-use crate::transaction::Transaction;
 use txn_protocol::tid::Tid;
 
 /// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
@@ -211,7 +211,10 @@ impl Domain {
             let tid = logical.with_attempt(attempt);
             let tx = self.start(tid, &options, pessimistic, deadline)?;
             let span = tracing::debug_span!("attempt", %tid, attempt);
-            let cause = match crate::nesting::within(tid, closure(&tx)).instrument(span).await {
+            let cause = match crate::attempt::nesting::within(tid, closure(&tx))
+                .instrument(span)
+                .await
+            {
                 Ok(value) => match tx.conclude().await {
                     Ok(receipt) => return Ok(Committed { value, receipt }),
                     // An unknown one-document write has no record that its tid could be asked for.
@@ -282,7 +285,7 @@ impl Domain {
     /// New transactions are refused once the domain shuts down; those that run go on.
     fn check_open(&self) -> Result<()> {
         // One that is nested in a closure belongs to what runs.
-        let nested = !crate::nesting::enclosing().is_empty();
+        let nested = !crate::attempt::nesting::enclosing().is_empty();
         match self.engine.closing.is_cancelled() && !nested {
             true => Err(Error::unavailable("the domain is shutting down")),
             false => Ok(()),

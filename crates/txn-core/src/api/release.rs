@@ -1,11 +1,11 @@
 //! Taking the engine out again: releasing a collection, removing a domain.
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain::Domain;
+use crate::api::domain::Domain;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::lost::Claim;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lost::Claim;
 use crate::store::{
     CollectionSpec, Cursor, Filter, Key, Outcome, Page, Read, Role, Write, WriteOp,
 };
@@ -138,11 +138,11 @@ impl Engine {
         let mut from: Option<Cursor> = None;
         loop {
             let cursor = from.take();
-            let open = crate::survey::open_records();
+            let open = crate::engine::survey::open_records();
             let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
             let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             for (key, _, source) in documents {
-                let record = crate::format::read_record(&key, &source)?;
+                let record = crate::engine::format::read_record(&key, &source)?;
                 if record.participants.iter().any(|participant| *participant.collection == *name) {
                     let message = "an open transaction names the collection: call janitor_pass, and release it then";
                     return Err(in_use(message).in_transaction(record.tid).into());

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain_document::{DomainDocument, encode};
 use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::domain_document::{DomainDocument, encode};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::guard::Guard;

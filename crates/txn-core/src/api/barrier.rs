@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain::Domain;
+use crate::api::domain::Domain;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::lock_resolver::Holding;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind, Result};
-use crate::resolve::Holding;
 use crate::store::{Cursor, Filter, Page};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apply::Unapplied;
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
+use crate::engine::apply::Unapplied;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::transaction_table::RecordLookup;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, WriteOp};
-use crate::table::RecordLookup;
 use txn_protocol::document::View;
 use txn_protocol::guard::Guard;
 use txn_protocol::record::{Record, State};

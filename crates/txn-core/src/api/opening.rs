@@ -5,18 +5,18 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::attempt_error::AttemptError;
+use crate::api::domain::Domain;
 use crate::config::Config;
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain::Domain;
-use crate::domain_document::{DomainDocument, REGISTRY, encode};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::domain_document::{DomainDocument, REGISTRY, encode};
+use crate::engine::failure_detector::Liveness;
+use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::server_clock::ServerClock;
+use crate::engine::transaction_table::Table;
 use crate::engine::{Engine, KnownAborted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::liveness::Liveness;
-use crate::server_clock::ServerClock;
 use crate::store::{CollectionSpec, Outcome, Role, Store, Write, WriteOp};
-use crate::table::Table;
-use crate::wait::LiveAttempts;
 use txn_protocol::tid::{Day, TidSource};
 
 impl Domain {
@@ -61,7 +61,7 @@ impl Domain {
         if opened.await.map_err(AttemptError::into_error)? {
             engine.watch_the_clock();
         }
-        crate::turn::start(&engine);
+        crate::engine::turn::start(&engine);
         Ok(Self { engine })
     }
 }

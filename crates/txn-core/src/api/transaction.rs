@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::attempt::{Attempt, Edit, Receipt};
-use crate::attempt_error::AttemptError;
-use crate::collection::{Codec, Collection, DocumentId};
+use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;

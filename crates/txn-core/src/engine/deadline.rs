@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use txn_protocol::tid::Tid;
 
-use crate::attempt_error::{AttemptError, RetryReason};
 use crate::clock::Clock;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::lock_queue::AttemptHandle;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
-use crate::wait::AttemptHandle;
 
 /// What a wait is for.
 #[derive(Clone, Debug)]

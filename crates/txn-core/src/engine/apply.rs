@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::failure_detector::NO_NODE_LAGS_FOR;
+use crate::engine::lock_resolver::{Lock, Resolution, by_holder};
 use crate::engine::{Engine, Look, ReadPreference, missing_collection};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::liveness::NO_NODE_LAGS_FOR;
-use crate::resolve::{Lock, Resolution, by_holder};
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::guard::Guard;
@@ -488,7 +488,7 @@ impl Engine {
         if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
             return Ok(tid);
         }
-        let missing = crate::table::RecordLookup::missing();
+        let missing = crate::engine::transaction_table::RecordLookup::missing();
         self.decide(fresh, missing, "marks placeholders that only prove an absence", deadline)
             .await?;
         *absence_probe = Some(fresh);

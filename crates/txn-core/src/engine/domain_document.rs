@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
 use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
 use crate::error::Error;
 use crate::store::{Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::format::Format;
@@ -83,8 +83,9 @@ impl Engine {
             let read = self.store.read_primary(std::slice::from_ref(&key)).await;
             let why = match read.into_iter().next() {
                 Some(Read::Found { version, source }) => {
-                    let document = DomainDocument::parse(&source)
-                        .map_err(|fault| crate::format::unreadable(&key, &source, &fault))?;
+                    let document = DomainDocument::parse(&source).map_err(|fault| {
+                        crate::engine::format::unreadable(&key, &source, &fault)
+                    })?;
                     return Ok(Some((document, version, source)));
                 }
                 Some(Read::Absent | Read::MissingCollection) => return Ok(None),

@@ -1,13 +1,14 @@
 //! Readers that never lock, and per-item writers.
 
-use crate::attempt::{ReadEntry, SingleOutcome};
-use crate::attempt_error::AttemptError;
-use crate::collection::{Codec, Collection, DocumentId};
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain::Domain;
+use crate::api::collection::{Codec, Collection, DocumentId};
+use crate::api::domain::Domain;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::lock_resolver::{Lock, Resolution};
+use crate::engine::observe::ReadEntry;
+use crate::engine::single_write::SingleOutcome;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
-use crate::resolve::{Lock, Resolution};
 use crate::store::Key;
 use txn_protocol::document::View;
 use txn_protocol::guard::Guard;
@@ -229,7 +230,7 @@ impl Engine {
                 unlocked?;
             }
             let busy = locks.iter().find(|lock| is(lock, Resolution::Blocked));
-            let enclosing = crate::nesting::enclosing();
+            let enclosing = crate::attempt::nesting::enclosing();
             if let Some(lock) = busy
                 && lock.view.holder().is_some_and(|holder| enclosing.contains(&holder))
             {

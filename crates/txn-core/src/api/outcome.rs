@@ -1,11 +1,11 @@
 //! What became of a transaction, by its tid.
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
-use crate::domain::Domain;
+use crate::api::domain::Domain;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::lock_resolver::Decided;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
-use crate::resolve::Decided;
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_protocol::tid::Tid;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::deadline::WaitReason;
+use crate::engine::deadline::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::attempt_error::AttemptError;
+use crate::api::domain::Domain;
 use crate::config::Config;
-use crate::deadline::Deadline;
-use crate::domain::Domain;
-use crate::domain_document::{DomainDocument, encode};
 use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::{DomainDocument, encode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{CollectionSpec, Key, Outcome, Role, Store, Write, WriteOp};
 use txn_protocol::tid::Day;

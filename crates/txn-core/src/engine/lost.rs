@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::Deadline;
-use crate::domain_document::{DomainDocument, REGISTRY};
 use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::{DomainDocument, REGISTRY};
+use crate::engine::survey::Faults;
 use crate::error::Error;
 use crate::store::{Cursor, Filter, Key, Page, Read};
-use crate::survey::Faults;
 use txn_protocol::tid::Day;
 
 /// Documents that a scan asks for at once.

@@ -1,7 +1,7 @@
 //! The record of a committed transaction while it is applied, and the mark that it is finished.
 
-use crate::attempt_error::AttemptError;
-use crate::deadline::{Deadline, WaitReason};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
 use crate::event::Event;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::engine::Engine;
-use crate::janitor::Report;
+use crate::engine::janitor::Report;
 use crate::store::{Outcome, Read, Version, Write, WriteOp};
 
 /// Starts the janitor task of a domain, if one is wanted.

@@ -1,5 +1,24 @@
 //! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
 
+pub(crate) mod apply;
+pub(crate) mod attempt_error;
+pub(crate) mod deadline;
+pub(crate) mod domain_document;
+pub(crate) mod failure_detector;
+pub(crate) mod finish;
+pub(crate) mod format;
+pub(crate) mod janitor;
+pub(crate) mod lock_queue;
+pub(crate) mod lock_resolver;
+pub(crate) mod lost;
+pub(crate) mod observe;
+pub(crate) mod retention;
+pub(crate) mod server_clock;
+pub(crate) mod single_write;
+pub(crate) mod survey;
+pub(crate) mod transaction_table;
+pub(crate) mod turn;
+
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,17 +28,17 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::attempt_error::AttemptError;
 use crate::clock::Backoff;
 use crate::config::Config;
-use crate::deadline::{Deadline, WaitReason};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::failure_detector::Liveness;
+use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::server_clock::ServerClock;
+use crate::engine::transaction_table::Table;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::liveness::Liveness;
-use crate::server_clock::ServerClock;
 use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
-use crate::table::Table;
-use crate::wait::LiveAttempts;
 use txn_protocol::document::{Stored, View};
 use txn_protocol::record::{Aborted, Record, State};
 use txn_protocol::tid::{Tid, TidSource};

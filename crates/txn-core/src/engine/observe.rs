@@ -1,0 +1,102 @@
+//! What readers, who never lock, see of documents that somebody else may hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use txn_protocol::document::View;
+use txn_protocol::guard::Guard;
+use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::resolve::{Reading, reading, writes};
+use txn_protocol::rules::validate::Observed;
+use txn_protocol::tid::Tid;
+
+use super::attempt_error::AttemptError;
+use super::deadline::Deadline;
+use super::transaction_table::RecordLookup;
+use super::{Engine, ReadPreference};
+use crate::error::{Error, ErrorKind};
+use crate::store::Key;
+
+/// A document that was read, as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadEntry {
+    pub(crate) observed: Observed,
+    pub(crate) view: View,
+    /// When, on the monotonic clock.
+    pub(crate) read_at: Duration,
+}
+
+impl Engine {
+    /// Refuses keys that no document can have.
+    pub(crate) fn check_readable(&self, keys: &[Key]) -> Result<(), Error> {
+        let limits = self.store.limits();
+        keys.iter().try_for_each(|key| {
+            limits.check(key, 0).map_err(|refusal| {
+                Error::invalid(format!("cannot read it: {}", refusal.reason)).at(key)
+            })
+        })
+    }
+
+    /// What readers, who never lock, answer for documents as they were seen.
+    pub(crate) async fn observe(
+        &self,
+        keys: &[Key],
+        views: Vec<View>,
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<Vec<ReadEntry>, AttemptError> {
+        let read_at = self.now();
+        let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
+        let records = if holders.is_empty() {
+            BTreeMap::new()
+        } else {
+            self.records(&holders, from, deadline).await?
+        };
+        let participants: BTreeMap<Tid, BTreeMap<Key, usize>> = records
+            .iter()
+            .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))
+            .collect();
+        let mut entries = Vec::with_capacity(keys.len());
+        for (key, view) in keys.iter().zip(views) {
+            let mut observed = Observed::of(&view);
+            if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
+                let participant =
+                    participants.get(&holder).and_then(|participants| participants.get(key));
+                resolve_observed(&mut observed, key, &view, found, participant.copied())?;
+            }
+            entries.push(ReadEntry { observed, view, read_at });
+        }
+        Ok(entries)
+    }
+}
+
+/// Puts the record's content in the place of the document's own, where the holder is committed.
+fn resolve_observed(
+    observed: &mut Observed,
+    key: &Key,
+    view: &View,
+    found: &RecordLookup,
+    participant: Option<usize>,
+) -> Result<(), AttemptError> {
+    let record = found.record.as_ref();
+    let written = record.zip(participant).filter(|(record, index)| {
+        let participant = &record.participants[*index];
+        writes(participant.op) && is_locked_by(participant, record.tid, view)
+    });
+    match reading(found.state, written.is_some()) {
+        _ if !Guard::ReadTheRecord.stands() => {}
+        Reading::CommittedImage => {}
+        Reading::RecordImage => {
+            observed.image = written.and_then(|(record, index)| record.images[index].clone());
+            observed.tid = record.and_then(|record| record.commit_tid);
+            // The content is not that of this version: only the commit identifies it.
+            observed.version = None;
+        }
+        Reading::Staged => {
+            let message = "it is locked by a coordinator that commits in parallel, by a newer version \
+                           of this library; this version cannot read its state";
+            return Err(Error::new(ErrorKind::Misconfigured, message).at(key).into());
+        }
+    }
+    Ok(())
+}
