@@ -64,9 +64,9 @@ const SUSPECTS: usize = 5_000;
 const READS: usize = 500;
 
 impl Domain {
-    /// One pass of the janitor: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
-    /// over afterwards. Takes at least one lease if anything is found. A collection that cannot be looked at is
-    /// reported, and keeps nobody from looking at the others.
+    /// One pass of the janitor: recovers what stands unchanged for its lease, drops old partitions, and reports what
+    /// is left over afterwards. Takes at least one lease if anything is found. A collection that cannot be looked at
+    /// is reported, and keeps nobody from looking at the others.
     ///
     /// # Errors
     /// As the store says of the domain document.
