@@ -25,7 +25,7 @@ pub enum Guard {
     LockAbsentReads,
     /// A transaction that only locked reads looks in the end whether all locks still stand.
     VerifyReadLocks,
-    /// An `aborted` record of somebody else is touched before its locks count as void.
+    /// An `aborted` record of somebody else is touched before its locks are voided.
     TouchAborted,
     /// A `committed` record of somebody else is touched before it is applied.
     TouchCommitted,
