@@ -19,9 +19,8 @@ pub enum Applying {
     RemovePlaceholder(Version),
     /// It seems done, by a write that may still vanish: an acknowledged touch on this version proves it.
     Touch(Version),
-    /// A later transaction wrote the document, and not on top of this one's content: a plain client took the lock off
-    /// in between. Nothing can be written any more; an acknowledged touch on this version proves it, and it has to be
-    /// told.
+    /// A later transaction wrote the document, and not on top of this one's content: a plain client took the lock
+    /// off in between. Nothing can be written any more; an acknowledged touch on this version proves it, and it has to be told.
     Overtaken(Version),
     /// The document is gone, by a deletion that may still vanish: create a placeholder under an
     /// aborted tid and delete it; acknowledged, that proves it.
@@ -46,8 +45,7 @@ pub fn is_participants_lock(participant: &Participant, version: Version, stored:
     stored.tid == participant.before && (by_version || !Guard::PlaceholderVersion.stands())
 }
 
-/// Whether what stands there is the participant's own lock. A lock of a committed transaction that is no
-/// participant's is nobody's.
+/// Whether what stands there is the participant's own lock. A lock of a committed transaction that is no participant's is nobody's.
 pub fn is_locked_by(participant: &Participant, tid: Tid, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
