@@ -130,7 +130,7 @@ impl Inner {
         Ok(target)
     }
 
-    /// Gives an index its guard. The inner error: this account may not.
+    /// Gives an index its identity alias. The inner error: this account may not.
     async fn guard(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
         let uid = index.uid()?;
         if index.is_guarded(&identity_alias(uid)) {

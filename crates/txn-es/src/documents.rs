@@ -53,8 +53,8 @@ impl Inner {
         let names = writes.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
         let names = names.map(|(write, _)| &*write.key.collection).collect();
         let mut targets = self.resolve(names).await;
-        // A version of another incarnation: either it is old, or what we know of the index is. And a
-        // guard may have been added meanwhile.
+        // A version of another incarnation: either it is old, or what we know of the index is. And an
+        // identity alias may have been added meanwhile.
         let mut again = BTreeSet::new();
         for write in writes {
             let foreign = |target: &Target| {
@@ -407,8 +407,8 @@ fn fault_of_source(source: &str) -> Option<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(source).err().map(|e| e.to_string())
 }
 
-/// Whether the order of operations makes no difference. Two operations of one document keep theirs; a dry run asks nothing
-/// of the document.
+/// Whether the order of operations makes no difference. Two operations of one document keep theirs; a dry run asks
+/// nothing of the document.
 fn are_independent(items: &[Item<'_>]) -> bool {
     let mut seen = HashSet::new();
     let ordered = items.iter().filter(|item| !matches!(item.op, Op::Check(_)));

@@ -21,8 +21,8 @@ struct Fake {
 const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 
 impl Fake {
-    /// There is one index, `a`, with its guard, and `b`, without, and `d`, of an application; the handler answers bulk
-    /// requests and reads.
+    /// There is one index, `a`, with its identity alias, and `b`, without, and `d`, of an application; the handler
+    /// answers bulk requests and reads.
     async fn new(handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> Self {
         Self::with(|config| config, handler).await
     }

@@ -105,7 +105,7 @@ impl Index {
         self.mark()?.get(DOMAIN)?.as_str().map(str::to_owned)
     }
 
-    /// Whether its guard is there, and no other index's guard (as left by a restored snapshot).
+    /// Whether its identity alias is there, and no other index's (as left by a restored snapshot).
     pub(crate) fn is_guarded(&self, guard: &str) -> bool {
         self.aliases.contains_key(guard) && self.foreign_identities(guard).next().is_none()
     }
@@ -136,7 +136,7 @@ impl Index {
         (!actions.is_empty()).then(|| json!({"actions": actions}))
     }
 
-    /// The request that gives the index its guard and takes those of others away.
+    /// The request that gives the index its identity alias and takes those of others away.
     pub(crate) fn identity_actions(&self, uid: &str) -> Value {
         let guard = identity_alias(uid);
         let add = json!({"add": {"index": self.name, "alias": guard, "is_hidden": true}});

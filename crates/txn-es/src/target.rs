@@ -3,9 +3,9 @@
 //! Two promises of the store contract need more than a name. A write into a dropped collection must
 //! not bring it back, but the servers make a missing index by themselves when it is written to. And a
 //! version must never return, but an index that is dropped and made again counts from the
-//! beginning. So each index has a *guard*: an alias that carries the identity (UUID) of the index in its
-//! name. Operations go through the guard and require an alias, so that they reach this very
-//! index or fail; and versions carry a stamp of the identity in the upper half of their term.
+//! beginning. So each index has an *identity alias*, which carries the UUID of the index in its name.
+//! Operations go through it and require an alias, so that they reach this very index or fail; and
+//! versions carry a stamp of the identity in the upper half of their term.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use txn_store::Version;
 
-/// What the names of guards begin with.
+/// What the names of identity aliases begin with.
 pub(crate) const IDENTITY_ALIAS: &str = "txn-identity-";
 
 /// One index, by its identity.
@@ -26,7 +26,7 @@ pub(crate) struct Target {
     pub(crate) uid: Arc<str>,
     /// It holds documents of an application, which may have a routing.
     pub(crate) data: bool,
-    /// The alias that operations go through; `None` if it is missing and cannot be added.
+    /// The identity alias, through which operations go; `None` if it is missing and cannot be added.
     pub(crate) guard: Option<Arc<str>>,
     stamp: u64,
     /// Set when an answer showed that the name stands for something else by now.
@@ -93,7 +93,7 @@ impl Target {
     }
 }
 
-/// The name of the guard of an index: lower case, as some tools expect of every name.
+/// The name of the identity alias of an index: lower case, as some tools expect of every name.
 pub(crate) fn identity_alias(uid: &str) -> String {
     let hex = uid.bytes().map(|byte| format!("{byte:02x}"));
     std::iter::once(IDENTITY_ALIAS.to_owned()).chain(hex).collect()

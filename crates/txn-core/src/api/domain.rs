@@ -109,7 +109,8 @@ impl Domain {
     /// mappings ignore them. A collection that exists is left as it is.
     ///
     /// On Elasticsearch and OpenSearch this is a mapping as the servers' API takes it, or the body of a request that
-    /// makes an index, with settings beside the mapping. The fields alone, without `properties` around them, are refused.
+    /// makes an index, with settings beside the mapping. The fields alone, without `properties` around them, are
+    /// refused.
     ///
     /// ```
     /// # use txn_core::{Domain, Error, Raw};
@@ -181,12 +182,13 @@ impl Domain {
     /// the deadline and the attempt limit allow it. The age is kept over the attempts, so
     /// the transaction gets through once it is the oldest.
     ///
-    /// The first attempt is optimistic (it locks at the end), later ones lock at each read. Errors of the closure are returned
-    /// once its reads are known to belong together; nothing is written then.
+    /// The first attempt is optimistic (it locks at the end), later ones lock at each read. Errors of the closure are
+    /// returned once its reads are known to belong together; nothing is written then.
     ///
-    /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what the outer
-    /// one has locked: that is refused, and where it waits for a third transaction that waits for the outer one, both wait
-    /// until the outer one comes to its limit ([`Config::transaction_limit`](crate::Config::transaction_limit)) and starts again.
+    /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what
+    /// the outer one has locked: that is refused, and where it waits for a third transaction that waits for the outer
+    /// one, both wait until the outer one comes to its limit
+    /// ([`Config::transaction_limit`](crate::Config::transaction_limit)) and starts again.
     ///
     /// Dropping the returned future before the commit began rolls back in the background; after that the
     /// commit goes on.
@@ -309,8 +311,8 @@ impl Domain {
     }
 
     /// Refuses new transactions, lets those that run go on, also in further attempts, and waits until they have
-    /// committed or rolled back and are applied, at most for `deadline`. Returns whether everything that this domain ever committed here is
-    /// applied; what is not is finished by whoever meets it.
+    /// committed or rolled back and are applied, at most for `deadline`. Returns whether everything that this domain
+    /// ever committed here is applied; what is not is finished by whoever meets it.
     ///
     /// # Cancel safety
     /// Dropped, the domain stays closed and its tasks go on.

@@ -25,8 +25,8 @@ pub enum TransactionOutcome {
 }
 
 impl Domain {
-    /// What became of a transaction, by the tid of its attempt. The answer is final: a transaction that is undecided is watched for
-    /// one lease, and aborted if it shows no sign of life.
+    /// What became of a transaction, by the tid of its attempt. The answer is final: a transaction that is undecided
+    /// is watched for one lease, and aborted if it shows no sign of life.
     ///
     /// A one-document transaction leaves no record: do not ask for one (its errors carry no tid).
     ///

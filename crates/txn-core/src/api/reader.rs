@@ -70,8 +70,9 @@ impl Domain {
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the document did not exist (insert by a
-    /// transaction), [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was written.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the document did not exist
+    /// (insert by a transaction), [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was
+    /// written.
     ///
     /// # Cancel safety
     /// Dropped, the write may happen or not.
@@ -116,9 +117,10 @@ fn absent(key: &Key) -> Error {
 }
 
 impl Reader<'_> {
-    /// The same reader, asking the primary and waiting for a transaction that holds the document and is not decided yet:
-    /// each read is a read-only transaction of one document, strictly serialisable with all others as long as no primary
-    /// crashes. Fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is not decided before the deadline.
+    /// The same reader, asking the primary and waiting for a transaction that holds the document and is not decided
+    /// yet: each read is a read-only transaction of one document, strictly serialisable with all others as long as no
+    /// primary crashes. Fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is not decided
+    /// before the deadline.
     #[must_use]
     pub fn verified(mut self) -> Self {
         self.from = ReadPreference::Primary;
@@ -128,8 +130,8 @@ impl Reader<'_> {
     /// The document, or `None` if it does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in time; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the content is
-    /// no `C::Value`.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in time;
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the content is no `C::Value`.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,

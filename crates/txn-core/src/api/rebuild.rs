@@ -33,7 +33,8 @@ impl Domain {
     /// where no snapshot can be restored. Nothing is rebuilt of a domain that is whole. `docs/operations.md` says what
     /// can be rebuilt and what cannot.
     ///
-    /// Of several partitions of one day the one that holds records becomes the official one, and empty ones are dropped.
+    /// Of several partitions of one day the one that holds records becomes the official one, and empty ones are
+    /// dropped.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] if nothing of such a domain is there; [`ErrorKind::Damaged`] if several

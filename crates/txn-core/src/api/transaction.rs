@@ -46,9 +46,9 @@ impl Transaction {
     /// The document, or `None` if it does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the attempt has to start again, which `transact` does by itself: pass
-    /// it on with `?`. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is no `C::Value` or the id cannot
-    /// exist.
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the attempt has to start again, which `transact` does
+    /// by itself: pass it on with `?`. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is no
+    /// `C::Value` or the id cannot exist.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -112,9 +112,9 @@ impl Transaction {
     /// afterwards. [`Transaction::update`] keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id cannot exist, or a limit is
-    /// exceeded. A write that was refused dooms the transaction: also if the closure ignores the error, nothing is
-    /// committed, and the commit returns it.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id cannot
+    /// exist, or a limit is exceeded. A write that was refused dooms the transaction: also if the closure ignores the
+    /// error, nothing is committed, and the commit returns it.
     pub fn put<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -153,8 +153,8 @@ impl Transaction {
     /// error from the closure of the transaction.
     ///
     /// # Errors
-    /// As [`Transaction::get`] and [`Transaction::put`]. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if the type reads a field under
-    /// another name than it writes (an alias) and the document has it under that one.
+    /// As [`Transaction::get`] and [`Transaction::put`]. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if
+    /// the type reads a field under another name than it writes (an alias) and the document has it under that one.
     pub async fn update<C: Codec, R>(
         &self,
         collection: &Collection<C>,
@@ -178,7 +178,8 @@ impl Transaction {
     /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it does, also if the transaction deleted it again.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) at once if this transaction wrote it itself.
+    /// As [`Transaction::put`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) at once if this transaction wrote it
+    /// itself.
     pub fn insert<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -205,9 +206,10 @@ impl Transaction {
     /// commit goes on.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction would have to start again (`transact` does so by itself),
-    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists), [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its
-    /// mapping, [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction would have to start again (`transact`
+    /// does so by itself), [`ErrorKind::Exists`](crate::ErrorKind::Exists),
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its mapping,
+    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
         self.conclude().await.map_err(|stop| match stop.into_error() {
             // An unknown one-document write has no record that its tid could be asked for.

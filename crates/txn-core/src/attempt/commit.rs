@@ -70,8 +70,8 @@ impl Attempt {
         }
     }
 
-    /// The answer for a caller who cannot wait for that of the commit. What has not left this process yet never will; what
-    /// is committed is said to be, and not to be applied yet.
+    /// The answer for a caller who cannot wait for that of the commit. What has not left this process yet never will;
+    /// what is committed is said to be, and not to be applied yet.
     fn cut_short(&self, why: &str) -> Result<Receipt, AttemptError> {
         if self.depart(Departure::Closed) {
             self.handle.cancel();
@@ -167,8 +167,8 @@ impl Attempt {
     async fn prepare(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
         let _one_at_a_time = self.locking.lock().await;
         match self.lock_and_commit().await {
-            // What was refused may have been computed from reads that do not belong together, and what was found under one
-            // lock may have come about after another was lost.
+            // What was refused may have been computed from reads that do not belong together, and what was found
+            // under one lock may have come about after another was lost.
             Err(AttemptError::Fail(error))
                 if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Invalid) =>
             {
@@ -434,7 +434,7 @@ impl Attempt {
         }
     }
 
-    /// No patience is left. If a commit was sent whose fate is not known, that is what is to be said.
+    /// No time is left. If a commit was sent whose fate is not known, the caller is told so.
     fn late(&self, sent: bool, stop: AttemptError) -> AttemptError {
         if sent { self.in_doubt(stop) } else { stop }
     }

@@ -39,8 +39,9 @@ impl Attempt {
         std::future::pending::<()>().await;
     }
 
-    /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is dropped leaves
-    /// the slot as it was, or doubtful if it was the first; whoever seals it finds the record at another version and settles that.
+    /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is
+    /// dropped leaves the slot as it was, or doubtful if it was the first; whoever seals it finds the record at
+    /// another version and settles that.
     async fn beat(&self) {
         let lease = self.engine.config.lease_of(self.tid.attempt());
         self.engine.config.clock.sleep(lease / 2).await;

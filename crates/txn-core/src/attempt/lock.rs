@@ -153,7 +153,7 @@ impl Attempt {
         }
     }
 
-    /// Meets whoever holds what is wanted, each holder once. A void lock is taken out of what was seen.
+    /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
     async fn resolve_holders(
         &self,
         wants: &mut BTreeMap<Key, Want>,
@@ -176,7 +176,7 @@ impl Attempt {
         Ok(met)
     }
 
-    /// The next step towards one lock. `met`: what became of whoever holds it.
+    /// The next step towards one lock. `met`: what became of the lock in its way, if there was one.
     fn step(
         &self,
         key: &Key,

@@ -16,9 +16,9 @@ use txn_protocol::guard::Guard;
 use txn_protocol::tid::Tid;
 
 impl Attempt {
-    /// Whether the transaction is one document that was committed before: then it needs no record. A document
-    /// without a `tid` has no list to tell what happened; a deletion leaves none; and an attempt that
-    /// locks at each read holds a lock already. Whoever asked for the tid may ask for the outcome, which only a record tells.
+    /// Whether the transaction is one document that was committed before: then it needs no record. A document without
+    /// a `tid` has no list to tell what happened; a deletion leaves none; and an attempt that locks at each read
+    /// holds a lock already. Whoever asked for the tid may ask for the outcome, which only a record tells.
     pub(super) async fn single_document(
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,

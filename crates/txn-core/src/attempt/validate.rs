@@ -201,8 +201,9 @@ impl Attempt {
         Ok(())
     }
 
-    /// A touch by somebody else moved a document that this attempt holds. The lock is still the one that was taken: it was
-    /// conditioned on a version, so it landed once. A placeholder carries no condition, and counts at its version only.
+    /// A touch by somebody else moved a document that this attempt holds. The lock is still the one that was taken:
+    /// it was conditioned on a version, so it landed once. A placeholder carries no condition, and counts at its
+    /// version only.
     fn find_lock_again(&self, key: &Key, view: &View) -> Result<(), AttemptError> {
         let mut locks = self.locks.lock();
         let Some(held) = locks.held.get_mut(key) else { return Ok(()) };

@@ -93,12 +93,13 @@ impl Engine {
         Ok(unapplied)
     }
 
-    /// Applies the participants of a transaction, each by an acknowledged write and each for itself: what hinders one does
-    /// not keep the others from being applied. Of a finished transaction only those that are wanted are looked at.
+    /// Applies the participants of a transaction, each by an acknowledged write and each for itself: what hinders one
+    /// does not keep the others from being applied. Of a finished transaction only those that are wanted are looked
+    /// at.
     ///
-    /// `known`: what the caller knows of participants by acknowledged writes of its own. `wanted`: the participants that are waited
-    /// for; once they are settled, what is hindered is left to the janitor. `requester`: on whose behalf; one that holds
-    /// locks itself must not wait for a younger holder, which may wait for it.
+    /// `known`: what the caller knows of participants by acknowledged writes of its own. `wanted`: the participants
+    /// that are waited for; once they are settled, what is hindered is left to the janitor. `requester`: on whose
+    /// behalf; one that holds locks itself must not wait for a younger holder, which may wait for it.
     pub(crate) async fn apply(
         &self,
         record: &Record,
@@ -363,7 +364,8 @@ impl Engine {
         }
     }
 
-    /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was acknowledged.
+    /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was
+    /// acknowledged.
     pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
         self.unlock_up_to(locks, UNLOCK_TRIES).await
     }

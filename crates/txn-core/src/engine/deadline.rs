@@ -55,13 +55,13 @@ pub(crate) struct Deadline {
     until: Duration,
     /// Start again at this monotonic time.
     attempt_until: Option<Duration>,
-    /// Whose patience it is: stops when wounded or cancelled.
+    /// The attempt that it is of: the wait ends when that is wounded or cancelled.
     handle: Option<Arc<AttemptHandle>>,
     /// How often somebody had to be helped in order to help somebody.
     depth: u8,
 }
 
-/// Who helps, and finds that he has to help another first, and so on, leaves the rest to others.
+/// Whoever helps, and has to help another first, and so on, leaves the rest to others from here on.
 const DEEPEST: u8 = 8;
 
 impl Deadline {
@@ -69,7 +69,7 @@ impl Deadline {
         Self { until, attempt_until: None, handle: None, depth: 0 }
     }
 
-    /// The same patience, but not beyond this monotonic time.
+    /// The same deadline, but not beyond this monotonic time.
     pub(crate) fn at_most(&self, until: Duration) -> Self {
         Self { until: self.until.min(until), ..self.clone() }
     }
@@ -82,12 +82,12 @@ impl Deadline {
         Self { until, attempt_until: Some(attempt_until), handle: Some(handle), depth: 0 }
     }
 
-    /// The patience to help another in order to go on; none if that goes on for too long.
+    /// The deadline for helping another in order to go on; none if that goes too deep.
     pub(crate) fn deeper(&self) -> Option<Self> {
         (self.depth < DEEPEST).then(|| Self { depth: self.depth + 1, ..self.clone() })
     }
 
-    /// Fails if there is no patience left; otherwise the longest wait that is still allowed.
+    /// Fails if no time is left; otherwise the longest wait that is still allowed.
     pub(crate) fn left(
         &self,
         clock: &dyn Clock,
@@ -119,7 +119,7 @@ impl Deadline {
         }
     }
 
-    /// Waits, or fails if there is no patience left.
+    /// Waits, or fails if no time is left.
     pub(crate) async fn pause(
         &self,
         clock: &dyn Clock,

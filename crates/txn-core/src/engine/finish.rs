@@ -12,7 +12,8 @@ use txn_protocol::tid::Tid;
 
 impl Engine {
     /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take
-    /// the owner for dead, abort it, and take off the locks that are not applied yet. Where they did, the record is theirs.
+    /// the owner for dead, abort it, and take off the locks that are not applied yet. Where they did, the record is
+    /// theirs.
     pub(crate) async fn keep_record(
         &self,
         record: &Record,

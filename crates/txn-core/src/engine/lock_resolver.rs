@@ -85,7 +85,7 @@ pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, 
 }
 
 impl Engine {
-    /// Meets one lock; see [`Engine::resolve_locks`].
+    /// Resolves one lock; see [`Engine::resolve_locks`].
     pub(crate) async fn resolve_lock(
         &self,
         requester: Requester,
@@ -98,8 +98,8 @@ impl Engine {
         Ok(met.get(key).copied().unwrap_or(Resolution::RolledForward))
     }
 
-    /// Meets the locks that are in the way, and puts their holders aside if the rules allow it: all records are looked up
-    /// at once, and each holder is decided and applied once, however many locks it has here.
+    /// Resolves locks that are in the way, and puts their holders aside if the rules allow it: all records are looked
+    /// up at once, and each holder is decided and applied once, however many locks it has here.
     pub(crate) async fn resolve_locks(
         &self,
         requester: Requester,
@@ -136,7 +136,7 @@ impl Engine {
         Ok(met)
     }
 
-    /// Meets one holder with its locks.
+    /// Resolves the locks of one holder, and its record if that was met.
     pub(crate) async fn resolve_holder(
         &self,
         requester: Requester,

@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// The patience of work on behalf of a domain, not of one transaction.
+    /// The deadline of work on behalf of a domain, not of one transaction.
     pub(crate) fn deadline(&self, wait: Duration) -> Deadline {
         Deadline::until(self.now() + wait)
     }

@@ -196,8 +196,8 @@ impl Engine {
         }
     }
 
-    /// Makes a collection for a day that is not far ahead, and names it in the domain document. Returns the official one, or `None` if
-    /// the day is gone.
+    /// Makes a collection for a day that is not far ahead, and names it in the domain document. Returns the official
+    /// one, or `None` if the day is gone.
     async fn make_partition(
         &self,
         day: Day,

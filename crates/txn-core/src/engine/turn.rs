@@ -86,8 +86,9 @@ impl Turn {
         }
     }
 
-    /// Whether it is this process's turn: nobody took one since the last look, an interval ago, and ours is acknowledged.
-    /// Only this process's own monotonic clock counts; a process that dies in its turn delays the next by an interval.
+    /// Whether it is this process's turn: nobody took one since the last look, an interval ago, and ours is
+    /// acknowledged. Only this process's own monotonic clock counts; a process that dies in its turn delays the next
+    /// by an interval.
     async fn take(&mut self, engine: &Engine) -> bool {
         let Some(stands) = Self::stands(engine).await else { return false };
         if self.seen.replace(stands) != Some(stands) {

@@ -50,7 +50,7 @@ pub enum Recovery {
     Void,
     /// Touch the `committed` record, apply every participant, then mark it `finished`.
     RollForward,
-    /// Apply where a participant is still locked, void what is no participant's lock.
+    /// Apply where a participant is still locked; a lock that is no participant's is void.
     ApplyOrVoid,
     /// Probe, touch and fence the participants, then decide.
     DecideStaged,

@@ -6,7 +6,7 @@ use crate::tid::Tid;
 use txn_store::Version;
 
 /// The logical version of a document, as a transaction read it: the committed content, and what
-/// identifies it. Versions of the store move without content moving (a voided lock, a touch).
+/// identifies it. Versions of the store move without content moving (a lock that is taken off, a touch).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// The store's version; none if there was no document at all.
