@@ -1,6 +1,8 @@
 //! Time and randomness, injected: the engine takes both from here and nowhere else, so that a
 //! simulation can own them.
 
+#![expect(clippy::disallowed_methods, reason = "here they come in")]
+
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;

@@ -29,6 +29,8 @@
 //! # }
 //! ```
 
+#![warn(clippy::disallowed_methods)]
+
 mod api;
 mod attempt;
 pub mod clock;

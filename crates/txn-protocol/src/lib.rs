@@ -3,6 +3,8 @@
 //!
 //! No part of the public API of the library: it changes without notice.
 
+#![warn(clippy::disallowed_methods)]
+
 pub mod clock;
 pub mod document;
 pub mod format;
