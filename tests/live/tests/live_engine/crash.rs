@@ -130,8 +130,8 @@ async fn dies_everywhere(fixture: &Fixture, work: &impl Work) {
             assert!(report.is_clean(), "{context}: {report:?}");
         }
         if survived {
-            // Locks, commit, apply, finished.
-            assert_eq!(at, 4, "as many requests to write as there are steps");
+            // Locks, commit, apply, finished; on a slow machine heartbeats as well.
+            assert!(at >= 4, "{at}: as many requests to write as there are steps");
             break;
         }
     }
