@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 use crate::table::RecordLookup;
 use txn_protocol::document::{Image, View};
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::is_locked_by;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::validate::Observed;
@@ -104,7 +104,14 @@ impl Engine {
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
                 let participant =
                     participants.get(&holder).and_then(|participants| participants.get(key));
-                resolve_observed(&mut observed, key, &view, found, participant.copied())?;
+                resolve_observed(
+                    &self.rules,
+                    &mut observed,
+                    key,
+                    &view,
+                    found,
+                    participant.copied(),
+                )?;
             }
             entries.push(ReadEntry { observed, view, read_at });
         }
@@ -114,6 +121,7 @@ impl Engine {
 
 /// Puts the record's content in the place of the document's own, where the holder is committed.
 fn resolve_observed(
+    rules: &Rules,
     observed: &mut Observed,
     key: &Key,
     view: &View,
@@ -123,10 +131,9 @@ fn resolve_observed(
     let record = found.record.as_ref();
     let written = record.zip(participant).filter(|(record, index)| {
         let participant = &record.participants[*index];
-        writes(participant.op) && is_locked_by(participant, record.tid, view)
+        writes(participant.op) && is_locked_by(rules, participant, record.tid, view)
     });
-    match reading(found.state, written.is_some()) {
-        _ if !Guard::ReadTheRecord.stands() => {}
+    match reading(rules, found.state, written.is_some()) {
         Reading::CommittedImage => {}
         Reading::RecordImage => {
             observed.image = written.and_then(|(record, index)| record.images[index].clone());

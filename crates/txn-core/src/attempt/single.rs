@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Image, View};
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::single::{Settling, settling};
 use txn_protocol::tid::Tid;
 
@@ -60,7 +60,7 @@ impl Attempt {
             }
         };
         let observed = &entry.observed;
-        let locked = observed.holder.is_some() && Guard::SingleSeesLocks.stands();
+        let locked = observed.holder.is_some() && self.engine.rules.decides(Rule::SingleSeesLocks);
         if locked || observed.tid.is_none() || observed.image.is_none() {
             return Ok(None);
         }
@@ -126,7 +126,9 @@ impl Engine {
                     wait.map_err(|stop| doubt(stop, sent))?;
                     continue;
                 }
-                Outcome::Conflict | Outcome::Unknown(_) if !Guard::SettleSingle.stands() => {
+                Outcome::Conflict | Outcome::Unknown(_)
+                    if !self.rules.decides(Rule::SettleSingle) =>
+                {
                     return Ok(SingleOutcome::Overtaken);
                 }
                 Outcome::Conflict => "the document is being changed".to_owned(),
@@ -146,9 +148,13 @@ impl Engine {
                 .await;
             let read_documents = read_documents.map_err(|stop| doubt(stop, sent))?;
             let now = read_documents.first().unwrap_or(&View::Absent);
-            let (touched, outcome) = match settling(&entry.observed, commit, now) {
-                Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
-                Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),
+            let (touched, outcome, rule) = match settling(&entry.observed, commit, now) {
+                Settling::CommittedOnceTouched(version) => {
+                    (version, SingleOutcome::Committed, Rule::TouchOwnCommit)
+                }
+                Settling::NotAppliedOnceTouched(version) => {
+                    (version, SingleOutcome::Overtaken, Rule::TouchLaterCommit)
+                }
                 Settling::Resend => {
                     let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
                     wait.map_err(|stop| doubt(stop, sent))?;
@@ -159,6 +165,9 @@ impl Engine {
                     return Err(unknown(key, &error));
                 }
             };
+            if !self.rules.decides(rule) {
+                return Ok(outcome);
+            }
             if let View::Present { source, .. } = now {
                 let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), touched));
                 if matches!(self.write_one(touch).await, Outcome::Applied(_)) {
