@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::error::{Error, Result};
 use crate::event::Observer;
+use txn_protocol::rule::Rules;
 use txn_protocol::tid::MAX_ATTEMPT;
 
 /// Settings of a [`Domain`](crate::Domain). All processes of a domain should agree on `lease` and
@@ -43,6 +44,7 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// The randomness.
     pub entropy: Arc<dyn Entropy>,
+    pub(crate) rules: Rules,
 }
 
 impl Default for Config {
@@ -61,6 +63,7 @@ impl Default for Config {
             observer: None,
             clock: Arc::new(SystemClock::default()),
             entropy: Arc::new(SystemEntropy),
+            rules: Rules::all(),
         }
     }
 }
@@ -107,6 +110,14 @@ impl Config {
         with_clock: clock: Arc<dyn Clock>;
         /// Sets [`Config::entropy`].
         with_entropy: entropy: Arc<dyn Entropy>;
+    }
+
+    /// Sets which rules of the protocol stand, for tests that look whether they notice.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -8,7 +8,7 @@
 pub mod clock;
 pub mod document;
 pub mod format;
-pub mod guard;
 pub mod record;
+pub mod rule;
 pub mod rules;
 pub mod tid;

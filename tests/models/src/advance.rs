@@ -1,8 +1,10 @@
 //! What an owner does without asking anybody: it goes on to the next phase when it is through with one.
 
+use txn_protocol::rule::Rule;
+
 use crate::owner::is_pessimistic;
 use crate::parallel::all_answered;
-use crate::scenario::{Broken, Kind, Scenario, Script, Use};
+use crate::scenario::{Kind, Scenario, Script, Use};
 use crate::state::{DOCS, Phase, Told, Txn, World};
 
 /// Goes on as far as nothing has to be asked.
@@ -13,7 +15,7 @@ pub(crate) fn advance(scenario: &Scenario, w: &mut World, t: usize) {
 fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
     let (script, before) = (&scenario.scripts[t], w.txns[t]);
     let txn = &mut w.txns[t];
-    let early = scenario.lacks(Broken::ValidateBeforeLocks);
+    let early = scenario.lacks(Rule::ValidateAfterLocks);
     match before.phase {
         Phase::Reading if is_pessimistic(script, txn) => {
             if script.documents().any(|d| before.held[d] == 0) {
@@ -26,14 +28,14 @@ fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
             if before.unsure > 0 || script.documents().any(|d| !before.seen[d].read) {
                 return false;
             }
-            after_reads(txn, script, early, scenario.lacks(Broken::ParallelInserts));
+            after_reads(scenario, txn, script, early);
         }
         Phase::Locking => {
             if !scenario.wanted_locks(t, txn).is_empty() {
                 return false;
             }
             after_locks(txn, script);
-            if txn.phase == Phase::Validating && (early || scenario.lacks(Broken::NoValidation)) {
+            if txn.phase == Phase::Validating && (early || scenario.lacks(Rule::ValidateReads)) {
                 after_validation(txn, script);
             }
         }
@@ -84,10 +86,14 @@ fn released(txn: &mut Txn, attempts: u8) {
     txn.phase = Phase::Done;
 }
 
-fn after_reads(txn: &mut Txn, script: &Script, validate_first: bool, inserts: bool) {
+fn after_reads(scenario: &Scenario, txn: &mut Txn, script: &Script, validate_first: bool) {
     txn.done = 0;
     // A create has no condition that a fence could shut out.
-    let explicit = !inserts && script.written().any(|d| txn.seen[d].absent);
+    let inserts = script.written().any(|d| txn.seen[d].absent);
+    // Whoever recovers could not validate them.
+    let reads = script.documents().any(|d| script.uses[d] == Use::Read);
+    let explicit = (inserts && !scenario.lacks(Rule::StageNoInserts))
+        || (reads && !scenario.lacks(Rule::StageNoReads));
     match script.kind {
         Kind::Explicit if validate_first => txn.phase = Phase::Validating,
         Kind::Explicit | Kind::ReadOnly => txn.phase = Phase::Locking,
@@ -125,7 +131,7 @@ impl Scenario {
 
     /// The documents that a transaction only read and still has to validate.
     pub(crate) fn unvalidated(&self, t: usize, txn: &Txn) -> Vec<usize> {
-        let early = self.lacks(Broken::ValidateBeforeLocks);
+        let early = self.lacks(Rule::ValidateAfterLocks);
         self.scripts[t]
             .documents()
             .filter(|d| txn.held[*d] == 0 && txn.done & (1 << *d) == 0)
@@ -140,7 +146,7 @@ impl Scenario {
             Use::No => false,
             Use::Put | Use::Insert | Use::Delete => true,
             Use::Read if script.lock_reads => true,
-            Use::Read if self.lacks(Broken::VerifyAbsences) => false,
+            Use::Read if self.lacks(Rule::LockAbsentReads) => false,
             // An absence has no version that could be validated together with others.
             Use::Read => {
                 let only_read = || script.documents().filter(|d| script.uses[*d] == Use::Read);

@@ -1,7 +1,9 @@
 //! Parallel commit with everything at once: dry runs that fail, fences, touches, readers of staged records,
 //! writes that vanish, transactions that cross, explicit peers.
 
-use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -151,35 +153,40 @@ pub fn suite() -> Suite {
             .large(),
         ],
         flaws: vec![
-            Flaw::of("a fence before the abort", &suspected(), Broken::NoFence, Shows::Wrong),
+            Flaw::of(
+                "a fence before the abort",
+                &suspected(),
+                Rule::FenceBeforeAbort,
+                Shows::Wrong,
+            ),
             Flaw::of(
                 "past the expected version is touched as well",
                 &suspected(),
-                Broken::PastIsFenced,
+                Rule::FencePastVersions,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "every lock is touched before a staged record is committed",
                 &staged(),
-                Broken::CommitSeenLocks,
+                Rule::TouchStagedLocks,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "only updates and deletes of documents that exist",
                 &placeholders(),
-                Broken::ParallelInserts,
+                Rule::StageNoInserts,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "a placeholder is never touched",
                 &placeholders(),
-                Broken::FencePlaceholder,
+                Rule::FenceNoPlaceholder,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "the owner decides its record before it tells",
                 &suspected(),
-                Broken::TellFirst,
+                Rule::DecideBeforeTelling,
                 Shows::Wrong,
             ),
             Flaw::new("a lock-free read may show what vanishes", fooled(), Shows::Wrong),

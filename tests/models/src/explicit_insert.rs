@@ -1,7 +1,9 @@
 //! Explicit commit with inserts. A `create` carries no condition, so a fork of it can land when the document
 //! was deleted again: it must not come back to life.
 
-use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -98,13 +100,13 @@ pub fn suite() -> Suite {
             Flaw::of(
                 "a placeholder counts only at the version that the record names",
                 &insert_and_delete(),
-                Broken::PlaceholderAtAnyVersion,
+                Rule::PlaceholderVersion,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "what was written since is told by the commit under the lock, not by a larger commit tid",
                 &clock_behind(),
-                Broken::LaterByTid,
+                Rule::WrittenSince,
                 Shows::Wrong,
             ),
         ],

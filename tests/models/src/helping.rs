@@ -2,12 +2,13 @@
 //! readers and janitors alike.
 
 use txn_protocol::record::Participant;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
 use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
 use txn_protocol::rules::resolve::{Recovery, recovery};
 use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
-use crate::scenario::{Broken, Death};
+use crate::scenario::Death;
 use crate::state::{
     Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Who, World, attempt_of,
     txn_of, who,
@@ -26,15 +27,8 @@ impl Turn<'_> {
     /// Meets a lock; nothing happens where the rules say to wait.
     pub(crate) fn meet(&mut self, requester: Requester, holder: Who) {
         let state = holder_state(self.world.rec(holder).mark);
-        let mut verdict = conflict(requester, tid(holder), state, self.dead(holder));
-        if self.lacks(Broken::NobodyWounds) && !self.dead(holder) {
-            verdict = conflict(Requester::Patient, tid(holder), state, false);
-        }
-        if self.lacks(Broken::TakeOverUndecided) && verdict == Conflict::Resolve {
-            let actor = self.actor;
-            self.go("takes for void", Object::Rec(holder), |w| learn(w, actor, holder));
-            return;
-        }
+        let verdict =
+            conflict(&self.scenario.rules, requester, tid(holder), state, self.dead(holder));
         if verdict == Conflict::Resolve {
             self.decide(holder);
         }
@@ -42,10 +36,8 @@ impl Turn<'_> {
 
     /// Carries out the recovery table.
     pub(crate) fn decide(&mut self, holder: Who) {
-        let mark = self.world.rec(holder).mark;
-        let trusted = self.lacks(Broken::TrustSeenAborted) && mark == Mark::Aborted;
-        let ours = self.knows(holder) || trusted;
-        self.carry_out(holder, recovery(holder_state(mark), ours));
+        let state = holder_state(self.world.rec(holder).mark);
+        self.carry_out(holder, recovery(&self.scenario.rules, state, self.knows(holder)));
     }
 
     /// Writes what the recovery table asks for, and knows more if that is acknowledged.
@@ -68,7 +60,7 @@ impl Turn<'_> {
                 if_aborted(w, Some(0));
             }),
             Recovery::RollForward | Recovery::ApplyOrVoid => {
-                self.put_rec("touches the committed", holder, rec, move |w, answer| {
+                let known = move |w: &mut World, answer: Option<u8>| {
                     if answer.is_none() {
                         return;
                     }
@@ -80,7 +72,12 @@ impl Turn<'_> {
                     } else if let Some(help) = help_of(w, actor) {
                         *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
                     }
-                });
+                };
+                if recovery == Recovery::RollForward && self.lacks(Rule::TouchCommitted) {
+                    self.go("sees the committed", Object::Rec(holder), |w| known(w, Some(0)));
+                } else {
+                    self.put_rec("touches the committed", holder, rec, known);
+                }
             }
             Recovery::DecideStaged => {
                 self.go("begins to recover", Object::Rec(holder), |w| {
@@ -128,7 +125,7 @@ impl Turn<'_> {
             }
         }
         // The owner knows of no lock but its own.
-        let helps = self.help().who == holder && !self.lacks(Broken::StrayStays);
+        let helps = self.help().who == holder && !self.lacks(Rule::UnnamedLockVoid);
         let strays = if helps { self.strays(holder, &rec) } else { Vec::new() };
         for d in &strays {
             self.unlock(*d, holder, None);
@@ -152,29 +149,22 @@ impl Turn<'_> {
     fn strays(&self, holder: Who, rec: &Rec) -> Vec<usize> {
         let is_stray = |d: &usize| {
             let doc = self.world.docs[*d].now;
-            let is_named = |participant| is_locked_by(&participant, tid(holder), &view(&doc));
+            let is_named = |participant| {
+                is_locked_by(&self.scenario.rules, &participant, tid(holder), &view(&doc))
+            };
             doc.lock == holder && !self.participant(rec, *d).is_some_and(is_named)
         };
         (0..DOCS).filter(is_stray).collect()
     }
 
     pub(crate) fn participant(&self, rec: &Rec, d: usize) -> Option<Participant> {
-        let mut participant = translate::participant(rec, d)?;
-        if self.lacks(Broken::PlaceholderAtAnyVersion) {
-            participant.placeholder = None;
-        }
-        Some(participant)
+        translate::participant(rec, d)
     }
 
     /// The next step about one participant.
     fn step(&self, holder: Who, rec: &Rec, d: usize, participant: &Participant) -> Applying {
         let (doc, commit) = (self.world.docs[d].now, commit_tid(rec.stamp));
-        match applying(tid(holder), commit, participant, &view(&doc)) {
-            Applying::Touch(_) if self.lacks(Broken::LaterByTid) && doc.stamp < rec.stamp => {
-                if doc.lock > 0 { Applying::Held(tid(doc.lock)) } else { Applying::Damaged }
-            }
-            step => step,
-        }
+        applying(&self.scenario.rules, tid(holder), commit, participant, &view(&doc))
     }
 
     fn apply_member(
@@ -189,14 +179,14 @@ impl Turn<'_> {
         let actor = self.actor;
         let doc = self.world.docs[d].now;
         let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
-        if self.lacks(Broken::HelperWaits)
+        if self.lacks(Rule::TouchKeepsLock)
             && let Applying::Touch(_) = step
             && doc.lock > 0
         {
             self.aside(d, doc.lock, Requester::Patient, None);
             return;
         }
-        let all = self.lacks(Broken::FinishUnacknowledged);
+        let all = self.lacks(Rule::ApplyAcknowledged);
         let dealt = move |w: &mut World, answer: Option<u8>| {
             if answer.is_some() || all {
                 set_done(w, actor, Some(done | 1 << d));
@@ -305,15 +295,10 @@ impl Turn<'_> {
                 help.stage = Stage::Abort;
             }
         };
-        let unfenced = self.lacks(Broken::NoFence);
-        let past = self.lacks(Broken::PastIsFenced) && doc.version != rec.versions[d];
-        let mut step = probing(tid(help.who), &view(&doc));
-        if self.lacks(Broken::FencePlaceholder)
-            && let Probing::Decide(_) = step
-        {
-            step = Probing::Fence(translate::version(doc.version));
-        }
-        if self.lacks(Broken::FenceWaits)
+        let unfenced = self.lacks(Rule::FenceBeforeAbort);
+        let past = self.lacks(Rule::FencePastVersions) && doc.version != rec.versions[d];
+        let step = probing(&self.scenario.rules, tid(help.who), &view(&doc));
+        if self.lacks(Rule::FenceNeverWaits)
             && let Probing::Fence(_) = step
             && doc.lock > 0
         {
@@ -327,7 +312,7 @@ impl Turn<'_> {
                         set_done(w, actor, Some(help.done | 1 << d));
                     }
                 };
-                if self.lacks(Broken::CommitSeenLocks) {
+                if self.lacks(Rule::TouchStagedLocks) {
                     self.go("sees its lock on", Object::Doc(d), |w| locked(w, Some(0)));
                 } else {
                     self.put_doc("touches its lock on", d, doc, locked);

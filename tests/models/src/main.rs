@@ -8,6 +8,7 @@ use clap::Parser;
 use comfy_table::Table;
 use txn_models::check::CounterExample;
 use txn_models::suite::{Case, Flaw, Suite, all};
+use txn_protocol::rule::Rule;
 
 /// Explores the models of the protocol to their end.
 #[derive(Debug, Parser)]
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     let mut cases = Table::new();
     cases.set_header(["model", "case", "bounds", "states", "depth", "seconds", "verdict"]);
     let mut flaws = Table::new();
-    flaws.set_header(["model", "rule left out", "steps", "seconds", "what it breaks"]);
+    flaws.set_header(["model", "id", "rule left out", "steps", "seconds", "what it breaks"]);
     let mut good = true;
     let wanted = |suite: &Suite| arguments.model.as_ref().is_none_or(|m| suite.name.contains(m));
     for suite in all().iter().filter(|suite| wanted(suite)) {
@@ -104,7 +105,8 @@ fn find(suite: &Suite, flaw: &Flaw, table: &mut Table, paths: bool) -> bool {
     };
     eprintln!("  {steps} steps, {:.1} s, {breaks}", began.elapsed().as_secs_f64());
     let seconds = format!("{:.1}", began.elapsed().as_secs_f64());
-    table.add_row([suite.name.to_owned(), flaw.rule.to_owned(), steps, seconds, breaks]);
+    let id = flaw.left_out().map(Rule::id).unwrap_or_default().to_owned();
+    table.add_row([suite.name.to_owned(), id, flaw.rule.to_owned(), steps, seconds, breaks]);
     found.is_some()
 }
 

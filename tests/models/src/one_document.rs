@@ -4,6 +4,7 @@
 use stateright::{Model, Property};
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
+use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::single::{Settling, settling};
 use txn_protocol::rules::validate::Observed;
 
@@ -12,19 +13,6 @@ use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::{commit_tid, version};
 
 const WRITERS: usize = 3;
-
-/// A rule that is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// A write that is in the list that was only seen counts as committed.
-    TrustSeenCommit,
-    /// A later write that was only seen counts as proof that this one never happens.
-    TrustSeenLater,
-    /// A conflict is taken for a failure.
-    ConflictIsFailure,
-    /// A refusal is taken for a failure.
-    RefusalIsFailure,
-}
 
 /// The document: where it stands, and who wrote it, oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,10 +50,10 @@ pub struct State {
 }
 
 /// The model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Single {
-    /// The rule that is left out.
-    pub left: Option<Left>,
+    /// The rules of the protocol: all of them, or all but one.
+    pub rules: Rules,
     /// How many commits the document keeps.
     pub keeps: usize,
     /// How many writes are late.
@@ -160,8 +148,8 @@ impl State {
 }
 
 impl Single {
-    fn lacks(&self, left: Left) -> bool {
-        self.left == Some(left)
+    fn lacks(&self, rule: Rule) -> bool {
+        !self.rules.decides(rule)
     }
 
     /// The conditional write, with everything that may become of it.
@@ -178,7 +166,7 @@ impl Single {
                 let mut to = *state;
                 to.put(read.by(writer));
                 to.refused -= 1;
-                let to = match self.lacks(Left::RefusalIsFailure) {
+                let to = match self.lacks(Rule::RefusalInDoubt) {
                     true => to.end(writer, Told::Failed),
                     false => unanswered(to),
                 };
@@ -190,7 +178,7 @@ impl Single {
                 to.vanishing -= 1;
                 steps.push(Step(writer, "writes on the primary only, no answer", unanswered(to)));
             }
-        } else if self.lacks(Left::ConflictIsFailure) {
+        } else if self.lacks(Rule::SettleSingle) {
             steps.push(Step(
                 writer,
                 "takes a conflict for a failure",
@@ -220,11 +208,11 @@ impl Single {
                 steps.push(Step(writer, "finds its condition still true", to));
             }
             Settling::CommittedOnceTouched(_) => {
-                let to = if self.lacks(Left::TrustSeenCommit) { *state } else { touched };
+                let to = if self.lacks(Rule::TouchOwnCommit) { *state } else { touched };
                 steps.push(Step(writer, "finds its commit", to.end(writer, Told::Committed)));
             }
             Settling::NotAppliedOnceTouched(_) => {
-                let to = if self.lacks(Left::TrustSeenLater) { *state } else { touched };
+                let to = if self.lacks(Rule::TouchLaterCommit) { *state } else { touched };
                 steps.push(Step(writer, "finds another's commit", to.end(writer, Told::Failed)));
             }
             Settling::Unknown => {
@@ -315,8 +303,9 @@ impl Model for Single {
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
-    let long = Single { left: None, keeps: WRITERS + 1, lates: 1, vanishing: 1, refused: 0 };
-    let refused = Single { refused: 1, ..long };
+    let long =
+        Single { rules: Rules::all(), keeps: WRITERS + 1, lates: 1, vanishing: 1, refused: 0 };
+    let refused = Single { refused: 1, ..long.clone() };
     let case = |name, single, states| Case {
         name,
         bounds: "3 writers, 1 late, 1 vanishing",
@@ -325,28 +314,31 @@ pub fn suite() -> Suite {
         ends: true,
         large: false,
     };
-    let without = |rule, left| Flaw {
+    let without = |rule, left_out| Flaw {
         rule,
-        subject: Subject::Single(Single { left: Some(left), ..long }),
+        subject: Subject::Single(Single { rules: Rules::without(left_out), ..long.clone() }),
         shows: Shows::Wrong,
     };
     Suite {
         name: "one_document",
         cases: vec![
-            case("the list goes back to the read", long, 6_006),
-            case("the list is too short", Single { keeps: 1, ..long }, 6_717),
+            case("the list goes back to the read", long.clone(), 6_006),
+            case("the list is too short", Single { keeps: 1, ..long.clone() }, 6_717),
             Case {
                 bounds: "3 writers, 1 late, 1 vanishing, 1 refused",
-                ..case("one write is applied and refused", refused, 14_388)
+                ..case("one write is applied and refused", refused.clone(), 14_388)
             },
         ],
         flaws: vec![
-            without("the own commit in the list is touched", Left::TrustSeenCommit),
-            without("a later commit in the list is touched", Left::TrustSeenLater),
-            without("a conflict is no proof of failure", Left::ConflictIsFailure),
+            without("the own commit in the list is touched", Rule::TouchOwnCommit),
+            without("a later commit in the list is touched", Rule::TouchLaterCommit),
+            without("a conflict is no proof of failure", Rule::SettleSingle),
             Flaw {
                 rule: "a refusal is no proof of failure",
-                subject: Subject::Single(Single { left: Some(Left::RefusalIsFailure), ..refused }),
+                subject: Subject::Single(Single {
+                    rules: Rules::without(Rule::RefusalInDoubt),
+                    ..refused
+                }),
                 shows: Shows::Wrong,
             },
         ],

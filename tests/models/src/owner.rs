@@ -1,6 +1,7 @@
 //! The owner of a transaction: reads, locks, validates, commits, applies, lets go. The order of things is the
 //! driver's (`attempt/` in `txn-core`), the decisions are the engine's own.
 
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::resolve::recovery;
@@ -8,7 +9,7 @@ use txn_protocol::rules::staged::own_record;
 use txn_protocol::rules::validate::{Validity, validity};
 
 use crate::reading::ended;
-use crate::scenario::{Broken, Kind, Script, Use};
+use crate::scenario::{Kind, Script, Use};
 use crate::state::{DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
 use crate::translate::{self, holder_state, observed, stamp, tid, view};
 use crate::turn::{Actor, Object, Turn};
@@ -52,8 +53,8 @@ impl Turn<'_> {
             Phase::Aborting => {
                 let state = holder_state(self.world.rec(me).mark);
                 let does = match script.kind {
-                    Kind::Parallel => own_record(state),
-                    _ => recovery(state, false),
+                    Kind::Parallel => own_record(&self.scenario.rules, state),
+                    _ => recovery(&self.scenario.rules, state, false),
                 };
                 self.carry_out(me, does);
             }
@@ -113,7 +114,7 @@ impl Turn<'_> {
                 None => txn.unsure |= 1 << d,
             }
         };
-        match locking(tid(me), read.as_ref(), &view(&bare)) {
+        match locking(&self.scenario.rules, tid(me), read.as_ref(), &view(&bare)) {
             Locking::CreatePlaceholder => {
                 let placeholder =
                     Doc { lock: me, absent: true, writer: doc.writer, ..Doc::default() };
@@ -124,7 +125,7 @@ impl Turn<'_> {
                 self.put_doc("locks", d, Doc { lock: me, ..bare }, taken);
                 self.perhaps_certain(t, d);
             }
-            Locking::Settle(_) if self.lacks(Broken::TrustSeenLock) => {
+            Locking::Settle(_) if self.lacks(Rule::LockAcknowledged) => {
                 self.go("sees its lock on", Object::Doc(d), |w| taken(w, Some(doc.version)));
             }
             Locking::Settle(_) => self.put_doc("touches its lock on", d, doc, taken),
@@ -137,7 +138,7 @@ impl Turn<'_> {
 
     /// Without the rule a lock that was refused is not in doubt.
     fn perhaps_certain(&mut self, t: usize, d: usize) {
-        if self.lacks(Broken::RefusedLockIsCertain) {
+        if self.lacks(Rule::RefusalInDoubt) {
             self.believes_refusals(t, |w| w.txns[t].unsure &= !(1 << d));
         }
     }
@@ -152,7 +153,7 @@ impl Turn<'_> {
         let txn = self.world.txns[t];
         let open = self.scenario.unvalidated(t, &txn);
         // An absence has no version: it is verified first, alone.
-        let last = self.lacks(Broken::AbsenceLast);
+        let last = self.lacks(Rule::AbsenceFirst);
         let all_absent = open.iter().all(|d| txn.seen[*d].absent);
         let first = |d: &usize| txn.seen[*d].absent != (last && !all_absent);
         // A lock that is being taken over is settled before anything else.
@@ -181,16 +182,18 @@ impl Turn<'_> {
             self.go("verifies", Object::Doc(d), valid);
             return;
         }
-        match validity(&observed(&read), &view(&doc), Some(tid(me))) {
+        match validity(&self.scenario.rules, &observed(&read), &view(&doc), Some(tid(me))) {
             Validity::Valid => self.go("validates", Object::Doc(d), valid),
             Validity::Changed => self.give_up(t, d, script),
             Validity::Held(holder) => {
                 let holder = translate::who(holder);
                 let undecided =
                     matches!(self.world.rec(holder).mark, Mark::Missing | Mark::Pending);
-                if self.lacks(Broken::IgnoreUndecided) && undecided {
+                if self.lacks(Rule::ReadOnlyWaits) && undecided {
                     let bare = view(&Doc { lock: 0, ..doc });
-                    if validity(&observed(&read), &bare, None) == Validity::Valid {
+                    if validity(&self.scenario.rules, &observed(&read), &bare, None)
+                        == Validity::Valid
+                    {
                         self.go("validates under a lock", Object::Doc(d), valid);
                     }
                 }
@@ -211,7 +214,7 @@ impl Turn<'_> {
     fn verify_locks(&mut self, t: usize) {
         let txn = self.world.txns[t];
         let open = |d: &usize| txn.held[*d] > 0 && txn.done & (1 << *d) == 0;
-        let trusts = self.lacks(Broken::LocksUnverified);
+        let trusts = self.lacks(Rule::VerifyReadLocks);
         let Some(d) = (0..DOCS).find(open) else { return };
         if trusts || self.world.docs[d].now.version == txn.held[d] {
             self.go("verifies its lock on", Object::Doc(d), |w| w.txns[t].done |= 1 << d);
@@ -232,7 +235,12 @@ impl Turn<'_> {
                 (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
             }
         };
-        match rec.mark {
+        let mark = match rec.mark {
+            // An abort that is overlooked.
+            Mark::Aborted if self.lacks(Rule::AbortFlag) => Mark::Pending,
+            mark => mark,
+        };
+        match mark {
             Mark::Missing | Mark::Pending | Mark::Staged => {
                 let Some(record) = self.record(t, script, Mark::Committed) else {
                     self.go("cannot insert what exists", Object::Nothing, |w| {
@@ -242,11 +250,11 @@ impl Turn<'_> {
                     return;
                 };
                 self.put_rec("commits", me, record, committed);
-                if self.lacks(Broken::RefusedCommitIsUnsent) {
+                if self.lacks(Rule::RefusalInDoubt) {
                     self.believes_refusals(t, |w| give_up(&mut w.txns[t], false));
                 }
             }
-            Mark::Committed | Mark::Finished if self.lacks(Broken::TrustSeenCommitted) => {
+            Mark::Committed | Mark::Finished if self.lacks(Rule::CommitSettled) => {
                 self.go("sees its commit", Object::Rec(me), |w| committed(w, Some(0)));
             }
             Mark::Committed | Mark::Finished => {
@@ -255,7 +263,10 @@ impl Turn<'_> {
             Mark::Aborted if txn.told == Told::Committed => {
                 self.go("is undone", Object::Rec(me), |w| w.fault = Some(Fault::Undone));
             }
-            Mark::Aborted => self.carry_out(me, recovery(holder_state(rec.mark), false)),
+            Mark::Aborted => {
+                let does = recovery(&self.scenario.rules, holder_state(rec.mark), false);
+                self.carry_out(me, does);
+            }
         }
     }
 

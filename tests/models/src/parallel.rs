@@ -1,8 +1,9 @@
 //! Parallel commit: the staged record, the locks and the dry runs go out together.
 
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::staged::{Answer, Owning, owning};
 
-use crate::scenario::{Broken, Scenario, Script};
+use crate::scenario::{Scenario, Script};
 use crate::state::{Body, Doc, Fault, Mark, Message, Phase, Rec, Told, Who, World};
 use crate::turn::{Object, Turn};
 
@@ -100,7 +101,7 @@ pub(crate) fn all_answered(scenario: &Scenario, w: &mut World, t: usize) -> bool
         (_, true) => Answer::Acknowledged,
         (_, false) => Answer::Failed,
     };
-    let fits = !txn.misfit || scenario.lacks(Broken::IgnoreDryRun);
+    let fits = !txn.misfit || scenario.lacks(Rule::DryRunsFit);
     let mut answers: Vec<Answer> =
         script.written().map(|d| answer(1 << d, txn.held[d] > 0)).collect();
     answers.extend([answer(RECORD, txn.unsure & RECORD == 0), answer(DRY_RUNS, fits)]);
@@ -118,7 +119,7 @@ pub(crate) fn all_answered(scenario: &Scenario, w: &mut World, t: usize) -> bool
             }
         }
         Owning::DecideRecord => {
-            if scenario.lacks(Broken::TellFirst) {
+            if scenario.lacks(Rule::DecideBeforeTelling) {
                 *told = Told::Failed;
             }
             w.txns[t].phase = Phase::Aborting;

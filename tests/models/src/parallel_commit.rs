@@ -1,6 +1,8 @@
 //! Parallel commit: staged record and locks in one bulk, two that recover, readers, fences.
 
-use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -57,7 +59,7 @@ fn fences() -> Scenario {
     }
 }
 
-/// A staged transaction that also reads, without validating.
+/// Transactions that also read: staged, they would not validate.
 fn with_reads() -> Scenario {
     let one = crossing().scripts[0];
     Scenario {
@@ -89,33 +91,43 @@ pub fn suite() -> Suite {
                 .ends(),
         ],
         flaws: vec![
-            Flaw::of("a fence before the abort", &two_recoverers(), Broken::NoFence, Shows::Wrong),
-            Flaw::of("fences never wait", &fences(), Broken::FenceWaits, Shows::Stuck),
+            Flaw::of(
+                "a fence before the abort",
+                &two_recoverers(),
+                Rule::FenceBeforeAbort,
+                Shows::Wrong,
+            ),
+            Flaw::of("fences never wait", &fences(), Rule::FenceNeverWaits, Shows::Stuck),
             Flaw::of(
                 "a staged record decides nothing for a reader",
                 &readers(),
-                Broken::ReaderDecides,
+                Rule::StagedDecidesNothing,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "a reader that misses a lock reads the record again",
                 &readers(),
-                Broken::ReaderLooksOnce,
+                Rule::ReadStagedAgain,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "the owner decides its record before it tells",
                 &two_recoverers(),
-                Broken::TellFirst,
+                Rule::DecideBeforeTelling,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "the owner acknowledges only if every dry run fits",
                 &two_recoverers(),
-                Broken::IgnoreDryRun,
+                Rule::DryRunsFit,
                 Shows::Wrong,
             ),
-            Flaw::new("only transactions without reads to validate", with_reads(), Shows::Wrong),
+            Flaw::of(
+                "only transactions without reads to validate",
+                &with_reads(),
+                Rule::StageNoReads,
+                Shows::Wrong,
+            ),
         ],
     }
 }

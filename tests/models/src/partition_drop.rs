@@ -4,10 +4,11 @@
 mod day;
 
 use stateright::{Model, Property};
+use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Recovery, recovery};
 
-use day::{Doing, Dropping, Held, Making, Partition, Rules, Wrote};
+use day::{Doing, Domain, Dropping, Held, Making, Partition, Wrote};
 
 pub use day::Day;
 
@@ -23,32 +24,11 @@ const FINDER: usize = 1;
 const SLOW: usize = 2;
 const UNASKED: u8 = 4;
 
-/// A rule that is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// A missing partition is taken for a dropped one.
-    NotFoundIsKnowledge,
-    /// The alias is added before the partition is official.
-    AliasFirst,
-    /// A partition becomes official though its day is gone.
-    OfficialThoughGone,
-    /// Writes do not require the alias.
-    NoRequiredAlias,
-    /// The partition is scanned without a write block.
-    NoBlock,
-    /// The watermark is moved on the version that is read after the scan.
-    WatermarkOnLateVersion,
-    /// "Gone" is said by the domain document as read, without a touch.
-    GoneBySight,
-    /// A day is dropped though somebody may be lifting its block.
-    LiftUnderWay,
-}
-
 /// The model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Drops {
-    /// The rule that is left out.
-    pub left: Option<Left>,
+    /// The rules of the protocol: all of them, or all but one.
+    pub rules: Rules,
     /// How many answers come from a node that does not know the partition.
     pub lags: u8,
     /// How many commits are late.
@@ -64,12 +44,12 @@ pub struct Drops {
 pub struct Step(pub &'static str, Day);
 
 impl Drops {
-    fn lacks(&self, left: Left) -> bool {
-        self.left == Some(left)
+    fn lacks(&self, rule: Rule) -> bool {
+        !self.rules.decides(rule)
     }
 
     fn requires_alias(&self) -> bool {
-        !self.lacks(Left::NoRequiredAlias)
+        !self.lacks(Rule::RequireAlias)
     }
 
     /// A process makes the partition: the collection, its name in the domain document, the alias.
@@ -79,10 +59,10 @@ impl Drops {
         match day.making[process] {
             Making::No | Making::Gone => {}
             Making::Ask => {
-                if !self.lacks(Left::GoneBySight) {
+                if !self.lacks(Rule::TouchGone) {
                     to.rule(|_| {});
                 }
-                to.making[process] = match (day.rules.dropped, day.rules.official) {
+                to.making[process] = match (day.domain.dropped, day.domain.official) {
                     (true, _) => Making::Gone,
                     (false, 0) => Making::Create,
                     (false, official) => Making::Alias(official),
@@ -92,16 +72,16 @@ impl Drops {
             Making::Create => {
                 to.partitions[process] = Partition { exists: true, ..Partition::default() };
                 to.making[process] = Making::Name;
-                if self.lacks(Left::AliasFirst) && to.alias == 0 {
+                if self.lacks(Rule::OfficialBeforeAlias) && to.alias == 0 {
                     to.alias = name;
                 }
                 steps.push(Step("creates a partition", to));
             }
             Making::Name => {
-                let gone = day.rules.dropped && !self.lacks(Left::OfficialThoughGone);
+                let gone = day.domain.dropped && !self.lacks(Rule::DroppedThrough);
                 let official =
-                    if day.rules.official == 0 && !gone { name } else { day.rules.official };
-                to.rule(|rules| rules.official = official);
+                    if day.domain.official == 0 && !gone { name } else { day.domain.official };
+                to.rule(|domain| domain.official = official);
                 if official != name {
                     to.partitions[process] = Partition::default();
                     to.alias = if to.alias == name { 0 } else { to.alias };
@@ -185,7 +165,7 @@ impl Drops {
         let mut to = *day;
         match (day.finder, day.making[FINDER]) {
             (Doing::Record, Making::Gone) => {
-                to.finder = self.after(recovery(HolderState::Gone, false));
+                to.finder = self.after(recovery(&self.rules, HolderState::Gone, false));
                 steps.push(Step("the finder hears that the day is gone", to));
             }
             (Doing::Record, Making::No) => {
@@ -228,8 +208,8 @@ impl Drops {
 
     fn not_found(&self, day: &Day) -> Day {
         let mut to = *day;
-        if self.lacks(Left::NotFoundIsKnowledge) {
-            to.finder = self.after(recovery(HolderState::Gone, false));
+        if self.lacks(Rule::MissingIsNotGone) {
+            to.finder = self.after(recovery(&self.rules, HolderState::Gone, false));
         } else {
             to.making[FINDER] = Making::Ask;
         }
@@ -239,7 +219,7 @@ impl Drops {
     /// What the recovery table makes of the record.
     fn found(&self, day: &Day, mark: Mark, steps: &mut Vec<Step>) {
         let mut to = *day;
-        let does = recovery(holder_state(mark), false);
+        let does = recovery(&self.rules, holder_state(mark), false);
         let (from, into) = match does {
             Recovery::CreateAborted => (Mark::Missing, Mark::Aborted),
             Recovery::SwapToAborted => (Mark::Pending, Mark::Aborted),
@@ -265,33 +245,33 @@ impl Drops {
         let mut to = *day;
         match day.dropping[janitor] {
             Dropping::Idle => {
-                let left = day.rules.dropping;
-                if day.rules.dropped && to.partition(left).is_some() {
+                let left = day.domain.dropping;
+                if day.domain.dropped && to.partition(left).is_some() {
                     to.rule(|_| {});
                     to.dropping[janitor] = Dropping::Delete(left);
                     steps.push(Step("a janitor finds a partition of a day that is gone", to));
                     return;
                 }
-                if day.rules.dropped || day.rules.official == 0 {
+                if day.domain.dropped || day.domain.official == 0 {
                     return;
                 }
-                let name = day.rules.official;
+                let name = day.domain.official;
                 if day.partitions[usize::from(name) - 1].blocked {
                     let mut to = *day;
                     to.dropping[janitor] = Dropping::Undo(name);
                     steps.push(Step("a janitor is hindered by a block", to));
                 }
                 let lifted = day.dropping.iter().any(|d| matches!(d, Dropping::Lift(_)));
-                if lifted && !self.lacks(Left::LiftUnderWay) {
+                if lifted && !self.lacks(Rule::LiftSettles) {
                     return;
                 }
-                to.dropping[janitor] = Dropping::Read(day.rules.version, name);
+                to.dropping[janitor] = Dropping::Read(day.domain.version, name);
                 steps.push(Step("a janitor reads the domain document", to));
             }
             Dropping::Read(version, name) => {
                 to.dropping[janitor] = Dropping::Blocked(version, name);
                 if let Some(partition) = to.partition(name)
-                    && !self.lacks(Left::NoBlock)
+                    && !self.lacks(Rule::BlockBeforeDrop)
                 {
                     partition.blocked = true;
                 }
@@ -299,21 +279,22 @@ impl Drops {
             }
             Dropping::Blocked(version, name) => {
                 let open = day.partitions[usize::from(name) - 1].record;
-                let open = matches!(open, Mark::Pending | Mark::Staged | Mark::Committed);
+                let open = matches!(open, Mark::Pending | Mark::Staged | Mark::Committed)
+                    && !self.lacks(Rule::DropOnlyResolved);
                 to.dropping[janitor] =
                     if open { Dropping::Undo(name) } else { Dropping::Scanned(version, name) };
                 steps.push(Step("a janitor scans the partition", to));
             }
             Dropping::Scanned(version, name) => {
-                if version != day.rules.version && !self.lacks(Left::WatermarkOnLateVersion) {
+                if version != day.domain.version && !self.lacks(Rule::WatermarkBeforeBlock) {
                     to.dropping[janitor] = Dropping::Undo(name);
                     steps.push(Step("a janitor cannot move the watermark", to));
                     return;
                 }
                 to.dropping[janitor] = Dropping::Delete(name);
-                let before = to.rules;
-                to.rule(|rules| {
-                    *rules = Rules { dropped: true, official: 0, dropping: name, ..*rules }
+                let before = to.domain;
+                to.rule(|domain| {
+                    *domain = Domain { dropped: true, official: 0, dropping: name, ..*domain }
                 });
                 steps.push(Step("a janitor moves the watermark", to));
                 if day.vanishing > 0 {
@@ -326,7 +307,7 @@ impl Drops {
             Dropping::Undo(name) => {
                 to.rule(|_| {});
                 to.dropping[janitor] =
-                    if day.rules.dropped { Dropping::Delete(name) } else { Dropping::Lift(name) };
+                    if day.domain.dropped { Dropping::Delete(name) } else { Dropping::Lift(name) };
                 steps.push(Step(
                     "a janitor asks again, and notes a lift if the day is not gone",
                     to,
@@ -390,7 +371,7 @@ impl Model for Drops {
         }
         if let Some(durable) = day.durable {
             let mut to = *day;
-            to.rules = durable;
+            to.domain = durable;
             to.durable = None;
             steps.push(Step("the primary of the domain document crashes", to));
         }
@@ -418,9 +399,9 @@ impl Model for Drops {
                 Told::Committed => day.committed,
                 Told::Failed => !day.committed,
             }),
-            Property::sometimes("the day is dropped", |_, day: &Day| day.rules.dropped),
+            Property::sometimes("the day is dropped", |_, day: &Day| day.domain.dropped),
             Property::sometimes("committed, applied, dropped", |_, day: &Day| {
-                day.told == Told::Committed && day.document == Held::Applied && day.rules.dropped
+                day.told == Told::Committed && day.document == Held::Applied && day.domain.dropped
             }),
             Property::sometimes("everything ends", |model: &Self, day| model.is_over(day)),
         ]
@@ -430,7 +411,7 @@ impl Model for Drops {
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
-    let drops = Drops { left: None, lags: 1, lates: 1, vanishing: 1, deaths: 1 };
+    let drops = Drops { rules: Rules::all(), lags: 1, lates: 1, vanishing: 1, deaths: 1 };
     let case = |bounds, drops, states, large| Case {
         name: "one day, three makers, two janitors",
         bounds,
@@ -439,35 +420,37 @@ pub fn suite() -> Suite {
         ends: true,
         large,
     };
-    let (no_death, no_lag) = (Drops { deaths: 0, ..drops }, Drops { lags: 0, ..drops });
+    let (no_death, no_lag) =
+        (Drops { deaths: 0, ..drops.clone() }, Drops { lags: 0, ..drops.clone() });
     let cases = vec![
         case("1 late commit, 1 lagging answer, 1 vanishing watermark", no_death, 1_152_803, false),
         case("1 late commit, 1 vanishing watermark, 1 dead janitor", no_lag, 1_087_985, false),
-        case("all of these together", drops, 2_526_424, true),
+        case("all of these together", drops.clone(), 2_526_424, true),
     ];
-    let without = |rule, left| Flaw {
+    let without = |rule, left_out| Flaw {
         rule,
-        subject: Subject::Drops(Drops { left: Some(left), ..drops }),
+        subject: Subject::Drops(Drops { rules: Rules::without(left_out), ..drops.clone() }),
         shows: Shows::Wrong,
     };
     Suite {
         name: "partition_drop",
         cases,
         flaws: vec![
-            without("a missing partition is no knowledge", Left::NotFoundIsKnowledge),
-            without("official first, then the alias", Left::AliasFirst),
             without(
-                "no partition of a day that is gone becomes official",
-                Left::OfficialThoughGone,
+                "a partition is dropped only when nothing in it is open",
+                Rule::DropOnlyResolved,
             ),
-            without("writes require the alias", Left::NoRequiredAlias),
-            without("a write block before the scan", Left::NoBlock),
+            without("a missing partition is no knowledge", Rule::MissingIsNotGone),
+            without("official first, then the alias", Rule::OfficialBeforeAlias),
+            without("no partition of a day that is gone becomes official", Rule::DroppedThrough),
+            without("writes require the alias", Rule::RequireAlias),
+            without("a write block before the scan", Rule::BlockBeforeDrop),
             without(
                 "the watermark is moved on the version read before the block",
-                Left::WatermarkOnLateVersion,
+                Rule::WatermarkBeforeBlock,
             ),
-            without("gone is said by a touch of the domain document", Left::GoneBySight),
-            without("a day is not dropped while a lift may be under way", Left::LiftUnderWay),
+            without("gone is said by a touch of the domain document", Rule::TouchGone),
+            without("a day is not dropped while a lift may be under way", Rule::LiftSettles),
         ],
     }
 }

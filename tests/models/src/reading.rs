@@ -1,12 +1,13 @@
 //! Reading without locks, and transactions that are one write.
 
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::is_participants_lock;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
 
 use crate::owner::seen;
-use crate::scenario::{Broken, Kind, Script, Use};
+use crate::scenario::{Kind, Script, Use};
 use crate::state::{
     Body, DOCS, Doc, Help, Mark, Message, Phase, Rec, Seen, Stage, TXNS, Told, Who, World, txn_of,
 };
@@ -26,7 +27,12 @@ impl Turn<'_> {
         }
         let Some(d) = script.documents().find(|d| !txn.seen[*d].read) else { return };
         let doc = self.world.docs[d].now;
-        if doc.lock > 0 && matches!(script.kind, Kind::Parallel | Kind::Single) {
+        let sees_locks = match script.kind {
+            Kind::Parallel => true,
+            Kind::Single => !self.lacks(Rule::SingleSeesLocks),
+            Kind::Explicit | Kind::ReadOnly | Kind::Reader | Kind::Instant => false,
+        };
+        if doc.lock > 0 && sees_locks {
             // What carries a lock is no version to send a write on.
             self.aside(d, doc.lock, Requester::Locking(tid(me)), None);
             return;
@@ -49,7 +55,7 @@ impl Turn<'_> {
         let read = self.world.txns[t].seen[d];
         let written = self.is_written(&rec, d, &read);
         let state = holder_state(rec.mark);
-        let answer = reading(state, written);
+        let answer = reading(&self.scenario.rules, state, written);
         self.go("reads the record of", Object::Rec(holder), |w| {
             if answer == Reading::Staged {
                 let version = rec.version;
@@ -64,7 +70,8 @@ impl Turn<'_> {
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
         let (version, stored) = (translate::version(read.version), translate::stored(read));
         self.participant(rec, d).is_some_and(|participant| {
-            writes(participant.op) && is_participants_lock(&participant, version, &stored)
+            writes(participant.op)
+                && is_participants_lock(&self.scenario.rules, &participant, version, &stored)
         })
     }
 
@@ -82,7 +89,12 @@ impl Turn<'_> {
             Stage::Again => {
                 let written = self.is_written(&rec, d, &txn.seen[d]);
                 let all_locked = help.done != 0;
-                match staged_reading(all_locked, holder_state(rec.mark), written) {
+                match staged_reading(
+                    &self.scenario.rules,
+                    all_locked,
+                    holder_state(rec.mark),
+                    written,
+                ) {
                     StagedReading::Answer(answer) => {
                         self.go("reads again the record of", Object::Rec(help.who), |w| {
                             answer_read(w, t, d, help.who, &rec, answer);
@@ -102,7 +114,7 @@ impl Turn<'_> {
         let next = participants().find(|(k, _)| help.done & (1 << *k) == 0);
         let Some((k, participant)) = next else {
             let all_locked = participants().next().is_some();
-            if self.lacks(Broken::ReaderDecides) && all_locked {
+            if self.lacks(Rule::StagedDecidesNothing) && all_locked {
                 self.go("sees every lock of", Object::Rec(help.who), |w| {
                     answer_read(w, t, d, help.who, rec, Reading::RecordImage);
                 });
@@ -114,9 +126,14 @@ impl Turn<'_> {
             });
             return;
         };
-        if is_locked(tid(help.who), &participant, &view(&self.world.docs[k].now)) {
+        if is_locked(
+            &self.scenario.rules,
+            tid(help.who),
+            &participant,
+            &view(&self.world.docs[k].now),
+        ) {
             self.go("sees locked", Object::Doc(k), |w| w.txns[t].help.done |= 1 << k);
-        } else if self.lacks(Broken::ReaderLooksOnce) {
+        } else if self.lacks(Rule::ReadStagedAgain) {
             self.go("sees unlocked", Object::Doc(k), |w| {
                 answer_read(w, t, d, help.who, rec, Reading::CommittedImage);
             });

@@ -1,7 +1,9 @@
 //! Writes that are applied and answered with a refusal: inside the server an item was sent on again, and answers for its
 //! last try. A refusal of one item is as good as no answer.
 
-use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -85,13 +87,13 @@ pub fn suite() -> Suite {
             Flaw::of(
                 "a commit that was refused may have been carried out",
                 &alone(),
-                Broken::RefusedCommitIsUnsent,
+                Rule::RefusalInDoubt,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "a lock that was refused is in doubt",
                 &changed(),
-                Broken::RefusedLockIsCertain,
+                Rule::RefusalInDoubt,
                 Shows::Stuck,
             ),
         ],

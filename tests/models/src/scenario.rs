@@ -1,5 +1,6 @@
-//! What a model consists of: who does what, and what may go wrong. And the rules that can be broken, to show
-//! that the models would notice.
+//! What a model consists of: who does what, what may go wrong, and by which rules.
+
+use txn_protocol::rule::{Rule, Rules};
 
 use crate::state::{Budget, DOCS, Slot, TXNS, Who, World};
 
@@ -91,67 +92,6 @@ pub enum Death {
     Anytime,
 }
 
-/// A rule that is left out. Each must be found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// A placeholder counts at any version.
-    PlaceholderAtAnyVersion,
-    /// An `aborted` record that was only seen makes locks void.
-    TrustSeenAborted,
-    /// An own lock that was only seen counts as taken.
-    TrustSeenLock,
-    /// An own `committed` record that was only seen is acknowledged to the caller.
-    TrustSeenCommitted,
-    /// `finished` is written though a write of the apply was not acknowledged.
-    FinishUnacknowledged,
-    /// Reads are validated before the locks are taken.
-    ValidateBeforeLocks,
-    /// Reads are not validated.
-    NoValidation,
-    /// Absences are verified like versions, however many.
-    VerifyAbsences,
-    /// An absence is verified after the versions.
-    AbsenceLast,
-    /// A read-only transaction takes what an undecided lock covers for valid.
-    IgnoreUndecided,
-    /// Locks that were only taken to read are not verified after the last was taken.
-    LocksUnverified,
-    /// Content counts as later than a commit only if its commit tid is larger.
-    LaterByTid,
-    /// Whoever applies waits for those who locked the document since.
-    HelperWaits,
-    /// An older transaction waits for a younger one instead of wounding it.
-    NobodyWounds,
-    /// A lock is replaced before its holder's abort is acknowledged.
-    TakeOverUndecided,
-    /// A staged transaction is aborted without a fence.
-    NoFence,
-    /// A document past the expected version counts as fenced without a touch.
-    PastIsFenced,
-    /// A fence waits for whoever holds the document.
-    FenceWaits,
-    /// A staged transaction is committed on locks that were only seen.
-    CommitSeenLocks,
-    /// A reader takes a staged record with every lock in place for committed.
-    ReaderDecides,
-    /// A reader takes a missing lock for undecided without reading the record again.
-    ReaderLooksOnce,
-    /// The owner tells of a failed bulk before its record is decided.
-    TellFirst,
-    /// The owner acknowledges though a dry run failed.
-    IgnoreDryRun,
-    /// A transaction with inserts is staged.
-    ParallelInserts,
-    /// A placeholder is touched by a fence.
-    FencePlaceholder,
-    /// A lock that the committed record of its holder does not name stays.
-    StrayStays,
-    /// A commit that was refused counts as not sent.
-    RefusedCommitIsUnsent,
-    /// A lock that was refused is not in doubt.
-    RefusedLockIsCertain,
-}
-
 /// A model of the protocol.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
@@ -169,8 +109,8 @@ pub struct Scenario {
     pub budget: Budget,
     /// When an owner may be taken for dead.
     pub death: Death,
-    /// The rule that is left out.
-    pub broken: Option<Broken>,
+    /// The rules of the protocol: all of them, or all but one, to show that the model would notice.
+    pub rules: Rules,
     /// Whether several reads without validation have to be a snapshot (they are not).
     pub snapshots: bool,
     /// Whether lock-free reads may show what vanishes with its primary, as they do.
@@ -184,15 +124,15 @@ pub struct Scenario {
 impl Scenario {
     /// The same without a rule.
     #[must_use]
-    pub fn without(mut self, broken: Broken) -> Self {
-        self.broken = Some(broken);
+    pub fn without(mut self, rule: Rule) -> Self {
+        self.rules = Rules::without(rule);
         self
     }
 
     /// Whether that rule is left out.
     #[must_use]
-    pub fn lacks(&self, broken: Broken) -> bool {
-        self.broken == Some(broken)
+    pub fn lacks(&self, rule: Rule) -> bool {
+        !self.rules.decides(rule)
     }
 
     /// How it begins.

@@ -1,10 +1,12 @@
 //! What the models are made of: cases that have to be clean, and flaws that have to be found.
 
+use txn_protocol::rule::{Rule, Rules};
+
 use crate::check::{CounterExample, Explored, Reached, explore, reach_the_end};
 use crate::one_document::Single;
 use crate::partition_drop::Drops;
 use crate::protocol::{Protocol, is_over};
-use crate::scenario::{Broken, Scenario};
+use crate::scenario::Scenario;
 
 /// Something that can be explored.
 #[derive(Clone, Debug)]
@@ -18,13 +20,21 @@ pub enum Subject {
 }
 
 impl Subject {
+    fn rules(&self) -> &Rules {
+        match self {
+            Self::Protocol(scenario) => &scenario.rules,
+            Self::Drops(drops) => &drops.rules,
+            Self::Single(single) => &single.rules,
+        }
+    }
+
     /// Every state, until something fails.
     #[must_use]
     pub fn explore(&self) -> Explored {
         match self {
             Self::Protocol(scenario) => explore(Protocol(scenario.clone())),
-            Self::Drops(drops) => explore(*drops),
-            Self::Single(single) => explore(*single),
+            Self::Drops(drops) => explore(drops.clone()),
+            Self::Single(single) => explore(single.clone()),
         }
     }
 
@@ -111,7 +121,7 @@ impl Case {
 }
 
 impl Flaw {
-    /// A scenario that breaks a rule as it stands.
+    /// A scenario in which something breaks though every rule stands: a limit of what is promised.
     #[must_use]
     pub fn new(rule: &'static str, scenario: Scenario, shows: Shows) -> Self {
         Self { rule, subject: Subject::Protocol(scenario), shows }
@@ -119,8 +129,20 @@ impl Flaw {
 
     /// A scenario without one of its rules.
     #[must_use]
-    pub fn of(rule: &'static str, scenario: &Scenario, broken: Broken, shows: Shows) -> Self {
-        Self { rule, subject: Subject::Protocol(scenario.clone().without(broken)), shows }
+    pub fn of(rule: &'static str, scenario: &Scenario, left_out: Rule, shows: Shows) -> Self {
+        Self { rule, subject: Subject::Protocol(scenario.clone().without(left_out)), shows }
+    }
+
+    /// The rule that is left out, if it is one of the engine's.
+    #[must_use]
+    pub fn left_out(&self) -> Option<Rule> {
+        self.subject.rules().left_out()
+    }
+
+    /// How often that rule was asked for.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.subject.rules().asked()
     }
 
     /// The shortest way to what goes wrong.

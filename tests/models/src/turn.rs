@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use txn_protocol::rule::Rule;
+
 use crate::advance::advance;
-use crate::scenario::{Broken, Scenario};
+use crate::scenario::Scenario;
 use crate::state::{Body, Doc, Help, Message, Rec, Who, World, attempt_of, txn_of};
 
 /// Who takes a step.
@@ -85,8 +87,8 @@ pub(crate) struct Turn<'a> {
 impl Turn<'_> {
     /// Whether a rule is left out.
     #[must_use]
-    pub(crate) fn lacks(&self, broken: Broken) -> bool {
-        self.scenario.lacks(broken)
+    pub(crate) fn lacks(&self, rule: Rule) -> bool {
+        self.scenario.lacks(rule)
     }
 
     /// What the actor does about others.

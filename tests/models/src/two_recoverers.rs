@@ -1,6 +1,8 @@
 //! Explicit commit, recovered by two parties while its owner lives, pauses and wakes.
 
-use crate::scenario::{Broken, Death, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::{Budget, who};
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -72,13 +74,19 @@ pub fn suite() -> Suite {
             Flaw::of(
                 "a lock is void only after its holder's abort is acknowledged",
                 &crossing(),
-                Broken::TakeOverUndecided,
+                Rule::AbortBeforeTakeOver,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a commit that finds its record aborted is no commit",
+                &crossing(),
+                Rule::AbortFlag,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "a lock that a committed record does not name is void",
                 &copied(true),
-                Broken::StrayStays,
+                Rule::UnnamedLockVoid,
                 Shows::Stuck,
             ),
         ],

@@ -1,6 +1,8 @@
 //! Validated reads: write skew, absent documents, read-only transactions, one-document writers.
 
-use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::suite::{Case, Flaw, Shows, Suite};
 
 fn script(kind: Kind, uses: [Use; 3]) -> Script {
@@ -111,6 +113,30 @@ fn snapshot() -> Scenario {
     }
 }
 
+/// A lock-free read after somebody was told of a commit.
+fn read_after() -> Scenario {
+    Scenario {
+        exists: [true, true, false],
+        scripts: vec![
+            script(Kind::Explicit, [Use::Put, Use::Put, Use::No]),
+            Script { after: Some(0), ..script(Kind::Reader, [Use::Read, Use::No, Use::No]) },
+        ],
+        attempts: 1,
+        ..Scenario::default()
+    }
+}
+
+/// A one-document write beside a transaction that locks.
+fn one_document() -> Scenario {
+    Scenario {
+        scripts: vec![
+            script(Kind::Explicit, [Use::Put, Use::Put, Use::No]),
+            script(Kind::Single, [Use::Put, Use::No, Use::No]),
+        ],
+        ..read_after()
+    }
+}
+
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -128,35 +154,53 @@ pub fn suite() -> Suite {
             Case::new("locked reads", "1 attempt", locked_reads(), 279_925),
         ],
         flaws: vec![
-            Flaw::of("reads are validated", &skew(), Broken::NoValidation, Shows::Wrong),
+            Flaw::of("reads are validated", &skew(), Rule::ValidateReads, Shows::Wrong),
             Flaw::of(
                 "write locks first, then validation",
                 &skew(),
-                Broken::ValidateBeforeLocks,
+                Rule::ValidateAfterLocks,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a read that somebody else holds is not valid",
+                &skew(),
+                Rule::ValidateHolders,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "of several absences each is locked by a placeholder",
                 &swaps(),
-                Broken::VerifyAbsences,
+                Rule::LockAbsentReads,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "an absence is verified first, then the versions",
                 &come_and_go(),
-                Broken::AbsenceLast,
+                Rule::AbsenceFirst,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "a read-only transaction waits for undecided locks, also without a record",
                 &read_only(),
-                Broken::IgnoreUndecided,
+                Rule::ReadOnlyWaits,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "a transaction that only locked reads verifies its locks",
                 &locked_reads(),
-                Broken::LocksUnverified,
+                Rule::VerifyReadLocks,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a reader answers by the record of the holder",
+                &read_after(),
+                Rule::ReadTheRecord,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "one document is written only where no lock stands",
+                &one_document(),
+                Rule::SingleSeesLocks,
                 Shows::Wrong,
             ),
             Flaw::new("several verified reads are no snapshot", snapshot(), Shows::Wrong),

@@ -1,6 +1,8 @@
 //! Writes that were read, were never acknowledged, and vanish when the primary crashes.
 
-use crate::scenario::{Broken, Death, Kind, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -71,25 +73,38 @@ pub fn suite() -> Suite {
             Flaw::of(
                 "an aborted record is touched before its locks are void",
                 &writers(),
-                Broken::TrustSeenAborted,
+                Rule::TouchAborted,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a committed record is touched before it is applied",
+                &writers(),
+                Rule::TouchCommitted,
+                Shows::Wrong,
+            ),
+            Flaw::of("what seems applied is touched", &writers(), Rule::TouchApplied, Shows::Wrong),
+            Flaw::of(
+                "what is gone is proven to be absent",
+                &absences(),
+                Rule::ProveAbsence,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "an own lock that was not acknowledged is touched",
                 &writers(),
-                Broken::TrustSeenLock,
+                Rule::LockAcknowledged,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "an own commit that was not acknowledged is touched",
                 &writers(),
-                Broken::TrustSeenCommitted,
+                Rule::CommitSettled,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "finished only when every write of the apply was acknowledged",
                 &writers(),
-                Broken::FinishUnacknowledged,
+                Rule::ApplyAcknowledged,
                 Shows::Wrong,
             ),
             Flaw::new(

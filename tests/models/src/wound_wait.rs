@@ -1,7 +1,9 @@
 //! Wound-wait: whatever two or three transactions lock in whatever order, the end can be reached from every
 //! state, and the oldest always gets through.
 
-use crate::scenario::{Broken, Scenario, Script, Use};
+use txn_protocol::rule::Rule;
+
+use crate::scenario::{Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -74,21 +76,22 @@ pub fn suite() -> Suite {
         ],
         flaws: vec![
             Flaw::of(
-                "an older one wounds a younger one",
+                "a lock is taken only over the content that was read",
                 &two(),
-                Broken::NobodyWounds,
-                Shows::Stuck,
+                Rule::LockOverWhatWasRead,
+                Shows::Wrong,
             ),
+            Flaw::of("an older one wounds a younger one", &two(), Rule::WoundYounger, Shows::Stuck),
             Flaw::of(
                 "a lock is replaced only after its holder's abort is acknowledged",
                 &two(),
-                Broken::TakeOverUndecided,
+                Rule::AbortBeforeTakeOver,
                 Shows::Wrong,
             ),
             Flaw::of(
                 "whoever applies touches what others locked since, and waits for nobody",
                 &ring_at_reads(),
-                Broken::HelperWaits,
+                Rule::TouchKeepsLock,
                 Shows::Stuck,
             ),
         ],

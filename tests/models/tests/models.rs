@@ -3,7 +3,8 @@
 //! `TXN_MODELS_PATHS=1 cargo test -p txn-models -- --nocapture` prints the shortest path to what each missing rule
 //! breaks. `cargo test --release -p txn-models -- --ignored` explores the large cases.
 
-use txn_models::suite::{Case, Shows, Suite, all};
+use txn_models::suite::{Case, Flaw, Shows, Suite, all};
+use txn_protocol::rule::Rule;
 
 fn suite(name: &str) -> Suite {
     all().into_iter().find(|suite| suite.name == name).expect("a model of that name")
@@ -44,6 +45,12 @@ fn find_all(name: &str) {
     for flaw in &suite.flaws {
         let found = flaw.find();
         let example = found.unwrap_or_else(|| panic!("{name}: nobody misses: {}", flaw.rule));
+        if let Some(rule) = flaw.left_out() {
+            assert!(
+                flaw.asked() > 0,
+                "{name}: something fails without {rule}, and never asks for it"
+            );
+        }
         assert!(!example.steps.is_empty(), "{name}, {}: nothing had to happen", flaw.rule);
         if flaw.shows == Shows::Stuck {
             assert_eq!(example.property, "the end can be reached", "{name}, {}", flaw.rule);
@@ -91,6 +98,15 @@ models!(
     parallel_commit,
     everything
 );
+
+#[test]
+fn every_rule_that_a_model_shows_is_left_out() {
+    let flaws: Vec<Rule> =
+        all().iter().flat_map(|suite| &suite.flaws).filter_map(Flaw::left_out).collect();
+    for rule in Rule::ALL {
+        assert_eq!(flaws.contains(rule), rule.shown_by().has_model(), "{rule}");
+    }
+}
 
 #[test]
 #[ignore = "minutes for each case"]

@@ -1,5 +1,6 @@
 //! Many worlds, side by side.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use txn_protocol::guard::{self, Guard};
+use txn_protocol::rule::{Rule, Rules};
 
 use crate::counts::{Counts, Verdict};
-use crate::run::run;
+use crate::run::{run, run_with};
 use crate::scenario::Troubles;
-use crate::schedules;
+use crate::schedules::{self, Schedule};
 
 /// What many worlds came to.
 #[derive(Clone, Debug, Default)]
@@ -46,29 +47,50 @@ pub fn campaign(
     on_every_core(extent, ENOUGH, |seed| run(seed, troubles), progress)
 }
 
-/// Who noticed that a guard was gone, and by what.
+/// Who noticed that a rule was left out, and by what.
 #[derive(Clone, Debug)]
 pub struct Noticed {
     /// A seed, or the name of a schedule.
     pub by: String,
     /// What did not hold.
     pub violations: Vec<String>,
+    /// How often the engine asked for the rule in that very run.
+    pub asked: u64,
 }
 
-/// Runs the schedules, and then worlds, without one guard until something does not hold. `None` if everything held in all of
-/// them: nobody noticed that the guard was gone.
+/// Runs the schedules, and then worlds, without one rule until something does not hold. `None` if everything held in all of
+/// them: nobody noticed that the rule was left out.
 #[must_use]
-pub fn catch(guard: Guard, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
-    for (name, schedule) in schedules::OF_GUARDS {
-        let violations = guard::without(guard, schedule);
-        if !violations.is_empty() {
-            return Some(Noticed { by: format!("{name:?}"), violations });
-        }
-    }
-    let unguarded = |seed| guard::without(guard, || run(seed, troubles));
-    let caught = on_every_core(&Extent::Seeds(seeds), 1, unguarded, |_| {});
+pub fn catch(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
+    schedules::OF_RULES
+        .into_iter()
+        .find_map(|schedule| catch_in(rule, schedule))
+        .or_else(|| catch_by_seed(rule, seeds, troubles))
+}
+
+/// Runs one schedule without one rule.
+#[must_use]
+pub fn catch_in(rule: Rule, (name, schedule): Schedule) -> Option<Noticed> {
+    let rules = Rules::without(rule);
+    let violations = schedule(&rules);
+    let noticed = Noticed { by: format!("{name:?}"), violations, asked: rules.asked() };
+    (!noticed.violations.is_empty()).then_some(noticed)
+}
+
+/// Runs worlds without one rule, until something does not hold in one of them.
+#[must_use]
+pub fn catch_by_seed(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
+    let asked = Mutex::new(BTreeMap::new());
+    let without = |seed| {
+        let rules = Rules::without(rule);
+        let verdict = run_with(seed, troubles, &rules);
+        asked.lock().insert(seed, rules.asked());
+        verdict
+    };
+    let caught = on_every_core(&Extent::Seeds(seeds), 1, without, |_| {});
     let first = caught.failed.into_iter().min_by_key(|verdict| verdict.seed)?;
-    Some(Noticed { by: format!("seed {}", first.seed), violations: first.violations })
+    let asked = asked.lock().get(&first.seed).copied().unwrap_or_default();
+    Some(Noticed { by: format!("seed {}", first.seed), violations: first.violations, asked })
 }
 
 fn on_every_core(

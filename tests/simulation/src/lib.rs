@@ -19,9 +19,9 @@ mod virtual_time;
 mod watch;
 mod witness;
 
-pub use campaign::{Campaign, Extent, Noticed, campaign, catch};
+pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, catch_in};
 pub use counts::{Counts, Verdict};
 pub use ledger::{CleanUp, Ledger};
-pub use run::{run, run_logged};
+pub use run::{run, run_logged, run_with};
 pub use scenario::{Annex, Clocks, Scenario, Switch, Troubles};
 pub use watch::LongLock;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use txn_protocol::guard::{self, Guard};
+use txn_protocol::rule::{Rule, Rules};
 use txn_simulation::{Campaign, Extent, Noticed, Troubles, campaign, catch, run_logged};
 
 /// The engine on a simulated store, in virtual time, by seeds.
@@ -21,12 +21,12 @@ struct Arguments {
     /// Run so many worlds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// Switch off each guard of the protocol in turn, and look which seed notices.
+    /// Leave out each rule of the protocol in turn, and look which seed notices.
     #[arg(long, conflicts_with_all = ["seconds", "replay"])]
     mutations: bool,
-    /// Switch off this guard only: with `--mutations`, or in the world that is replayed.
-    #[arg(long, value_parser = guard)]
-    without: Option<Guard>,
+    /// Leave out this rule only: with `--mutations`, or in the world that is replayed.
+    #[arg(long, value_parser = rule)]
+    without: Option<Rule>,
     /// Only these of the troubles that are switched, separated by commas; `all` or `none` of them.
     #[arg(long, value_parser = troubles)]
     troubles: Option<Troubles>,
@@ -39,10 +39,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let troubles = arguments.troubles.unwrap_or_default();
     if let Some(seed) = arguments.replay {
-        let (verdict, log) = match arguments.without {
-            Some(guard) => guard::without(guard, || run_logged(seed, troubles, true)),
-            None => run_logged(seed, troubles, true),
-        };
+        let rules = arguments.without.map_or_else(Rules::all, Rules::without);
+        let (verdict, log) = run_logged(seed, troubles, &rules, true);
         for line in log {
             println!("{line}");
         }
@@ -53,8 +51,9 @@ fn main() -> ExitCode {
     }
     if arguments.mutations {
         let seeds = arguments.from..arguments.from.saturating_add(arguments.seeds);
-        let guards = arguments.without.map_or(Guard::ALL.to_vec(), |guard| vec![guard]);
-        return mutations(&guards, &seeds, troubles);
+        let mutated = Rule::ALL.iter().copied().filter(|rule| rule.shown_by().has_mutation());
+        let rules = arguments.without.map_or_else(|| mutated.collect(), |rule| vec![rule]);
+        return mutations(&rules, &seeds, troubles);
     }
     let (extent, length) = match arguments.seconds {
         Some(seconds) => (Extent::Time(arguments.from, Duration::from_secs(seconds)), seconds),
@@ -80,9 +79,9 @@ fn main() -> ExitCode {
     code(result.failed.is_empty())
 }
 
-fn guard(name: &str) -> Result<Guard, String> {
-    let named = |guard: &Guard| format!("{guard:?}") == name;
-    Guard::ALL.into_iter().find(named).ok_or_else(|| format!("one of {:?}", Guard::ALL))
+fn rule(id: &str) -> Result<Rule, String> {
+    let ids: Vec<&str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
+    Rule::of_id(id).ok_or_else(|| format!("one of {}", ids.join(", ")))
 }
 
 fn troubles(names: &str) -> Result<Troubles, String> {
@@ -90,21 +89,26 @@ fn troubles(names: &str) -> Result<Troubles, String> {
     Troubles::named(names).ok_or_else(|| format!("all, none, or some of {switches}"))
 }
 
-/// Prints a line for each guard, and fails if one was not missed.
-fn mutations(guards: &[Guard], seeds: &Range<u64>, troubles: Troubles) -> ExitCode {
+/// Prints a line for each rule, and fails if one was not missed, or not even asked for.
+fn mutations(rules: &[Rule], seeds: &Range<u64>, troubles: Troubles) -> ExitCode {
     let mut fine = true;
-    for guard in guards {
-        match catch(*guard, seeds.clone(), troubles) {
-            Some(Noticed { by, violations }) => {
+    for rule in rules {
+        let line = match catch(*rule, seeds.clone(), troubles) {
+            Some(Noticed { by, asked: 0, .. }) => {
+                fine = false;
+                format!("{by} fails WITHOUT ASKING FOR IT")
+            }
+            Some(Noticed { by, violations, asked }) => {
                 let first = violations.first().map(String::as_str).unwrap_or_default();
                 let shown: String = first.chars().take(100).collect();
-                println!("{:<22} {by}: {shown}", format!("{guard:?}"));
+                format!("{by}, asked {asked} times: {shown}")
             }
             None => {
                 fine = false;
-                println!("{:<22} NOBODY NOTICED", format!("{guard:?}"));
+                "NOBODY NOTICED".to_owned()
             }
-        }
+        };
+        println!("{rule:<24} {line}");
     }
     code(fine)
 }

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use txn_core::store::{Key, Store};
 use txn_core::{Config, Domain, Error, State, TransactionOutcome, fields};
+use txn_protocol::rule::Rules;
 use txn_sim::{CountingStore, FaultStore};
 
 use crate::actor::{Actor, Bomb, World};
@@ -40,16 +41,28 @@ const PATIENT: Duration = Duration::from_secs(3_600);
 /// Runs the world of a seed, in virtual time. The same seed gives the same run.
 #[must_use]
 pub fn run(seed: u64, troubles: Troubles) -> Verdict {
-    run_logged(seed, troubles, false).0
+    run_with(seed, troubles, &Rules::all())
 }
 
-/// As [`run`], with what the engine told and what the actors did, line by line.
+/// As [`run`], by these rules.
+#[must_use]
+pub fn run_with(seed: u64, troubles: Troubles, rules: &Rules) -> Verdict {
+    run_logged(seed, troubles, rules, false).0
+}
+
+/// As [`run_with`], with what the engine told and what the actors did, line by line.
 ///
 /// # Panics
 /// If no runtime can be made.
 #[must_use]
-pub fn run_logged(seed: u64, troubles: Troubles, log: bool) -> (Verdict, Vec<String>) {
-    in_virtual_time(async { Simulation::new(Scenario::of(seed, troubles), log).run().await })
+pub fn run_logged(
+    seed: u64,
+    troubles: Troubles,
+    rules: &Rules,
+    log: bool,
+) -> (Verdict, Vec<String>) {
+    let scenario = Scenario::of(seed, troubles);
+    in_virtual_time(async { Simulation::new(scenario, rules.clone(), log).run().await })
 }
 
 /// A process that runs, and its actors.
@@ -66,6 +79,8 @@ async fn shut_down(domain: &Domain) {
 
 struct Simulation {
     scenario: Scenario,
+    /// By which every process works.
+    rules: Rules,
     origin: Instant,
     server: Arc<Server>,
     faults: Arc<FaultStore>,
@@ -86,7 +101,7 @@ struct Simulation {
 const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
 
 impl Simulation {
-    fn new(scenario: Scenario, log: bool) -> Self {
+    fn new(scenario: Scenario, rules: Rules, log: bool) -> Self {
         let server = Server::new(scenario.seed, Manners::default());
         let faults = Arc::new(FaultStore::new(server.clone(), scenario.faults));
         faults.set_enabled(false);
@@ -95,6 +110,7 @@ impl Simulation {
         let meddler = Meddler::new(&server, &scenario);
         Self {
             scenario,
+            rules,
             origin,
             server,
             faults,
@@ -138,7 +154,8 @@ impl Simulation {
             .with_observer(Some(Arc::new(Witness { name, told, log })))
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
-            .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL));
+            .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL))
+            .with_rules(self.rules.clone());
         Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await
     }
 

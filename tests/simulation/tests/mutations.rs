@@ -1,50 +1,88 @@
-//! Each guard of the protocol is switched off in turn, and something must notice.
+//! Each rule of the protocol is left out in turn, and something must notice.
 
-use txn_protocol::guard::Guard;
-use txn_simulation::{Troubles, catch};
+use txn_protocol::rule::Rule;
+use txn_simulation::schedules::{OF_BAD_WORLDS, OF_RULES};
+use txn_simulation::{Noticed, Troubles, catch, catch_by_seed, catch_in};
 
-/// Seeds that notice, for each guard that no schedule is about. Where the engine or the worlds changed, others
-/// are tried.
-const NOTICED_BY: [(Guard, u64); 18] = [
-    (Guard::LockOverWhatWasRead, 1),
-    (Guard::LockAcknowledged, 1),
-    (Guard::AbortBeforeTakeOver, 0),
-    (Guard::AbortFlag, 1),
-    (Guard::CommitSettled, 1),
-    (Guard::ValidateReads, 12),
-    (Guard::ValidateHolders, 196),
-    (Guard::ReadOnlyWaits, 456),
-    (Guard::LockAbsentReads, 2_550),
-    (Guard::VerifyReadLocks, 1),
-    (Guard::TouchAborted, 980),
-    (Guard::TouchCommitted, 5_093),
-    (Guard::PlaceholderVersion, 18),
-    (Guard::ApplyAcknowledged, 588),
-    (Guard::SettleSingle, 3),
-    (Guard::SingleSeesLocks, 0),
-    (Guard::MissingIsNotGone, 1),
-    (Guard::WoundYounger, 333),
+/// What notices: the world of a seed, or a schedule.
+#[derive(Clone, Copy)]
+enum By {
+    Seed(u64),
+    Schedule(&'static str),
+}
+
+use By::{Schedule, Seed};
+
+/// What notices without each rule that the engine can be run without. Where the engine or the worlds changed, others are
+/// tried.
+const NOTICED_BY: &[(Rule, By)] = &[
+    (Rule::LockOverWhatWasRead, Seed(1)),
+    (Rule::LockAcknowledged, Seed(1)),
+    (Rule::AbortBeforeTakeOver, Seed(0)),
+    (Rule::AbortFlag, Seed(1)),
+    (Rule::CommitSettled, Seed(1)),
+    (Rule::ValidateReads, Seed(12)),
+    (Rule::ValidateHolders, Seed(196)),
+    (Rule::ReadOnlyWaits, Seed(456)),
+    (Rule::LockAbsentReads, Seed(2_550)),
+    (Rule::VerifyReadLocks, Seed(1)),
+    (Rule::TouchAborted, Seed(980)),
+    (Rule::TouchCommitted, Seed(5_093)),
+    (Rule::PlaceholderVersion, Seed(18)),
+    (Rule::ApplyAcknowledged, Seed(588)),
+    (Rule::SettleSingle, Seed(3)),
+    (Rule::SingleSeesLocks, Seed(0)),
+    (Rule::MissingIsNotGone, Seed(1)),
+    (Rule::WoundYounger, Seed(333)),
+    (Rule::ProveAbsence, Schedule("a deletion that vanishes")),
+    (Rule::TouchApplied, Schedule("a write that vanishes")),
+    (Rule::ReadTheRecord, Schedule("what a dead owner committed")),
+    (Rule::DroppedThrough, Schedule("a commit while its day is dropped")),
+    (Rule::DropOnlyResolved, Schedule("a commit while its day is dropped")),
+    (Rule::BlockBeforeDrop, Schedule("a commit while its day is dropped")),
+    (Rule::RefusalInDoubt, Schedule("a refusal of what was applied")),
+    (Rule::UnnamedLockVoid, Schedule("a lock that was copied")),
 ];
 
 /// How many seeds are tried where the known one does not notice.
 const TRIES: u64 = 6_000;
 
+/// The seeds of the table are those of worlds without what is switched.
+const TROUBLES: Troubles = Troubles::NONE;
+
+fn noticed(rule: Rule) -> Option<Noticed> {
+    let (_, by) = NOTICED_BY.iter().find(|(known, _)| *known == rule)?;
+    let known = match by {
+        Seed(seed) => catch_by_seed(rule, *seed..seed + 1, TROUBLES),
+        Schedule(name) => {
+            let mut schedules = OF_RULES.into_iter().chain(OF_BAD_WORLDS);
+            catch_in(rule, schedules.find(|(known, _)| known == name)?)
+        }
+    };
+    known.or_else(|| catch(rule, 0..TRIES, TROUBLES))
+}
+
 #[test]
-fn every_guard_is_missed() {
-    let mut not_missed = Vec::new();
-    // The seeds of the table are those of worlds without what is switched.
-    let troubles = Troubles::NONE;
-    for guard in Guard::ALL {
-        let known = NOTICED_BY.iter().find(|(known, _)| *known == guard).map(|(_, seed)| *seed);
-        let noticed = known
-            .and_then(|seed| catch(guard, seed..seed + 1, troubles))
-            .or_else(|| catch(guard, 0..TRIES, troubles));
-        match noticed {
-            Some(noticed) => {
-                println!("{guard:?}: {}: {}", noticed.by, noticed.violations[0]);
+fn every_rule_is_missed() {
+    let mut gaps = Vec::new();
+    for rule in Rule::ALL.iter().filter(|rule| rule.shown_by().has_mutation()) {
+        match noticed(*rule) {
+            Some(Noticed { by, asked: 0, .. }) => {
+                gaps.push(format!("{by} fails without {rule}, and never asks for it"));
             }
-            None => not_missed.push(guard),
+            Some(Noticed { by, violations, asked }) => {
+                println!("{rule}: {by}, asked {asked} times: {}", violations[0]);
+            }
+            None => gaps.push(format!("nobody notices without {rule}")),
         }
     }
-    assert!(not_missed.is_empty(), "nobody noticed without {not_missed:?}");
+    assert!(gaps.is_empty(), "{}", gaps.join("\n"));
+}
+
+#[test]
+fn the_table_has_each_mutation_once() {
+    let mut table: Vec<Rule> = NOTICED_BY.iter().map(|(rule, _)| *rule).collect();
+    table.sort_unstable();
+    let mutated = Rule::ALL.iter().copied().filter(|rule| rule.shown_by().has_mutation());
+    assert_eq!(table, mutated.collect::<Vec<_>>());
 }

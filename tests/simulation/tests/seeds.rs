@@ -2,6 +2,7 @@
 //!
 //! `TXN_SIMULATION_SEED=7` replays one world; `TXN_SIMULATION_SEEDS=5000` runs more of them.
 
+use txn_protocol::rule::Rules;
 use txn_simulation::{Extent, Troubles, campaign, run, run_logged};
 
 fn from_environment(name: &str) -> Option<u64> {
@@ -11,7 +12,7 @@ fn from_environment(name: &str) -> Option<u64> {
 #[test]
 fn everything_holds_in_every_world() {
     if let Some(seed) = from_environment("TXN_SIMULATION_SEED") {
-        let (verdict, log) = run_logged(seed, Troubles::default(), true);
+        let (verdict, log) = run_logged(seed, Troubles::default(), &Rules::all(), true);
         assert!(verdict.violations.is_empty(), "{}\n{verdict:#?}", log.join("\n"));
         return;
     }

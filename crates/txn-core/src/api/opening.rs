@@ -83,6 +83,7 @@ impl Engine {
             absence_probe: tokio::sync::Mutex::default(),
             server_clock: ServerClock::default(),
             store,
+            rules: config.rules.clone(),
             config,
         }))
     }

@@ -56,7 +56,9 @@ impl Engine {
             let signs = (found.version(), None);
             let dead = !self.live_attempts.is_live(tid)
                 && self.liveness.is_dead(tid, &key, signs, lease, self.now());
-            if conflict(Requester::Patient, tid, found.state, dead) == Conflict::Resolve {
+            if conflict(&self.rules, Requester::Patient, tid, found.state, dead)
+                == Conflict::Resolve
+            {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";
                 return match self.decide(tid, found, why, deadline).await? {
                     Decided::Aborted => Ok(TransactionOutcome::Aborted),

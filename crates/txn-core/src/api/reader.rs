@@ -11,7 +11,7 @@ use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::View;
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
@@ -218,7 +218,7 @@ impl Engine {
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
                 // What came from a committed record is decided.
                 let undecided = entry.observed.version.and(entry.observed.holder);
-                if undecided.is_some() && Guard::ReadOnlyWaits.stands() {
+                if undecided.is_some() && self.rules.decides(Rule::ReadOnlyWaits) {
                     locks.push(Lock { key, view: entry.view });
                 } else {
                     entries[index] = Some(entry);

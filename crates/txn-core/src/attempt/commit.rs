@@ -20,8 +20,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Image, Stored, View};
-use txn_protocol::guard::Guard;
 use txn_protocol::record::{Op, Participant, Record, State};
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::{HolderState, Requester};
 use txn_protocol::tid::Tid;
 
@@ -371,7 +371,9 @@ impl Attempt {
             let why = match outcome {
                 Outcome::Applied(version) => return Ok(version),
                 Outcome::Rejected(why) => why,
-                Outcome::Conflict | Outcome::Unknown(_) if !Guard::CommitSettled.stands() => {
+                Outcome::Conflict | Outcome::Unknown(_)
+                    if !engine.rules.decides(Rule::CommitSettled) =>
+                {
                     return Err(AttemptError::Retry(RetryReason::Wounded));
                 }
                 Outcome::Conflict => "its record is there already".to_owned(),
@@ -413,7 +415,7 @@ impl Attempt {
                 *pending = Some(version);
                 Ok(None)
             }
-            State::Aborted if !Guard::AbortFlag.stands() => {
+            State::Aborted if !engine.rules.decides(Rule::AbortFlag) => {
                 *pending = Some(version);
                 Ok(None)
             }

@@ -19,8 +19,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
-use txn_protocol::guard::Guard;
 use txn_protocol::record::State;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::{HolderState, Requester};
 use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::validate::Observed;
@@ -161,7 +161,9 @@ impl Attempt {
         let mut locks = Vec::new();
         for (key, want) in &*wants {
             let Some(view) = &want.view else { continue };
-            if let Locking::Held(_) = locking(self.tid, want.read.as_ref(), view) {
+            if let Locking::Held(_) =
+                locking(&self.engine.rules, self.tid, want.read.as_ref(), view)
+            {
                 locks.push(Lock { key: key.clone(), view: view.clone() });
             }
         }
@@ -184,7 +186,7 @@ impl Attempt {
         met: Option<&Resolution>,
     ) -> Result<Step, AttemptError> {
         let Some(view) = &want.view else { return Ok(Step::LookAgain) };
-        match (locking(self.tid, want.read.as_ref(), view), view) {
+        match (locking(&self.engine.rules, self.tid, want.read.as_ref(), view), view) {
             (Locking::CreatePlaceholder, _) => {
                 Ok(Step::Write(WriteOp::Create(Stored::placeholder(self.tid).encode())))
             }
@@ -265,7 +267,7 @@ impl Attempt {
                     wants.entry(key).or_default().view = None;
                 }
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
-                Outcome::Unknown(_) if !Guard::LockAcknowledged.stands() => {
+                Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
                     let want = wants.remove(&key).unwrap_or_default();
                     self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
                 }

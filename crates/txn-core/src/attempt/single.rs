@@ -12,7 +12,7 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::single_write::SingleOutcome;
 use crate::event::Event;
 use crate::store::Key;
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rule;
 use txn_protocol::tid::Tid;
 
 impl Attempt {
@@ -48,7 +48,7 @@ impl Attempt {
             }
         };
         let observed = &entry.observed;
-        let locked = observed.holder.is_some() && Guard::SingleSeesLocks.stands();
+        let locked = observed.holder.is_some() && self.engine.rules.decides(Rule::SingleSeesLocks);
         if locked || observed.tid.is_none() || observed.image.is_none() {
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use crate::engine::lock_resolver::{Lock, Resolution};
 use crate::error::Error;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::validate::{Validity, validity};
 use txn_protocol::tid::Tid;
@@ -61,7 +61,7 @@ impl Attempt {
         let absent = || only_read.values().filter(|read| read.observed.image.is_none()).count();
         // An absence has no version that could be validated together with others.
         let verifiable = if has_writes { only_read.len() <= 1 } else { absent() <= 1 };
-        let lock_absent = !verifiable && Guard::LockAbsentReads.stands();
+        let lock_absent = !verifiable && self.engine.rules.decides(Rule::LockAbsentReads);
         let lock = |read: &ReadEntry| {
             self.options.lock_reads || (lock_absent && read.observed.image.is_none())
         };
@@ -80,7 +80,7 @@ impl Attempt {
         let locks_nothing = self.locks.lock().held.is_empty();
         let requester =
             if locks_nothing { Requester::Patient } else { Requester::Locking(self.tid) };
-        if !Guard::ValidateReads.stands() {
+        if !engine.rules.decides(Rule::ValidateReads) {
             return Ok(());
         }
         let mut backoff = engine.backoff();
@@ -158,7 +158,7 @@ impl Attempt {
     /// lock that still stands now has stood since before the last one was taken.
     pub(super) async fn verify_locks(&self) -> Result<(), AttemptError> {
         let engine = &self.engine;
-        if !Guard::VerifyReadLocks.stands() {
+        if !engine.rules.decides(Rule::VerifyReadLocks) {
             return Ok(());
         }
         let mut open: BTreeSet<Key> = self.locks.lock().held.keys().cloned().collect();
@@ -233,10 +233,11 @@ impl Attempt {
         let mut holders = BTreeMap::new();
         for (key, view) in seen {
             let Some(read) = reads.get_mut(&key) else { continue };
-            match validity(&read.observed, &view, Some(self.tid)) {
+            match validity(&engine.rules, &read.observed, &view, Some(self.tid)) {
                 Validity::Valid => drop(reads.remove(&key)),
                 Validity::Held(_)
-                    if requester == Requester::Patient && !Guard::ReadOnlyWaits.stands() =>
+                    if requester == Requester::Patient
+                        && !engine.rules.decides(Rule::ReadOnlyWaits) =>
                 {
                     reads.remove(&key);
                 }

@@ -12,8 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
-use txn_protocol::guard::Guard;
 use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
@@ -133,10 +133,6 @@ impl Engine {
             let round = self.next_steps(&mut work);
             let conflicts = self.carry_out(&mut work, &round).await;
             for key in &round.absences {
-                if !Guard::ProveAbsence.stands() {
-                    work.pending.remove(key);
-                    continue;
-                }
                 match self.prove_absence(key, deadline).await {
                     Ok(true) => drop(work.pending.remove(key)),
                     Ok(false) => drop(work.blocked.insert(key.clone(), changing())),
@@ -192,9 +188,9 @@ impl Engine {
                     self.liveness.finds(&key.collection);
                     let participant =
                         work.pending.get(&key).map(|index| &work.record.participants[*index]);
-                    if participant
-                        .is_some_and(|m| overwritten(tid, m, work.locked.get(&key), &view))
-                    {
+                    if participant.is_some_and(|m| {
+                        overwritten(&self.rules, tid, m, work.locked.get(&key), &view)
+                    }) {
                         self.emit_overwritten(tid, &key);
                     }
                     work.known.insert(key, view);
@@ -231,7 +227,8 @@ impl Engine {
         let mut round = Round::default();
         for (key, index) in work.pending.clone() {
             let Some(view) = work.known.get(&key) else { continue };
-            let step = applying(tid, work.commit, &work.record.participants[index], view);
+            let step =
+                applying(&self.rules, tid, work.commit, &work.record.participants[index], view);
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());
             }
@@ -240,9 +237,6 @@ impl Engine {
                 self.committed(before, work.commit, &image)
             });
             match (op, step) {
-                (_, Applying::Touch(_)) if !Guard::TouchApplied.stands() => {
-                    work.pending.remove(&key);
-                }
                 (Some(op), _) => round.writes.push(Write::new(key, op)),
                 (None, Applying::ProveAbsence) => round.absences.push(key),
                 (None, Applying::Held(_)) => round.held.push(Lock { view: view.clone(), key }),
@@ -272,7 +266,9 @@ impl Engine {
                         self.emit_overtaken(work.record.tid, key);
                     }
                 }
-                Outcome::Conflict | Outcome::Unknown(_) if !Guard::ApplyAcknowledged.stands() => {
+                Outcome::Conflict | Outcome::Unknown(_)
+                    if !self.rules.decides(Rule::ApplyAcknowledged) =>
+                {
                     work.pending.remove(key);
                 }
                 Outcome::Conflict => conflicts = true,
@@ -503,10 +499,16 @@ fn changing() -> WaitReason {
 }
 
 /// Whether a plain client changed the content under the participant's own lock since it was locked.
-fn overwritten(tid: Tid, participant: &Participant, locked: Option<&View>, now: &View) -> bool {
+fn overwritten(
+    rules: &Rules,
+    tid: Tid,
+    participant: &Participant,
+    locked: Option<&View>,
+    now: &View,
+) -> bool {
     let (Some(View::Present { stored: before, .. }), View::Present { stored, .. }) = (locked, now)
     else {
         return false;
     };
-    is_locked_by(participant, tid, now) && stored.image != before.image
+    is_locked_by(rules, participant, tid, now) && stored.image != before.image
 }

@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, WriteOp};
 use txn_protocol::document::View;
-use txn_protocol::guard::Guard;
 use txn_protocol::record::{Record, State};
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::is_locked_by;
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_protocol::rules::resolve::{Recovery, recovery};
@@ -157,7 +157,7 @@ impl Engine {
         // Each of them is noted, whatever the others say.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;
         let dead = (unchanged || whole && stands(&record_key, None)) && !live;
-        if conflict(requester, holder, found.state, dead) == Conflict::Wait {
+        if conflict(&self.rules, requester, holder, found.state, dead) == Conflict::Wait {
             return Ok(all(Resolution::Blocked));
         }
         let (state, recorded) = (found.state, found.record.is_some());
@@ -209,10 +209,13 @@ impl Engine {
         let participants = record.by_key();
         let is_named = |lock: &Lock| {
             let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
-            participant.is_some_and(|participant| is_locked_by(participant, record.tid, &lock.view))
+            participant.is_some_and(|participant| {
+                is_locked_by(&self.rules, participant, record.tid, &lock.view)
+            })
         };
-        let (named, strays): (Vec<&Lock>, Vec<&Lock>) =
-            locks.iter().partition(|lock| is_named(lock));
+        let (named, strays): (Vec<&Lock>, Vec<&Lock>) = locks
+            .iter()
+            .partition(|lock| is_named(lock) || !self.rules.decides(Rule::UnnamedLockVoid));
         let mut met: Resolutions =
             strays.into_iter().map(|lock| (lock.key.clone(), Ok(Resolution::Aborted))).collect();
         let mut wanted: BTreeSet<Key> = named.iter().map(|lock| lock.key.clone()).collect();
@@ -260,17 +263,14 @@ impl Engine {
     ) -> Result<Decided, AttemptError> {
         let mut backoff = self.backoff();
         loop {
-            let op = match (recovery(found.state, self.aborted.contains(tid)), &found.at) {
+            let op = match (
+                recovery(&self.rules, found.state, self.aborted.contains(tid)),
+                &found.at,
+            ) {
                 (Recovery::Void, _) => return Ok(Decided::Aborted),
-                (Recovery::CreateAborted | Recovery::SwapToAborted, _)
-                    if !Guard::AbortBeforeTakeOver.stands() =>
+                (Recovery::RollForward, Some((version, _)))
+                    if !self.rules.decides(Rule::TouchCommitted) =>
                 {
-                    return Ok(Decided::Aborted);
-                }
-                (Recovery::TouchAborted, _) if !Guard::TouchAborted.stands() => {
-                    return Ok(Decided::Aborted);
-                }
-                (Recovery::RollForward, Some((version, _))) if !Guard::TouchCommitted.stands() => {
                     let Some(record) = found.record.clone() else { continue };
                     return Ok(Decided::Committed { record, version: *version });
                 }

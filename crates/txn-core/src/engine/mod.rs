@@ -41,11 +41,14 @@ use crate::event::Event;
 use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::record::{Aborted, Record, State};
+use txn_protocol::rule::Rules;
 use txn_protocol::tid::{Tid, TidSource};
 
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
+    /// The rules of the protocol: all of them, unless a test leaves one out.
+    pub(crate) rules: Rules,
     pub(crate) tids: TidSource,
     pub(crate) table: Table,
     pub(crate) live_attempts: Arc<LiveAttempts>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use txn_protocol::document::View;
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::is_locked_by;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::validate::Observed;
@@ -62,7 +62,14 @@ impl Engine {
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
                 let participant =
                     participants.get(&holder).and_then(|participants| participants.get(key));
-                resolve_observed(&mut observed, key, &view, found, participant.copied())?;
+                resolve_observed(
+                    &self.rules,
+                    &mut observed,
+                    key,
+                    &view,
+                    found,
+                    participant.copied(),
+                )?;
             }
             entries.push(ReadEntry { observed, view, read_at });
         }
@@ -72,6 +79,7 @@ impl Engine {
 
 /// Puts the record's content in the place of the document's own, where the holder is committed.
 fn resolve_observed(
+    rules: &Rules,
     observed: &mut Observed,
     key: &Key,
     view: &View,
@@ -81,10 +89,9 @@ fn resolve_observed(
     let record = found.record.as_ref();
     let written = record.zip(participant).filter(|(record, index)| {
         let participant = &record.participants[*index];
-        writes(participant.op) && is_locked_by(participant, record.tid, view)
+        writes(participant.op) && is_locked_by(rules, participant, record.tid, view)
     });
-    match reading(found.state, written.is_some()) {
-        _ if !Guard::ReadTheRecord.stands() => {}
+    match reading(rules, found.state, written.is_some()) {
         Reading::CommittedImage => {}
         Reading::RecordImage => {
             observed.image = written.and_then(|(record, index)| record.images[index].clone());

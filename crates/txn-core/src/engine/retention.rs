@@ -9,7 +9,7 @@ use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::domain_document::{DomainDocument, encode};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rule;
 use txn_protocol::tid::Day;
 
 /// How long a request to lift a block may be under way after it was noted. It carries no condition: no day is dropped
@@ -55,13 +55,14 @@ impl Engine {
         name: &str,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        let (document, version, _) = self.domain_document(deadline).await?;
+        let (mut document, mut version, _) = self.domain_document(deadline).await?;
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
         let now = self.now();
         if let Some(mark) = document.lifted.get(&day)
             && now < self.table.lift_known_since(day, mark, now) + LIFT_SETTLES
+            && self.rules.decides(Rule::LiftSettles)
         {
             // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
@@ -77,12 +78,14 @@ impl Engine {
         if self.has_open_records(name, deadline).await? {
             return Ok(false);
         }
-        if Guard::BlockBeforeDrop.stands() {
+        if self.rules.decides(Rule::BlockBeforeDrop) {
             self.retry_unavailable(deadline, || self.store.block_writes(name, true)).await?;
         }
-        if !self.has_open_records(name, deadline).await?
-            && self.move_watermark(document, version, day, deadline).await?
-        {
+        let open = self.has_open_records(name, deadline).await?;
+        if !self.rules.decides(Rule::WatermarkBeforeBlock) {
+            (document, version, _) = self.domain_document(deadline).await?;
+        }
+        if !open && self.move_watermark(document, version, day, deadline).await? {
             self.remove_partition(day, name, deadline).await?;
             self.emit(&Event::PartitionDropped { day });
             return Ok(true);

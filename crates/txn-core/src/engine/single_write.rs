@@ -2,7 +2,7 @@
 //! acknowledged, is told by the document itself: it keeps the last commit tids.
 
 use txn_protocol::document::{Image, View};
-use txn_protocol::guard::Guard;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::single::{Settling, settling};
 use txn_protocol::tid::Tid;
 
@@ -55,7 +55,9 @@ impl Engine {
                     wait.map_err(|stop| doubt(stop, sent))?;
                     continue;
                 }
-                Outcome::Conflict | Outcome::Unknown(_) if !Guard::SettleSingle.stands() => {
+                Outcome::Conflict | Outcome::Unknown(_)
+                    if !self.rules.decides(Rule::SettleSingle) =>
+                {
                     return Ok(SingleOutcome::Overtaken);
                 }
                 Outcome::Conflict => "the document is being changed".to_owned(),
@@ -75,9 +77,13 @@ impl Engine {
                 .await;
             let views = views.map_err(|stop| doubt(stop, sent))?;
             let now = views.first().unwrap_or(&View::Absent);
-            let (touched, outcome) = match settling(&entry.observed, commit, now) {
-                Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
-                Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),
+            let (touched, outcome, rule) = match settling(&entry.observed, commit, now) {
+                Settling::CommittedOnceTouched(version) => {
+                    (version, SingleOutcome::Committed, Rule::TouchOwnCommit)
+                }
+                Settling::NotAppliedOnceTouched(version) => {
+                    (version, SingleOutcome::Overtaken, Rule::TouchLaterCommit)
+                }
                 Settling::Resend => {
                     let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
                     wait.map_err(|stop| doubt(stop, sent))?;
@@ -88,6 +94,9 @@ impl Engine {
                     return Err(unknown(key, &error));
                 }
             };
+            if !self.rules.decides(rule) {
+                return Ok(outcome);
+            }
             if let View::Present { source, .. } = now {
                 let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), touched));
                 if matches!(self.write_one(touch).await, Outcome::Applied(_)) {

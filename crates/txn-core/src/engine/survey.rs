@@ -209,7 +209,7 @@ impl Engine {
             let scan = || self.store.scan(name, &open, 1, cursor.clone());
             let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
             if !documents.is_empty() {
-                return Ok(txn_protocol::guard::Guard::DropOnlyResolved.stands());
+                return Ok(self.rules.decides(txn_protocol::rule::Rule::DropOnlyResolved));
             }
             match next {
                 Some(next) => from = Some(next),

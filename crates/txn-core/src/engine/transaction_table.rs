@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::store::{
     CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
 };
-use txn_protocol::guard::Guard;
 use txn_protocol::record::Record;
+use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::tid::{Day, Tid};
 
@@ -107,10 +107,6 @@ impl Table {
         Key::new(REGISTRY, format!("janitor:{}", self.domain))
     }
 
-    pub(crate) fn record_write(&self, tid: Tid, op: WriteOp) -> Write {
-        Write { key: self.record_key(tid), require_alias: true, op }
-    }
-
     fn is_known_gone(&self, day: Day) -> bool {
         self.dropped_through.lock().is_some_and(|through| day <= through)
     }
@@ -154,9 +150,10 @@ impl Engine {
         make: bool,
         deadline: &Deadline,
     ) -> Result<Partition, AttemptError> {
-        let is_gone =
-            |document: &DomainDocument| document.is_gone(day) && Guard::DroppedThrough.stands();
-        if self.table.is_known_gone(day) && Guard::DroppedThrough.stands() {
+        let is_gone = |document: &DomainDocument| {
+            document.is_gone(day) && self.rules.decides(Rule::DroppedThrough)
+        };
+        if self.table.is_known_gone(day) && self.rules.decides(Rule::DroppedThrough) {
             return Ok(Partition::Gone);
         }
         if self.table.ready.lock().contains(&day) {
@@ -166,7 +163,10 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let (document, _) = self.change_domain(deadline, |_| false).await?;
+        let document = match self.rules.decides(Rule::TouchGone) {
+            true => self.change_domain(deadline, |_| false).await?.0,
+            false => self.domain_document(deadline).await?.0,
+        };
         if is_gone(&document) {
             return Ok(Partition::Gone);
         }
@@ -238,7 +238,7 @@ impl Engine {
         self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await?;
         let (document, _) = self
             .change_domain(deadline, |document| {
-                let gone = document.is_gone(day) && Guard::DroppedThrough.stands();
+                let gone = document.is_gone(day) && self.rules.decides(Rule::DroppedThrough);
                 let free = !gone && !document.partitions.contains_key(&day);
                 if free {
                     document.partitions.insert(day, name.clone());
@@ -292,6 +292,13 @@ impl Engine {
     pub(crate) async fn write_all(&self, writes: &[Write]) -> Vec<Outcome> {
         let mut outcomes = self.store.write_many(writes).await;
         outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
+        for outcome in &mut outcomes {
+            if let Outcome::RejectedInDoubt(why) = outcome
+                && !self.rules.decides(Rule::RefusalInDoubt)
+            {
+                *outcome = Outcome::Rejected(std::mem::take(why));
+            }
+        }
         outcomes
     }
 
@@ -306,7 +313,9 @@ impl Engine {
         let mut backoff = self.backoff();
         let mut in_doubt = false;
         loop {
-            let outcome = self.write_one(self.table.record_write(tid, op.clone())).await;
+            let require_alias = self.rules.decides(Rule::RequireAlias);
+            let write = Write { key: self.table.record_key(tid), require_alias, op: op.clone() };
+            let outcome = self.write_one(write).await;
             if outcome != Outcome::MissingCollection {
                 return Ok(if in_doubt { outcome.in_doubt() } else { outcome });
             }
@@ -368,7 +377,7 @@ impl Engine {
                     }
                     Read::MissingCollection => {
                         self.table.forget_ready(tid.day());
-                        let partition = match Guard::MissingIsNotGone.stands() {
+                        let partition = match self.rules.decides(Rule::MissingIsNotGone) {
                             true => self.partition(tid.day(), false, deadline).await?,
                             false => Partition::Gone,
                         };

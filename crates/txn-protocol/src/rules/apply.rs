@@ -1,8 +1,8 @@
 //! What remains to be done to one document that a decided transaction may hold.
 
 use crate::document::{Stored, View};
-use crate::guard::Guard;
 use crate::record::{Op, Participant};
+use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 use txn_store::Version;
 
@@ -40,32 +40,44 @@ pub enum Applying {
 ///
 /// While it stands the content under it is what was locked: a lock on any other was put back by a plain client that
 /// had read it before.
-pub fn is_participants_lock(participant: &Participant, version: Version, stored: &Stored) -> bool {
+pub fn is_participants_lock(
+    rules: &Rules,
+    participant: &Participant,
+    version: Version,
+    stored: &Stored,
+) -> bool {
     let by_version = participant.placeholder.is_none_or(|placeholder| placeholder == version);
-    stored.tid == participant.before && (by_version || !Guard::PlaceholderVersion.stands())
+    stored.tid == participant.before && (by_version || !rules.decides(Rule::PlaceholderVersion))
 }
 
 /// Whether what stands there is the participant's own lock. A lock of a committed transaction that is no participant's is nobody's.
-pub fn is_locked_by(participant: &Participant, tid: Tid, now: &View) -> bool {
+pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: Tid, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
-            is_participants_lock(participant, *version, stored)
+            is_participants_lock(rules, participant, *version, stored)
         }
         View::Present { .. } | View::Absent => false,
     }
 }
 
 /// One participant of the transaction `tid`, committed as `commit`.
-pub fn applying(tid: Tid, commit: Tid, participant: &Participant, now: &View) -> Applying {
+pub fn applying(
+    rules: &Rules,
+    tid: Tid,
+    commit: Tid,
+    participant: &Participant,
+    now: &View,
+) -> Applying {
     let View::Present { version, stored, .. } = now else {
         return match participant.op {
             Op::Read => Applying::Done,
+            _ if !rules.decides(Rule::ProveAbsence) => Applying::Done,
             // Deleted by us, or applied and then deleted by a later transaction.
             Op::Delete | Op::Write | Op::Insert => Applying::ProveAbsence,
         };
     };
     if stored.lock == Some(tid) {
-        if is_participants_lock(participant, *version, stored) {
+        if is_participants_lock(rules, participant, *version, stored) {
             return match participant.op {
                 Op::Write => Applying::Write(*version),
                 Op::Insert if stored.is_bare_placeholder() => Applying::Write(*version),
@@ -79,13 +91,16 @@ pub fn applying(tid: Tid, commit: Tid, participant: &Participant, now: &View) ->
     }
     // As long as the participant was not applied nobody else could write the document, so that another tid than
     // the one under the lock says that it was. Not a later one: a tid does not grow over a deletion.
-    let written_since = !stored.absent && stored.tid.is_some() && stored.tid != participant.before;
+    let written_since = !stored.absent
+        && stored.tid.is_some()
+        && stored.tid != participant.before
+        && (stored.tid >= Some(commit) || rules.decides(Rule::WrittenSince));
     match (participant.op, stored.lock) {
         (Op::Read, _) => Applying::Done,
         // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
         // nobody; a placeholder alone is never touched, for only its version makes it a lock.
         (Op::Write | Op::Insert | Op::Delete, _) if written_since => {
-            followed(participant, commit, stored, *version)
+            followed(rules, participant, commit, stored, *version)
         }
         (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
@@ -95,10 +110,19 @@ pub fn applying(tid: Tid, commit: Tid, participant: &Participant, now: &View) ->
 /// The content is the commit's or another one's since. The list of recent commits is in their order, loses the
 /// oldest first, and begins anew after a deletion: one that holds the commit under our lock and lacks ours says that
 /// the others did not follow it.
-fn followed(participant: &Participant, commit: Tid, stored: &Stored, version: Version) -> Applying {
+fn followed(
+    rules: &Rules,
+    participant: &Participant,
+    commit: Tid,
+    stored: &Stored,
+    version: Version,
+) -> Applying {
     let has = |tid: Tid| stored.tid == Some(tid) || stored.recent.contains(&tid);
     if participant.before.is_some_and(has) && !has(commit) {
         return Applying::Overtaken(version);
+    }
+    if !rules.decides(Rule::TouchApplied) {
+        return Applying::Done;
     }
     Applying::Touch(version)
 }
@@ -205,7 +229,8 @@ mod tests {
             (Op::Read, at(&written_by(before)), Applying::Done),
             (Op::Read, View::Absent, Applying::Done),
         ] {
-            assert_eq!(applying(me, commit, &participant(op), &now), expect, "{op:?} {now:?}");
+            let does = applying(&Rules::all(), me, commit, &participant(op), &now);
+            assert_eq!(does, expect, "{op:?} {now:?}");
         }
         for (now, expect) in [
             (at(&locked), Applying::Unlock(v)),

@@ -1,7 +1,7 @@
 //! Wound-wait: R wants a document that H holds.
 
-use crate::guard::Guard;
 use crate::record::State;
+use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 
 /// What the holder's record shows.
@@ -35,7 +35,13 @@ pub enum Conflict {
 
 /// Wait for the holder or put it aside? `dead`: its lock and its record were unchanged for one lease
 /// on the observer's own clock.
-pub fn conflict(requester: Requester, holder: Tid, state: HolderState, dead: bool) -> Conflict {
+pub fn conflict(
+    rules: &Rules,
+    requester: Requester,
+    holder: Tid,
+    state: HolderState,
+    dead: bool,
+) -> Conflict {
     match state {
         // Decided already: whoever meets it helps.
         HolderState::Gone
@@ -47,7 +53,9 @@ pub fn conflict(requester: Requester, holder: Tid, state: HolderState, dead: boo
         HolderState::Record(State::Staged) => Conflict::Wait,
         HolderState::Missing | HolderState::Record(State::Pending) => match requester {
             // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
-            Requester::Locking(me) if holder.age() >= me.age() && Guard::WoundYounger.stands() => {
+            Requester::Locking(me)
+                if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) =>
+            {
                 Conflict::Resolve
             }
             Requester::Locking(_) | Requester::Patient => Conflict::Wait,
@@ -77,13 +85,14 @@ mod tests {
             (Record(Aborted), Resolve, Resolve, Resolve, Resolve),
             (Gone, Resolve, Resolve, Resolve, Resolve),
         ] {
-            let asks = |holder, dead| conflict(Requester::Locking(me), holder, state, dead);
+            let asks =
+                |holder, dead| conflict(&Rules::all(), Requester::Locking(me), holder, state, dead);
             assert_eq!(asks(older, false), older_does, "{state:?} older");
             assert_eq!(asks(younger, false), younger_does, "{state:?} younger");
             assert_eq!(asks(mine, false), mine_does, "{state:?} mine");
             for holder in [older, younger, mine] {
                 assert_eq!(asks(holder, true), dead_does, "{state:?} dead");
-                let patient = conflict(Requester::Patient, holder, state, false);
+                let patient = conflict(&Rules::all(), Requester::Patient, holder, state, false);
                 assert_eq!(patient, older_does, "{state:?} patient waits as for an older one");
             }
         }

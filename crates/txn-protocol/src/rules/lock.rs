@@ -2,7 +2,7 @@
 
 use super::validate::Observed;
 use crate::document::View;
-use crate::guard::Guard;
+use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 use txn_store::Version;
 
@@ -23,12 +23,12 @@ pub enum Locking {
 
 /// `read`: what the closure read, if it read the document. `now` must come from the primary or be the
 /// very view that was read.
-pub fn locking(me: Tid, read: Option<&Observed>, now: &View) -> Locking {
+pub fn locking(rules: &Rules, me: Tid, read: Option<&Observed>, now: &View) -> Locking {
     match now.holder() {
         Some(holder) if holder != me => return Locking::Held(holder),
         _ => {}
     }
-    if Guard::LockOverWhatWasRead.stands()
+    if rules.decides(Rule::LockOverWhatWasRead)
         && read.is_some_and(|read| !read.same_logical_version(&Observed::of(now)))
     {
         return Locking::Changed;
@@ -71,7 +71,7 @@ mod tests {
             // An earlier attempt of one's own is somebody else, to be aborted first.
             (Some(&read), view(4, stored.locked_by(Some(tid(3, 0)))), Locking::Held(tid(3, 0))),
         ] {
-            assert_eq!(locking(me, read, &now), expect, "{read:?} {now:?}");
+            assert_eq!(locking(&Rules::all(), me, read, &now), expect, "{read:?} {now:?}");
         }
     }
 }

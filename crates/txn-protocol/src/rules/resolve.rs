@@ -2,6 +2,7 @@
 
 use super::conflict::HolderState;
 use crate::record::{Op, State};
+use crate::rule::{Rule, Rules};
 
 /// What a reader, who never locks, answers for a locked document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +17,13 @@ pub enum Reading {
 
 /// `written`: the record names the document as a participant that it writes, deletes or inserts, and the
 /// lock that was seen is that participant's (see [`super::apply::is_participants_lock`]).
-pub fn reading(state: HolderState, written: bool) -> Reading {
+pub fn reading(rules: &Rules, state: HolderState, written: bool) -> Reading {
     match state {
-        HolderState::Record(State::Committed | State::Finished) if written => Reading::RecordImage,
+        HolderState::Record(State::Committed | State::Finished)
+            if written && rules.decides(Rule::ReadTheRecord) =>
+        {
+            Reading::RecordImage
+        }
         HolderState::Record(State::Staged) => Reading::Staged,
         HolderState::Missing
         | HolderState::Gone
@@ -57,12 +62,19 @@ pub enum Recovery {
 }
 
 /// `ours`: the `aborted` record was written by this process and acknowledged to it.
-pub fn recovery(state: HolderState, ours: bool) -> Recovery {
+pub fn recovery(rules: &Rules, state: HolderState, ours: bool) -> Recovery {
     match state {
+        HolderState::Missing | HolderState::Record(State::Pending)
+            if !rules.decides(Rule::AbortBeforeTakeOver) =>
+        {
+            Recovery::Void
+        }
         HolderState::Missing => Recovery::CreateAborted,
         HolderState::Gone => Recovery::Void,
         HolderState::Record(State::Pending) => Recovery::SwapToAborted,
-        HolderState::Record(State::Aborted) if ours => Recovery::Void,
+        HolderState::Record(State::Aborted) if ours || !rules.decides(Rule::TouchAborted) => {
+            Recovery::Void
+        }
         HolderState::Record(State::Aborted) => Recovery::TouchAborted,
         HolderState::Record(State::Committed) => Recovery::RollForward,
         HolderState::Record(State::Staged) => Recovery::DecideStaged,
@@ -79,6 +91,7 @@ mod tests {
         use HolderState::{Gone, Missing, Record};
         use Reading::{CommittedImage, RecordImage};
         use State::{Aborted, Committed, Finished, Pending, Staged};
+        let rules = Rules::all();
         for (state, member_reads, other_reads, does) in [
             (Missing, CommittedImage, CommittedImage, Recovery::CreateAborted),
             (Gone, CommittedImage, CommittedImage, Recovery::Void),
@@ -88,11 +101,11 @@ mod tests {
             (Record(Staged), Reading::Staged, Reading::Staged, Recovery::DecideStaged),
             (Record(Finished), RecordImage, CommittedImage, Recovery::ApplyOrVoid),
         ] {
-            assert_eq!(reading(state, true), member_reads, "{state:?}, a written member");
-            assert_eq!(reading(state, false), other_reads, "{state:?}, not written");
-            assert_eq!(recovery(state, false), does, "{state:?}");
+            assert_eq!(reading(&rules, state, true), member_reads, "{state:?}, a written member");
+            assert_eq!(reading(&rules, state, false), other_reads, "{state:?}, not written");
+            assert_eq!(recovery(&rules, state, false), does, "{state:?}");
             let ours = if state == Record(Aborted) { Recovery::Void } else { does };
-            assert_eq!(recovery(state, true), ours, "{state:?}, our own word");
+            assert_eq!(recovery(&rules, state, true), ours, "{state:?}, our own word");
         }
     }
 

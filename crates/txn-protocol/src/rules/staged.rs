@@ -8,6 +8,7 @@ use super::conflict::HolderState;
 use super::resolve::{Reading, Recovery, reading, recovery};
 use crate::document::View;
 use crate::record::{Participant, State};
+use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 use txn_store::Version;
 
@@ -50,8 +51,8 @@ pub fn owning(answers: impl IntoIterator<Item = Answer>) -> Owning {
 
 /// What the owner does to its own record, having acknowledged nothing. It needs no fence to abort: only it could
 /// have acknowledged, and it never will. Whoever recovers may be faster, and then it is committed.
-pub fn own_record(state: HolderState) -> Recovery {
-    match recovery(state, false) {
+pub fn own_record(rules: &Rules, state: HolderState) -> Recovery {
+    match recovery(rules, state, false) {
         Recovery::DecideStaged => Recovery::SwapToAborted,
         other => other,
     }
@@ -75,12 +76,14 @@ pub enum Probing {
 
 /// One participant of the staged transaction `tid`. Fences never wait: two transactions whose locks cross would wait
 /// for each other for ever.
-pub fn probing(tid: Tid, now: &View) -> Probing {
+pub fn probing(rules: &Rules, tid: Tid, now: &View) -> Probing {
     match now {
         View::Absent => Probing::ProveAbsence,
         View::Present { version, stored, .. } => match stored.lock {
             Some(holder) if holder == tid => Probing::TouchLock(*version),
-            Some(holder) if stored.absent => Probing::Decide(holder),
+            Some(holder) if stored.absent && rules.decides(Rule::FenceNoPlaceholder) => {
+                Probing::Decide(holder)
+            }
             _ => Probing::Fence(*version),
         },
     }
@@ -133,20 +136,25 @@ pub enum StagedReading {
 /// `all_locked`: every participant carried its lock, each looked at after the record was read. `again`: the record,
 /// read once more after that; only then a missing lock says that nothing was acknowledged yet, for the
 /// apply takes locks off, too. `written` as in [`reading`].
-pub fn staged_reading(all_locked: bool, again: HolderState, written: bool) -> StagedReading {
+pub fn staged_reading(
+    rules: &Rules,
+    all_locked: bool,
+    again: HolderState,
+    written: bool,
+) -> StagedReading {
     match again {
         HolderState::Record(State::Staged) if all_locked => StagedReading::AwaitMark,
         HolderState::Record(State::Staged) => StagedReading::Answer(Reading::CommittedImage),
-        decided => StagedReading::Answer(reading(decided, written)),
+        decided => StagedReading::Answer(reading(rules, decided, written)),
     }
 }
 
 /// Whether the lock of a participant stands.
-pub fn is_locked(tid: Tid, participant: &Participant, now: &View) -> bool {
+pub fn is_locked(rules: &Rules, tid: Tid, participant: &Participant, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } => {
             stored.lock == Some(tid)
-                && super::apply::is_participants_lock(participant, *version, stored)
+                && super::apply::is_participants_lock(rules, participant, *version, stored)
         }
         View::Absent => false,
     }
@@ -186,7 +194,7 @@ mod tests {
             (Record(Committed), Recovery::RollForward),
             (Record(Finished), Recovery::ApplyOrVoid),
         ] {
-            assert_eq!(own_record(state), does, "{state:?}");
+            assert_eq!(own_record(&Rules::all(), state), does, "{state:?}");
         }
     }
 
@@ -204,7 +212,7 @@ mod tests {
             (view(8, Stored::placeholder(other)), Probing::Decide(other)),
             (View::Absent, Probing::ProveAbsence),
         ] {
-            assert_eq!(probing(me, &now), expect, "{now:?}");
+            assert_eq!(probing(&Rules::all(), me, &now), expect, "{now:?}");
         }
     }
 
@@ -238,10 +246,18 @@ mod tests {
             (Missing, Answer(CommittedImage), Answer(CommittedImage)),
             (Gone, Answer(CommittedImage), Answer(CommittedImage)),
         ] {
-            assert_eq!(staged_reading(true, again, true), all_locked, "{again:?}, all locked");
-            assert_eq!(staged_reading(false, again, true), one_missing, "{again:?}, one missing");
+            assert_eq!(
+                staged_reading(&Rules::all(), true, again, true),
+                all_locked,
+                "{again:?}, all locked"
+            );
+            assert_eq!(
+                staged_reading(&Rules::all(), false, again, true),
+                one_missing,
+                "{again:?}, one missing"
+            );
         }
-        let unwritten = staged_reading(true, Record(Committed), false);
+        let unwritten = staged_reading(&Rules::all(), true, Record(Committed), false);
         assert_eq!(unwritten, Answer(CommittedImage), "not a written member");
     }
 
@@ -259,10 +275,18 @@ mod tests {
         };
         let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
         let put_back = Stored { tid: Some(tid(5, 0)), ..stored.locked_by(Some(me)) };
-        assert!(is_locked(me, &participant, &view(8, stored.locked_by(Some(me)))));
-        assert!(!is_locked(me, &participant, &view(8, stored.locked_by(Some(other)))));
-        assert!(!is_locked(me, &participant, &view(9, put_back)), "not over what was locked");
-        assert!(!is_locked(me, &participant, &view(7, stored)));
-        assert!(!is_locked(me, &participant, &View::Absent));
+        assert!(is_locked(&Rules::all(), me, &participant, &view(8, stored.locked_by(Some(me)))));
+        assert!(!is_locked(
+            &Rules::all(),
+            me,
+            &participant,
+            &view(8, stored.locked_by(Some(other)))
+        ));
+        assert!(
+            !is_locked(&Rules::all(), me, &participant, &view(9, put_back)),
+            "not over what was locked"
+        );
+        assert!(!is_locked(&Rules::all(), me, &participant, &view(7, stored)));
+        assert!(!is_locked(&Rules::all(), me, &participant, &View::Absent));
     }
 }

@@ -1,7 +1,7 @@
 //! Is a read still what it was?
 
 use crate::document::{Image, View};
-use crate::guard::Guard;
+use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 use txn_store::Version;
 
@@ -58,8 +58,8 @@ pub enum Validity {
 }
 
 /// Compares a read with what stands there now; `me` is the lock of the transaction itself.
-pub fn validity(read: &Observed, now: &View, me: Option<Tid>) -> Validity {
-    let others = |holder: &Tid| Some(*holder) != me && Guard::ValidateHolders.stands();
+pub fn validity(rules: &Rules, read: &Observed, now: &View, me: Option<Tid>) -> Validity {
+    let others = |holder: &Tid| Some(*holder) != me && rules.decides(Rule::ValidateHolders);
     match now.holder().filter(others) {
         Some(holder) => Validity::Held(holder),
         None if read.same_logical_version(&Observed::of(now)) => Validity::Valid,
@@ -121,8 +121,9 @@ mod tests {
             (&absent, view(7, Stored::placeholder(other)), Validity::Held(other)),
             (&absent, view(7, Stored::placeholder(me)), Validity::Valid),
         ] {
-            assert_eq!(validity(read, &now, Some(me)), expect, "{read:?} {now:?}");
+            assert_eq!(validity(&Rules::all(), read, &now, Some(me)), expect, "{read:?} {now:?}");
         }
-        assert_eq!(validity(&read, &view(2, locked(other)), None), Validity::Held(other));
+        let now = view(2, locked(other));
+        assert_eq!(validity(&Rules::all(), &read, &now, None), Validity::Held(other));
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Partition {
 
 /// The document that rules the domain, as far as this day goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Rules {
+pub(super) struct Domain {
     pub(super) version: u8,
     pub(super) dropped: bool,
     pub(super) official: u8,
@@ -90,9 +90,9 @@ pub(super) enum Dropping {
 /// A state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Day {
-    pub(super) rules: Rules,
-    /// What is left of the rules when their primary crashes.
-    pub(super) durable: Option<Rules>,
+    pub(super) domain: Domain,
+    /// What is left of the domain document when their primary crashes.
+    pub(super) durable: Option<Domain>,
     pub(super) partitions: [Partition; 4],
     pub(super) alias: u8,
     pub(super) document: Held,
@@ -148,15 +148,15 @@ impl Day {
     }
 
     /// An acknowledged write of the domain document.
-    pub(super) fn rule(&mut self, change: impl FnOnce(&mut Rules)) {
-        change(&mut self.rules);
-        self.rules.version += 1;
+    pub(super) fn rule(&mut self, change: impl FnOnce(&mut Domain)) {
+        change(&mut self.domain);
+        self.domain.version += 1;
         self.durable = None;
     }
 
     /// Versions in order without gaps.
     pub(super) fn canonical(mut self) -> Self {
-        let mut versions = vec![self.rules.version];
+        let mut versions = vec![self.domain.version];
         versions.extend(self.durable.map(|rules| rules.version));
         for dropping in &self.dropping {
             if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
@@ -174,7 +174,7 @@ impl Day {
                 .and_then(|at| u8::try_from(at).ok())
                 .unwrap_or(v)
         };
-        self.rules.version = rank(self.rules.version);
+        self.domain.version = rank(self.domain.version);
         if let Some(rules) = &mut self.durable {
             rules.version = rank(rules.version);
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use txn_core::event::{Event, Observer};
 use txn_core::store::{Key, Source, Store, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, Options, Raw, fields};
+use txn_protocol::rule::Rules;
 use txn_sim::CountingStore;
 
 use super::{coordinator, coordinator_on, settings};
@@ -22,7 +23,7 @@ const EACH: u64 = 4;
 const REST: u64 = 16;
 
 /// Runs a schedule that says what is wrong; that it does not run is wrong, too.
-fn told(schedule: impl Future<Output = Result<Vec<String>, Error>> + 'static) -> Vec<String> {
+fn told(schedule: impl Future<Output = Result<Vec<String>, Error>>) -> Vec<String> {
     in_virtual_time(async {
         schedule.await.unwrap_or_else(|error| vec![format!("the schedule does not run: {error}")])
     })
@@ -33,9 +34,9 @@ fn thing(n: u64) -> Raw {
 }
 
 /// A server with `things` and `annex`, a document of each id in both, and a process.
-async fn ground(ids: &[String]) -> Result<Arc<Server>, Error> {
+async fn ground(rules: &Rules, ids: &[String]) -> Result<Arc<Server>, Error> {
     let server = Server::new(1, Manners::default());
-    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     for name in ["things", "annex"] {
         let collection = founder.create_collection::<Raw>(name, None).await?;
         let insert = founder.transact::<_, Error, _>(async |tx| {
@@ -56,10 +57,11 @@ fn locked(server: &Server) -> Vec<Source> {
 
 /// An owner writes these documents, and dies between its commit and its apply.
 async fn dies_committed(
+    rules: &Rules,
     server: &Arc<Server>,
     participants: Vec<(&str, String)>,
 ) -> Result<(), Error> {
-    let (owner, domain) = coordinator(server, "owner", 0).await?;
+    let (owner, domain) = coordinator(rules, server, "owner", 0).await?;
     let things = domain.raw_collection("things").await?;
     let annex = domain.raw_collection("annex").await?;
     let participants: Vec<(Collection<Raw>, String)> = participants
@@ -95,18 +97,19 @@ async fn dies_committed(
 
 /// A dead owner's large transaction is applied with a few writes for each document.
 #[must_use]
-pub(super) fn a_large_recovery() -> Vec<String> {
+pub(super) fn a_large_recovery(rules: &Rules) -> Vec<String> {
     told(async {
         let ids: Vec<String> = (0..MANY).map(|n| format!("a{n}")).collect();
-        let server = ground(&ids).await?;
-        dies_committed(&server, ids.iter().map(|id| ("things", id.clone())).collect()).await?;
+        let server = ground(rules, &ids).await?;
+        dies_committed(rules, &server, ids.iter().map(|id| ("things", id.clone())).collect())
+            .await?;
         let mut wrong = Vec::new();
         let found = locked(&server).len() as u64;
         if found < MANY as u64 / 2 {
             wrong.push(format!("{found} documents are left locked: the schedule shows nothing"));
         }
         let counting = Arc::new(CountingStore::new(server.clone()));
-        let (_, witness) = coordinator_on(counting.clone(), "witness", 0).await?;
+        let (_, witness) = coordinator_on(rules, counting.clone(), "witness", 0).await?;
         let opened = counting.counts();
         passes(&witness).await?;
         let written = counting.counts().since(opened).documents_written;
@@ -133,13 +136,13 @@ async fn passes(domain: &Domain) -> Result<(), Error> {
 
 /// A reader, who writes nothing, sees what a dead owner committed before anybody applied it.
 #[must_use]
-pub(super) fn what_a_dead_owner_committed() -> Vec<String> {
+pub(super) fn what_a_dead_owner_committed(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(&["a".to_owned()]).await?;
-        dies_committed(&server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
+        let server = ground(rules, &["a".to_owned()]).await?;
+        dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
             .await?;
         let mut wrong = Vec::new();
-        let (_, reader) = coordinator(&server, "reader", 0).await?;
+        let (_, reader) = coordinator(rules, &server, "reader", 0).await?;
         for name in ["things", "annex"] {
             let collection = reader.raw_collection(name).await?;
             let seen = reader.reader().get(&collection, "a").await?;
@@ -156,10 +159,10 @@ pub(super) fn what_a_dead_owner_committed() -> Vec<String> {
 
 /// One participant of a dead owner's transaction is lost with its index: the other is applied, and can be written.
 #[must_use]
-pub(super) fn an_index_that_is_lost() -> Vec<String> {
+pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(&["a".to_owned()]).await?;
-        dies_committed(&server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
+        let server = ground(rules, &["a".to_owned()]).await?;
+        dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
             .await?;
         let mut wrong = Vec::new();
         if locked(&server).len() < 2 {
@@ -167,7 +170,7 @@ pub(super) fn an_index_that_is_lost() -> Vec<String> {
         }
         // The simulated server drops what it is told to.
         let _ = server.drop_collection("annex").await;
-        let (_, witness) = coordinator(&server, "witness", 0).await?;
+        let (_, witness) = coordinator(rules, &server, "witness", 0).await?;
         if let Err(error) = passes(&witness).await {
             wrong.push(format!("the janitor gives up: {error}"));
         }
@@ -189,13 +192,13 @@ pub(super) fn an_index_that_is_lost() -> Vec<String> {
 
 /// An application copies a locked document to another id, and the holder finishes.
 #[must_use]
-pub(super) fn a_lock_that_was_copied() -> Vec<String> {
+pub(super) fn a_lock_that_was_copied(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(&["a".to_owned(), "b".to_owned()]).await?;
+        let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
         let participants = vec![("things", "a".to_owned()), ("things", "b".to_owned())];
-        dies_committed(&server, participants).await?;
+        dies_committed(rules, &server, participants).await?;
         let copies = locked(&server);
-        let (process, witness) = coordinator(&server, "witness", 0).await?;
+        let (process, witness) = coordinator(rules, &server, "witness", 0).await?;
         passes(&witness).await?;
         let mut wrong = Vec::new();
         if copies.is_empty() || !locked(&server).is_empty() {
@@ -235,17 +238,17 @@ pub(super) fn a_lock_that_was_copied() -> Vec<String> {
 
 /// A caller holds its transaction open, and its process lives.
 #[must_use]
-pub(super) fn an_owner_that_hangs() -> Vec<String> {
+pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(&["a".to_owned()]).await?;
-        let (_, hung) = coordinator(&server, "hung", 0).await?;
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let (_, hung) = coordinator(rules, &server, "hung", 0).await?;
         let things = hung.raw_collection("things").await?;
         let tx = hung.begin(&Options::default().with_pessimistic(true))?;
         tx.get(&things, "a").await?;
         tx.put(&things, "a", &thing(2))?;
         // Longer than the transaction limit and a lease.
         tokio::time::sleep(Duration::from_secs(25)).await;
-        let (_, other) = coordinator(&server, "other", 0).await?;
+        let (_, other) = coordinator(rules, &server, "other", 0).await?;
         let write = other.transact::<_, Error, _>(async |tx| {
             tx.get(&things, "a").await?;
             tx.put(&things, "a", &thing(3))
@@ -280,10 +283,10 @@ impl Observer for Rash {
 
 /// An observer panics at each commit, and the process goes on.
 #[must_use]
-pub(super) fn an_observer_that_panics() -> Vec<String> {
+pub(super) fn an_observer_that_panics(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(&["a".to_owned(), "b".to_owned()]).await?;
-        let (process, config): (Arc<Process>, Config) = settings(server.clone(), "rash", 0);
+        let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
+        let (process, config): (Arc<Process>, Config) = settings(rules, server.clone(), "rash", 0);
         let config = config.with_observer(Some(Arc::new(Rash)));
         let store = Arc::new(crate::process::StoreOf(process));
         let domain = Domain::create(store, "shop", config).await?;

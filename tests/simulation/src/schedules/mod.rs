@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use txn_core::store::{Key, Read, Store};
 use txn_core::{Config, Domain, Error, Options, Raw};
+use txn_protocol::rule::Rules;
 
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
 use crate::virtual_time::in_virtual_time;
 use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 
-/// A schedule with its name.
-pub type Schedule = (&'static str, fn() -> Vec<String>);
+/// A schedule with its name: it is given the rules by which its processes work.
+pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
-/// Those that guards of the protocol need to be missed.
-pub const OF_GUARDS: [Schedule; 4] = [
-    ("a deletion that vanishes", || in_virtual_time(vanishes(Change::Deletion))),
-    ("a write that vanishes", || in_virtual_time(vanishes(Change::Write))),
+/// Those that rules of the protocol need to be missed.
+pub const OF_RULES: [Schedule; 4] = [
+    ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
+    ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
     ("a commit while its day is dropped", a_commit_while_its_day_is_dropped),
 ];
@@ -43,17 +44,21 @@ enum Change {
 
 /// An owner applies its participant and dies; a recoverer sees it applied and finishes the record; then the primary crashes,
 /// for the apply was never acknowledged; then the day of the record is dropped.
-async fn vanishes(change: Change) -> Vec<String> {
+async fn vanishes(rules: &Rules, change: Change) -> Vec<String> {
     let mut violations = Vec::new();
-    if let Err(error) = run_vanishing(change, &mut violations).await {
+    if let Err(error) = run_vanishing(rules, change, &mut violations).await {
         violations.push(format!("the schedule does not run: {error}"));
     }
     violations
 }
 
-async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(), Error> {
+async fn run_vanishing(
+    rules: &Rules,
+    change: Change,
+    violations: &mut Vec<String>,
+) -> Result<(), Error> {
     let server = Server::new(1, Manners::default());
-    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     founder.create_collection::<Raw>("things", None).await?;
     let things = founder.raw_collection("things").await?;
     let (before, after) = (Raw::new("{\"n\":1}"), Raw::new("{\"n\":2}"));
@@ -74,7 +79,7 @@ async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(
         [Read::Found { source, .. }] => change == Change::Write && source.contains("\"n\":2"),
         _ => false,
     };
-    let (owner, domain) = coordinator(&server, "owner", 0).await?;
+    let (owner, domain) = coordinator(rules, &server, "owner", 0).await?;
     let things = domain.raw_collection("things").await?;
     let slow = Manners { slow_replication: 1.0, ..Manners::default() };
     server.set_manners(slow);
@@ -105,13 +110,13 @@ async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(
         violations.push("no change is under way: the schedule shows nothing".to_owned());
     }
     // A recoverer, for which all is done.
-    let (_, recoverer) = coordinator(&server, "recoverer", 0).await?;
+    let (_, recoverer) = coordinator(rules, &server, "recoverer", 0).await?;
     recoverer.janitor_pass().await?;
     server.crash();
     tokio::time::sleep(2 * HUNG).await;
     // Days later, in a scan that shows no lock.
     server.set_manners(Manners { scan_hides: 1.0, ..Manners::default() });
-    let (_, late) = coordinator(&server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
+    let (_, late) = coordinator(rules, &server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
     let report = late.janitor_pass().await?;
     if report.partitions_dropped == 0 {
         violations.push(format!("no partition was dropped: {report:?}"));
@@ -132,12 +137,12 @@ async fn run_vanishing(change: Change, violations: &mut Vec<String>) -> Result<(
 /// A janitor whose clock is days ahead drops a day, and stands still at each of its steps in turn. There an owner of
 /// that day commits, and dies before its apply is acknowledged.
 #[must_use]
-pub fn a_commit_while_its_day_is_dropped() -> Vec<String> {
+pub fn a_commit_while_its_day_is_dropped(rules: &Rules) -> Vec<String> {
     let mut violations = Vec::new();
     let (mut committed, mut dropped) = (0, 0);
     for scan_hides in [0.0, 1.0] {
         for step in 1..=60 {
-            match in_virtual_time(commit_while_its_day_is_dropped(step, scan_hides)) {
+            match in_virtual_time(commit_while_its_day_is_dropped(rules, step, scan_hides)) {
                 Ok(Drop { acknowledged, stands, drops }) => {
                     committed += usize::from(acknowledged);
                     dropped += drops;
@@ -163,16 +168,21 @@ struct Drop {
     drops: usize,
 }
 
-async fn commit_while_its_day_is_dropped(step: u64, scan_hides: f64) -> Result<Drop, Error> {
+async fn commit_while_its_day_is_dropped(
+    rules: &Rules,
+    step: u64,
+    scan_hides: f64,
+) -> Result<Drop, Error> {
     let server = Server::new(1, Manners::default());
-    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     founder.create_collection::<Raw>("things", None).await?;
     let things = founder.raw_collection("things").await?;
     let thing = |n: u64| Raw::new(format!("{{\"n\":{n}}}"));
     founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &thing(1))).await?;
     founder.shutdown(Duration::from_secs(10)).await;
-    let (owner, domain) = coordinator(&server, "owner", 0).await?;
-    let (process, late) = coordinator(&server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
+    let (owner, domain) = coordinator(rules, &server, "owner", 0).await?;
+    let (process, late) =
+        coordinator(rules, &server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
     let late_things = late.raw_collection("things").await?;
     process.pause_after(step, Duration::from_secs(5));
     let janitor = late.clone();
@@ -205,26 +215,28 @@ async fn commit_while_its_day_is_dropped(step: u64, scan_hides: f64) -> Result<D
 
 /// A process with a domain of its own, without a janitor task.
 async fn coordinator(
+    rules: &Rules,
     server: &Arc<Server>,
     name: &str,
     off: i64,
 ) -> Result<(Arc<Process>, Domain), Error> {
-    coordinator_on(server.clone(), name, off).await
+    coordinator_on(rules, server.clone(), name, off).await
 }
 
 /// The same, by another way to the server.
 async fn coordinator_on(
+    rules: &Rules,
     store: Arc<dyn Store>,
     name: &str,
     off: i64,
 ) -> Result<(Arc<Process>, Domain), Error> {
-    let (process, config) = settings(store, name, off);
+    let (process, config) = settings(rules, store, name, off);
     let domain = Domain::create(Arc::new(StoreOf(process.clone())), "shop", config).await?;
     Ok((process, domain))
 }
 
 /// A process, and the settings of a domain in it.
-fn settings(store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<Process>, Config) {
+fn settings(rules: &Rules, store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<Process>, Config) {
     let seed = name.len() as u64;
     let log = Arc::new(Log::new(false));
     let process = Process::new(name.to_owned(), store, log, seed, 1.0, off);
@@ -233,6 +245,7 @@ fn settings(store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<Process>, Confi
         .with_entropy(Arc::new(EntropyOf(process.clone())))
         .with_coordinator(name.to_owned())
         .with_retention_days(1)
-        .with_janitor_interval(None);
+        .with_janitor_interval(None)
+        .with_rules(rules.clone());
     (process, config)
 }

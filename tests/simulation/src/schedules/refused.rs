@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::store::{Layer, Outcome, Store, Write};
 use txn_core::{Collection, Domain, Error, ErrorKind, Options, Raw};
+use txn_protocol::rule::Rules;
 use txn_sim::{FaultPlan, FaultStore};
 
 use super::{coordinator, coordinator_on};
@@ -99,7 +100,7 @@ impl Layer for Striking {
 
 /// The schedule.
 #[must_use]
-pub(super) fn a_refusal_of_what_was_applied() -> Vec<String> {
+pub(super) fn a_refusal_of_what_was_applied(rules: &Rules) -> Vec<String> {
     let mut violations = Vec::new();
     let works = [
         Work::Transfer,
@@ -115,7 +116,7 @@ pub(super) fn a_refusal_of_what_was_applied() -> Vec<String> {
                 let mut struck = 0;
                 for at in 1..=MOST_WRITES {
                     let name = format!("{work:?}, write {at} {answer:?}, back after {ends:?}");
-                    match in_virtual_time(strike(work, answer, at, ends)) {
+                    match in_virtual_time(strike(rules, work, answer, at, ends)) {
                         Ok(Struck::NotReached) => break,
                         Ok(Struck::At(wrong)) => {
                             struck += 1;
@@ -144,9 +145,15 @@ fn amount(n: i64) -> Raw {
     Raw::new(format!("{{\"n\":{n}}}"))
 }
 
-async fn strike(work: Work, answer: Answer, at: u64, ends: Duration) -> Result<Struck, Error> {
+async fn strike(
+    rules: &Rules,
+    work: Work,
+    answer: Answer,
+    at: u64,
+    ends: Duration,
+) -> Result<Struck, Error> {
     let server = Server::new(1, Manners::default());
-    let (_, founder) = coordinator(&server, "founder", 0).await?;
+    let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     founder.create_collection::<Raw>("things", None).await?;
     let things = founder.raw_collection("things").await?;
     let inserted = founder.transact::<_, Error, _>(async |tx| {
@@ -161,11 +168,11 @@ async fn strike(work: Work, answer: Answer, at: u64, ends: Duration) -> Result<S
     let told = match work {
         Work::Opening => {
             store.arm(at, ends);
-            opens(&store).await
+            opens(rules, &store).await
         }
         Work::Recovery => {
-            let (_, domain) = coordinator_on(store.clone(), "janitor", 0).await?;
-            leave_behind(&server).await?;
+            let (_, domain) = coordinator_on(rules, store.clone(), "janitor", 0).await?;
+            leave_behind(rules, &server).await?;
             tokio::time::sleep(Duration::from_secs(3)).await;
             store.arm(at, ends);
             // What it found is tried again by the next pass.
@@ -174,7 +181,7 @@ async fn strike(work: Work, answer: Answer, at: u64, ends: Duration) -> Result<S
             passed
         }
         _ => {
-            let (_, domain) = coordinator_on(store.clone(), "owner", 0).await?;
+            let (_, domain) = coordinator_on(rules, store.clone(), "owner", 0).await?;
             let things = domain.raw_collection("things").await?;
             store.arm(at, ends);
             let told = moves(work, &domain, &things).await;
@@ -186,17 +193,17 @@ async fn strike(work: Work, answer: Answer, at: u64, ends: Duration) -> Result<S
         return Ok(Struck::NotReached);
     }
     tokio::time::sleep(Duration::from_secs(90)).await;
-    Ok(Struck::At(look(&server, work, told).await?))
+    Ok(Struck::At(look(rules, &server, work, told).await?))
 }
 
-async fn opens(store: &Arc<Striking>) -> Result<(), Error> {
-    let (_, domain) = coordinator_on(store.clone(), "newcomer", 0).await?;
+async fn opens(rules: &Rules, store: &Arc<Striking>) -> Result<(), Error> {
+    let (_, domain) = coordinator_on(rules, store.clone(), "newcomer", 0).await?;
     domain.create_collection::<Raw>("more", None).await.map(drop)
 }
 
 /// A transfer whose owner dies with its locks taken.
-async fn leave_behind(server: &Arc<Server>) -> Result<(), Error> {
-    let (process, domain) = coordinator(server, "mortal", 0).await?;
+async fn leave_behind(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
+    let (process, domain) = coordinator(rules, server, "mortal", 0).await?;
     let things = domain.raw_collection("things").await?;
     let tx = domain.begin(&Options::default().with_pessimistic(true))?;
     tx.get(&things, "a").await?;
@@ -232,12 +239,13 @@ async fn moves(work: Work, domain: &Domain, things: &Collection<Raw>) -> Result<
 
 /// Somebody who knows nothing cleans up and looks.
 async fn look(
+    rules: &Rules,
     server: &Arc<Server>,
     work: Work,
     told: Result<(), Error>,
 ) -> Result<Vec<String>, Error> {
     let mut wrong = Vec::new();
-    let (_, witness) = coordinator(server, "witness", 0).await?;
+    let (_, witness) = coordinator(rules, server, "witness", 0).await?;
     let mut report = witness.janitor_pass().await?;
     for _ in 0..3 {
         if report.is_clean() {
