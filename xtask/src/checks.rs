@@ -5,7 +5,7 @@ use txn_testkit::servers::ServerKind;
 use crate::cargo::{TestTargets, cargo, cargo_test};
 use crate::servers::Borrowed;
 use crate::steps::Steps;
-use crate::{Failure, prerequisites};
+use crate::{Failure, prerequisites, tidy};
 
 /// The servers of the suites that need one node of each kind.
 const SINGLE: [ServerKind; 4] = [
@@ -35,6 +35,7 @@ fn all(steps: &mut Steps, quick: bool) -> Result<(), Failure> {
         if quick { Ok(()) } else { prerequisites::for_servers(&ServerKind::ALL) }
     })?;
     steps.command("format", &mut cargo("fmt --all --check"))?;
+    steps.run("tidy", |_| tidy::tidy())?;
     steps.command(
         "lints",
         &mut cargo("clippy --workspace --all-targets --all-features -- -D warnings"),

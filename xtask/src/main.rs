@@ -5,6 +5,7 @@ mod checks;
 mod prerequisites;
 mod servers;
 mod steps;
+mod tidy;
 mod torture;
 
 use std::error::Error;
@@ -37,6 +38,9 @@ enum Task {
         #[arg(long)]
         quick: bool,
     },
+    /// Check what no compiler does: that each rule of the protocol has its reason, its model and its mutation, that no file is
+    /// too long, and that crates depend downwards.
+    Tidy,
     /// Run loads with exact books through faults for as long as it is told, and end in a table.
     Torture {
         /// How long.
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Down { kinds }) => servers::down(&kinds),
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick } => checks::test(quick),
+        Task::Tidy => tidy::tidy(),
         Task::Torture { seconds, target, faults } => torture::run(target, seconds, &faults),
         Task::Bench { arguments } => checks::bench(&arguments),
     };

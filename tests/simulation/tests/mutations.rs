@@ -29,6 +29,7 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::TouchAborted, Seed(980)),
     (Rule::TouchCommitted, Seed(5_093)),
     (Rule::PlaceholderVersion, Seed(18)),
+    (Rule::WrittenSince, Seed(112)),
     (Rule::ApplyAcknowledged, Seed(588)),
     (Rule::SettleSingle, Seed(3)),
     (Rule::SingleSeesLocks, Seed(0)),

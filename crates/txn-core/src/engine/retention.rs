@@ -55,14 +55,13 @@ impl Engine {
         name: &str,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        let (mut document, mut version, _) = self.domain_document(deadline).await?;
+        let (document, version, _) = self.domain_document(deadline).await?;
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
         let now = self.now();
         if let Some(mark) = document.lifted.get(&day)
             && now < self.table.lift_known_since(day, mark, now) + LIFT_SETTLES
-            && self.rules.decides(Rule::LiftSettles)
         {
             // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
@@ -81,11 +80,9 @@ impl Engine {
         if self.rules.decides(Rule::BlockBeforeDrop) {
             self.retry_unavailable(deadline, || self.store.block_writes(name, true)).await?;
         }
-        let open = self.has_open_records(name, deadline).await?;
-        if !self.rules.decides(Rule::WatermarkBeforeBlock) {
-            (document, version, _) = self.domain_document(deadline).await?;
-        }
-        if !open && self.move_watermark(document, version, day, deadline).await? {
+        if !self.has_open_records(name, deadline).await?
+            && self.move_watermark(document, version, day, deadline).await?
+        {
             self.remove_partition(day, name, deadline).await?;
             self.emit(&Event::PartitionDropped { day });
             return Ok(true);

@@ -77,13 +77,9 @@ impl Engine {
                 .await;
             let views = views.map_err(|stop| doubt(stop, sent))?;
             let now = views.first().unwrap_or(&View::Absent);
-            let (touched, outcome, rule) = match settling(&entry.observed, commit, now) {
-                Settling::CommittedOnceTouched(version) => {
-                    (version, SingleOutcome::Committed, Rule::TouchOwnCommit)
-                }
-                Settling::NotAppliedOnceTouched(version) => {
-                    (version, SingleOutcome::Overtaken, Rule::TouchLaterCommit)
-                }
+            let (touched, outcome) = match settling(&entry.observed, commit, now) {
+                Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
+                Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),
                 Settling::Resend => {
                     let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
                     wait.map_err(|stop| doubt(stop, sent))?;
@@ -94,9 +90,6 @@ impl Engine {
                     return Err(unknown(key, &error));
                 }
             };
-            if !self.rules.decides(rule) {
-                return Ok(outcome);
-            }
             if let View::Present { source, .. } = now {
                 let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), touched));
                 if matches!(self.write_one(touch).await, Outcome::Applied(_)) {

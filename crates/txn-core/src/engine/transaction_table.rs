@@ -107,6 +107,10 @@ impl Table {
         Key::new(REGISTRY, format!("janitor:{}", self.domain))
     }
 
+    pub(crate) fn record_write(&self, tid: Tid, op: WriteOp) -> Write {
+        Write { key: self.record_key(tid), require_alias: true, op }
+    }
+
     fn is_known_gone(&self, day: Day) -> bool {
         self.dropped_through.lock().is_some_and(|through| day <= through)
     }
@@ -163,10 +167,7 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let document = match self.rules.decides(Rule::TouchGone) {
-            true => self.change_domain(deadline, |_| false).await?.0,
-            false => self.domain_document(deadline).await?.0,
-        };
+        let (document, _) = self.change_domain(deadline, |_| false).await?;
         if is_gone(&document) {
             return Ok(Partition::Gone);
         }
@@ -313,9 +314,7 @@ impl Engine {
         let mut backoff = self.backoff();
         let mut in_doubt = false;
         loop {
-            let require_alias = self.rules.decides(Rule::RequireAlias);
-            let write = Write { key: self.table.record_key(tid), require_alias, op: op.clone() };
-            let outcome = self.write_one(write).await;
+            let outcome = self.write_one(self.table.record_write(tid, op.clone())).await;
             if outcome != Outcome::MissingCollection {
                 return Ok(if in_doubt { outcome.in_doubt() } else { outcome });
             }

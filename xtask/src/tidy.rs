@@ -1,0 +1,276 @@
+//! `cargo xtask tidy`: rules of the house that no compiler checks. Each is a function from plain text to the gaps that it
+//! found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use txn_protocol::rule::Rule;
+
+use crate::Failure;
+use crate::cargo::{cargo, root};
+
+/// Most lines of a file of a library.
+const MOST_LINES: usize = 600;
+
+/// The workspace's crates that a crate may depend on, other than in its tests.
+const MAY_DEPEND_ON: [(&str, &[&str]); 6] = [
+    ("txn-store", &[]),
+    ("txn-protocol", &["txn-store"]),
+    ("txn-core", &["txn-protocol", "txn-store"]),
+    ("txn-es", &["txn-store"]),
+    ("txn-redb", &["txn-store"]),
+    ("txn-sim", &["txn-store"]),
+];
+
+/// The rooms of `txn-core`, and the rooms above them, which they may not name.
+const ROOMS: [(&str, &[&str]); 2] = [("engine", &["attempt", "api"]), ("attempt", &["api"])];
+
+/// Where rules have to be named.
+struct Places {
+    /// The text of `docs/protocol.md`.
+    reasons: String,
+    /// The flaws of the models: the texts of `tests/models/src`.
+    models: Vec<String>,
+    /// The table of the mutation run.
+    mutations: String,
+}
+
+/// Looks at everything, and names each gap.
+pub(crate) fn tidy() -> Result<(), Failure> {
+    let root = root();
+    let places = Places {
+        reasons: read(&root.join("docs/protocol.md"))?,
+        models: texts(&root.join("tests/models/src"))?.into_iter().map(|(_, text)| text).collect(),
+        mutations: read(&root.join("tests/simulation/tests/mutations.rs"))?,
+    };
+    let mut gaps = unnamed(Rule::ALL, &places);
+    for package in folders(&root.join("crates"))? {
+        gaps.extend(long(&texts(&package.join("src"))?));
+    }
+    for (room, above) in ROOMS {
+        gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(room))?, above));
+    }
+    let output = cargo("metadata --no-deps --format-version 1").output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    gaps.extend(wrong_way(&serde_json::from_slice(&output.stdout)?));
+    if gaps.is_empty() { Ok(()) } else { Err(format!("not tidy:\n  {}", gaps.join("\n  ")).into()) }
+}
+
+/// The rules that are not named where they have to be, or are named where they claim not to be.
+fn unnamed(rules: &[Rule], places: &Places) -> Vec<String> {
+    let mut gaps = Vec::new();
+    for rule in rules {
+        let id = rule.id();
+        // Once where its reason stands, and once in the table of all.
+        if places.reasons.matches(&format!("`{id}`")).count() < 2 {
+            gaps.push(format!("{id} has no reason or no row in docs/protocol.md"));
+        }
+        let variant = format!("Rule::{rule:?}");
+        let in_model = places.models.iter().any(|text| has_word(flaws(text), &variant));
+        let in_table = has_word(table(&places.mutations), &variant);
+        for (what, is_shown, has) in [
+            ("flaw of a model (tests/models/src)", in_model, rule.shown_by().has_model()),
+            (
+                "mutation (tests/simulation/tests/mutations.rs)",
+                in_table,
+                rule.shown_by().has_mutation(),
+            ),
+        ] {
+            match (is_shown, has) {
+                (false, true) => gaps.push(format!("{id} has no {what}")),
+                (true, false) => {
+                    gaps.push(format!("{id} has a {what}, and Rule::shown_by denies it"))
+                }
+                _ => {}
+            }
+        }
+    }
+    gaps
+}
+
+/// The part of a model that lists its flaws.
+fn flaws(text: &str) -> &str {
+    text.split_once("flaws: vec![").map_or("", |(_, flaws)| flaws)
+}
+
+/// The table of the mutation run.
+fn table(text: &str) -> &str {
+    let rest = text.split_once("NOTICED_BY: &[(Rule, By)] = &[").map_or("", |(_, rest)| rest);
+    rest.split_once("];").map_or(rest, |(table, _)| table)
+}
+
+/// Whether a text has a word, and not only a longer one that begins with it.
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(word)
+        .skip(1)
+        .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// The files that are too long.
+fn long(texts: &[(PathBuf, String)]) -> Vec<String> {
+    let lines = texts.iter().map(|(path, text)| (path, text.lines().count()));
+    lines
+        .filter(|(_, lines)| *lines > MOST_LINES)
+        .map(|(path, lines)| format!("{} has {lines} lines, at most {MOST_LINES}", path.display()))
+        .collect()
+}
+
+/// The files that name a room above theirs.
+fn upwards(texts: &[(PathBuf, String)], above: &[&str]) -> Vec<String> {
+    let mut gaps = Vec::new();
+    for (path, text) in texts {
+        for room in above.iter().filter(|room| has_word(text, &format!("crate::{room}"))) {
+            gaps.push(format!("{} names the room {room}, which is above it", path.display()));
+        }
+    }
+    gaps
+}
+
+/// The dependencies that go the wrong way.
+fn wrong_way(metadata: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let packages = list(&metadata["packages"]);
+    let mut gaps = Vec::new();
+    for (name, allowed) in MAY_DEPEND_ON {
+        let Some(package) = packages.iter().find(|package| package["name"] == name) else {
+            gaps.push(format!("there is no crate {name}"));
+            continue;
+        };
+        for dependency in list(&package["dependencies"]) {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let is_member = packages.iter().any(|package| package["name"] == on);
+            // What tests use is free.
+            if is_member && dependency["kind"] != "dev" && !allowed.contains(&on) {
+                gaps.push(format!("{name} depends on {on}"));
+            }
+        }
+    }
+    gaps
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+fn folders(of: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(of).map_err(|error| format!("{}: {error}", of.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Failure>>()?;
+    Ok(paths.into_iter().filter(|path| path.join("Cargo.toml").is_file()).collect())
+}
+
+/// The Rust files below a folder, with their texts.
+fn texts(below: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let mut found = Vec::new();
+    let mut open = vec![below.to_owned()];
+    while let Some(folder) = open.pop() {
+        let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push((path.clone(), read(&path)?));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const RULES: [Rule; 2] = [Rule::TouchAborted, Rule::FenceBeforeAbort];
+
+    fn places(reasons: &str, model: &str, mutations: &str) -> Places {
+        Places {
+            reasons: reasons.to_owned(),
+            models: vec!["no flaws here: Rule::TouchAborted".to_owned(), model.to_owned()],
+            mutations: mutations.to_owned(),
+        }
+    }
+
+    const REASONS: &str =
+        "`TOUCH_ABORTED`, `FENCE_BEFORE_ABORT`, `TOUCH_ABORTED`, `FENCE_BEFORE_ABORT`";
+    const MODEL: &str = "flaws: vec![(Rule::TouchAborted), (Rule::FenceBeforeAbort)]";
+    const MUTATIONS: &str =
+        "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::FenceBeforeAbort";
+
+    #[test]
+    fn what_is_named_everywhere_is_tidy() {
+        assert_eq!(unnamed(&RULES, &places(REASONS, MODEL, MUTATIONS)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_rule_without_a_reason_is_a_gap() {
+        let reasons = REASONS.replacen("`TOUCH_ABORTED`", "TOUCH_ABORTED", 1);
+        let gaps = unnamed(&RULES, &places(&reasons, MODEL, MUTATIONS));
+        assert_eq!(gaps, ["TOUCH_ABORTED has no reason or no row in docs/protocol.md"]);
+    }
+
+    #[test]
+    fn a_rule_without_a_flaw_is_a_gap() {
+        let model = MODEL.replace("Rule::TouchAborted", "Rule::TouchAbortedToo");
+        let gaps = unnamed(&RULES, &places(REASONS, &model, MUTATIONS));
+        assert_eq!(gaps, ["TOUCH_ABORTED has no flaw of a model (tests/models/src)"]);
+    }
+
+    #[test]
+    fn a_rule_without_a_mutation_is_a_gap() {
+        let mutations = MUTATIONS.replace("TouchAborted", "TouchNothing");
+        let gaps = unnamed(&RULES, &places(REASONS, MODEL, &mutations));
+        let gap = "TOUCH_ABORTED has no mutation (tests/simulation/tests/mutations.rs)";
+        assert_eq!(gaps, [gap]);
+    }
+
+    #[test]
+    fn an_excuse_that_is_stale_is_a_gap() {
+        let mutations = MUTATIONS.replace("&[(Rule::", "&[(Rule::FenceBeforeAbort), (Rule::");
+        let gaps = unnamed(&RULES, &places(REASONS, MODEL, &mutations));
+        assert_eq!(gaps.len(), 1, "{gaps:?}");
+        assert!(gaps[0].starts_with("FENCE_BEFORE_ABORT has a mutation"), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_long_file_is_a_gap() {
+        let file = |lines: usize| ("a.rs".into(), "\n".repeat(lines));
+        assert_eq!(long(&[file(MOST_LINES)]), Vec::<String>::new());
+        assert_eq!(long(&[file(MOST_LINES + 1)]), ["a.rs has 601 lines, at most 600"]);
+    }
+
+    #[test]
+    fn a_room_that_calls_up_is_a_gap() {
+        let file = |text: &str| ("apply.rs".into(), text.to_owned());
+        assert_eq!(upwards(&[file("crate::attempt_error::E")], &["attempt"]), Vec::<String>::new());
+        let gap = ["apply.rs names the room attempt, which is above it"];
+        assert_eq!(upwards(&[file("use crate::attempt::E;")], &["attempt"]), gap);
+    }
+
+    #[test]
+    fn a_dependency_upwards_is_a_gap() {
+        let package =
+            |name: &str, dependencies: Value| json!({"name": name, "dependencies": dependencies});
+        let on = |name: &str, kind: Value| json!({"name": name, "kind": kind});
+        let store = |dependencies: Value| {
+            let mut packages = vec![package("txn-store", dependencies)];
+            for (name, _) in MAY_DEPEND_ON.iter().skip(1) {
+                packages.push(package(
+                    name,
+                    json!([on("txn-store", Value::Null), on("tokio", Value::Null)]),
+                ));
+            }
+            json!({"packages": packages})
+        };
+        let tests = json!([on("txn-core", json!("dev"))]);
+        assert_eq!(wrong_way(&store(tests)), Vec::<String>::new());
+        let upwards = json!([on("txn-core", Value::Null)]);
+        assert_eq!(wrong_way(&store(upwards)), ["txn-store depends on txn-core"]);
+        assert_eq!(wrong_way(&json!({})).len(), MAY_DEPEND_ON.len());
+    }
+}
