@@ -33,6 +33,7 @@ mod apply;
 mod attempt;
 mod attempt_error;
 mod barrier;
+mod batch;
 pub mod clock;
 mod collection;
 mod config;

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempt_error::AttemptError;
+use crate::batch::SharedRequests;
 use crate::config::Config;
 use crate::deadline::{Deadline, WaitReason};
 use crate::domain::Domain;
@@ -70,6 +71,12 @@ impl Engine {
     pub(crate) fn new(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Arc<Self>> {
         config.check()?;
         check_name(name)?;
+        let tasks = TaskTracker::new();
+        let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
+        let store: Arc<dyn Store> = match shares {
+            true => Arc::new(SharedRequests::new(store, &tasks, &config.clock)),
+            false => store,
+        };
         Ok(Arc::new(Self {
             tids: TidSource::new(config.clock.clone(), &*config.entropy),
             table: Table::new(name),
@@ -77,7 +84,7 @@ impl Engine {
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
             collections: parking_lot::Mutex::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             closing: CancellationToken::new(),
             left_over: std::sync::atomic::AtomicBool::default(),
             absence_probe: tokio::sync::Mutex::default(),
