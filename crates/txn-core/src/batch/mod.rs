@@ -16,6 +16,8 @@
 
 mod kind;
 mod lane;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
