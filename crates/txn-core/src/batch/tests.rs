@@ -281,6 +281,7 @@ async fn what_a_short_answer_leaves_out_is_unknown() {
 async fn a_slow_request_leaves_its_slot_to_others() {
     let fixture = Fixture::new(Bounds { slots: 2, spare_slots: 2, ..BOUNDS }).await;
     let hanging = fixture.create("hang");
+    fixture.calm().await;
     let mut callers = Vec::new();
     for n in 0..3 {
         callers.push(fixture.create(&format!("{n}")));
