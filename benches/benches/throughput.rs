@@ -51,7 +51,8 @@ async fn main() -> Result<(), Failure> {
     let own = Arc::new(own);
     let all = ids(ACCOUNTS);
     for part in all.chunks(500) {
-        own.plain_transfer(&part.iter().map(|id| format!("plain-{id}")).collect::<Vec<_>>()).await?;
+        own.plain_transfer(&part.iter().map(|id| format!("plain-{id}")).collect::<Vec<_>>())
+            .await?;
     }
     let ways = [(Way::Plain, &own), (Way::Own, &own), (Way::Shared, &shared)];
     println!(

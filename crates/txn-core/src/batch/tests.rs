@@ -192,7 +192,11 @@ async fn a_large_batch_has_a_request_of_its_own_and_holds_nobody_up() {
     let small = fixture.create("a");
     let large = ["b c d", "e f g"].map(|ids| fixture.create(ids));
     fixture.calm().await;
-    assert_eq!(fixture.requests(), ["b c d", "a"], "one large one at a time, beside the small ones");
+    assert_eq!(
+        fixture.requests(),
+        ["b c d", "a"],
+        "one large one at a time, beside the small ones"
+    );
     let other = fixture.create("h");
     fixture.let_go(4).await;
     assert!(applied(&small.await.unwrap()) && applied(&other.await.unwrap()));
@@ -274,7 +278,10 @@ async fn what_a_short_answer_leaves_out_is_unknown() {
         if error.kind == StoreErrorKind::Unavailable));
     // Alone in a slot for large ones it is the same.
     let outcomes = fixture.create("x short y").await.unwrap();
-    assert!(matches!(outcomes[..], [Outcome::Applied(_), Outcome::Unknown(_), Outcome::Unknown(_)]));
+    assert!(matches!(
+        outcomes[..],
+        [Outcome::Applied(_), Outcome::Unknown(_), Outcome::Unknown(_)]
+    ));
 }
 
 #[tokio::test(start_paused = true)]
