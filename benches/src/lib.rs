@@ -29,6 +29,7 @@ pub struct Bench {
     witness: Arc<Witness>,
     plain: reqwest::Client,
     url: String,
+    name: String,
     index: String,
 }
 
@@ -40,21 +41,50 @@ impl Bench {
     /// # Errors
     /// As the server says.
     pub async fn open(url: &str, name: &str, accounts: usize) -> Result<Self, Failure> {
+        Self::open_sharing(url, name, accounts, None).await
+    }
+
+    /// The same, and whether transactions share their requests ([`Config::shared_requests`]).
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn open_sharing(
+        url: &str,
+        name: &str,
+        accounts: usize,
+        shared: Option<bool>,
+    ) -> Result<Self, Failure> {
+        let bench = Self::connect(url, name, shared).await?;
+        for part in ids(accounts).chunks(500) {
+            bench.put(part, &Options::default()).await?;
+        }
+        bench.settle().await?;
+        Ok(bench)
+    }
+
+    /// Another process, so to say, with the same domain and the same accounts.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn beside(&self, shared: Option<bool>) -> Result<Self, Failure> {
+        Self::connect(&self.url, &self.name, shared).await
+    }
+
+    async fn connect(url: &str, name: &str, shared: Option<bool>) -> Result<Self, Failure> {
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
         let counting = Arc::new(CountingStore::new(store));
         let witness = Arc::new(Witness { counting: counting.clone(), at_commit: Mutex::default() });
-        let config =
-            Config::default().with_janitor_interval(None).with_observer(Some(witness.clone()));
+        let config = Config::default()
+            .with_janitor_interval(None)
+            .with_observer(Some(witness.clone()))
+            .with_shared_requests(shared);
         let domain = Domain::create(counting.clone(), name, config).await?;
         let index = format!("{name}-accounts");
-        let collection = domain.create_collection(&index, Some(MAPPINGS)).await?;
+        let accounts = domain.create_collection(&index, Some(MAPPINGS)).await?;
         let plain =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
-        let url = url.trim_end_matches('/').to_owned();
-        let bench = Self { domain, accounts: collection, counting, witness, plain, url, index };
-        bench.put(&ids(accounts), &Options::default()).await?;
-        bench.settle().await?;
-        Ok(bench)
+        let (url, name) = (url.trim_end_matches('/').to_owned(), name.to_owned());
+        Ok(Self { domain, accounts, counting, witness, plain, url, name, index })
     }
 
     /// Writes accounts without reading them.
@@ -81,6 +111,23 @@ impl Bench {
             tx.put(&self.accounts, id.as_str(), &Account { balance })?;
         }
         tx.commit().await.map(|_| ())
+    }
+
+    /// The same in a closure, again as often as others are in the way.
+    ///
+    /// # Errors
+    /// As the engine says.
+    pub async fn transact(&self, ids: &[String]) -> Result<(), Error> {
+        self.domain
+            .transact(async |tx| {
+                let read = tx.get_many(&self.accounts, ids.iter().map(String::as_str)).await?;
+                for (n, (id, account)) in ids.iter().zip(read).enumerate() {
+                    let balance = account.map_or(0, |account| account.balance) + delta(n);
+                    tx.put(&self.accounts, id.as_str(), &Account { balance })?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// The same documents by `_mget` and `_bulk`: nothing is atomic, nothing is isolated.

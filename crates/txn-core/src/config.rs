@@ -34,6 +34,11 @@ pub struct Config {
     /// How often the janitor task looks for forgotten transactions; `None` runs no such task. The processes of a domain
     /// take turns, so that the domain is looked through about once in this time. Default 10 s.
     pub janitor_interval: Option<Duration>,
+    /// Whether the operations of all running transactions of this process share requests to the store: more transactions per
+    /// second where many run at once, no difference where one does. A request that is slow keeps all those waiting
+    /// whose operations are in it. `None`, the default, does as the store says
+    /// ([`Limits::shares_requests`](crate::store::Limits::shares_requests)): on servers yes, in this process no.
+    pub shared_requests: Option<bool>,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,
     /// A name of this process, kept in its records for people. Default: the process id.
@@ -58,6 +63,7 @@ impl Default for Config {
             max_drift: Duration::from_secs(60),
             retention_days: 7,
             janitor_interval: Some(Duration::from_secs(10)),
+            shared_requests: None,
             application: None,
             coordinator: format!("pid {}", std::process::id()),
             observer: None,
@@ -100,6 +106,8 @@ impl Config {
         with_retention_days: retention_days: u16;
         /// Sets [`Config::janitor_interval`].
         with_janitor_interval: janitor_interval: Option<Duration>;
+        /// Sets [`Config::shared_requests`].
+        with_shared_requests: shared_requests: Option<bool>;
         /// Sets [`Config::application`].
         with_application: application: Option<String>;
         /// Sets [`Config::coordinator`].

@@ -264,13 +264,23 @@ pub struct Limits {
     pub max_id_bytes: usize,
     /// Largest source of one document, in bytes.
     pub max_document_bytes: usize,
+    /// Whether few large requests are cheaper than many small ones, so that the operations of many callers should share
+    /// them. Default false: right for a store that is asked without a round trip, or that groups commits by itself.
+    pub shares_requests: bool,
 }
 
 impl Limits {
     /// Limits from their two figures, in bytes.
     #[must_use]
     pub const fn new(max_id_bytes: usize, max_document_bytes: usize) -> Self {
-        Self { max_id_bytes, max_document_bytes }
+        Self { max_id_bytes, max_document_bytes, shares_requests: false }
+    }
+
+    /// Sets [`Limits::shares_requests`].
+    #[must_use]
+    pub const fn with_shares_requests(mut self, shares_requests: bool) -> Self {
+        self.shares_requests = shares_requests;
+        self
     }
 
     /// Whether a write is within these limits: checked by the engine before the first lock, and by

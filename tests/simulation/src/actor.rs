@@ -14,7 +14,7 @@ use txn_core::{
 };
 
 use crate::history::{Content, Doc, Fate, History, Kind};
-use crate::process::{Planned, Process, panic_as_planned};
+use crate::process::{Process, is_planned, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SLOTS, TOKENS};
 use crate::witness::Told;
 
@@ -183,7 +183,7 @@ impl Actor {
         let fate = match AssertUnwindSafe(fate).catch_unwind().await {
             Ok(fate) => fate,
             // Nobody is told.
-            Err(panic) if panic.is::<Planned>() => None,
+            Err(panic) if is_planned(&*panic) => None,
             Err(panic) => resume_unwind(panic),
         };
         let now = self.now();

@@ -5,6 +5,7 @@
 //! through here: a killed process never gets an answer again, a paused one gets it when it wakes. So
 //! a request may have been sent and carried out by somebody who never learns of it.
 
+use std::any::Any;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -49,6 +50,14 @@ pub struct Planned;
 /// Panics as a part of the world.
 pub fn panic_as_planned() -> ! {
     std::panic::resume_unwind(Box::new(Planned))
+}
+
+/// Whether a panic is one of the world. Where the store panicked in a request that was shared, one caller gets its own
+/// words.
+#[must_use]
+pub fn is_planned(panic: &(dyn Any + Send)) -> bool {
+    let shared = "the store panicked in a shared request";
+    panic.is::<Planned>() || panic.downcast_ref::<&str>().is_some_and(|words| *words == shared)
 }
 
 /// What happened in a world, line by line, if somebody wants to read it.

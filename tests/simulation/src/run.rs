@@ -22,7 +22,7 @@ use crate::history::{Content, Doc, Fate, History, Operation};
 use crate::invariants;
 use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
-use crate::process::{ClockOf, EntropyOf, Log, Planned, Process, StoreOf};
+use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf, is_planned};
 use crate::scenario::{
     ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, Scenario, TOKENS, Troubles,
 };
@@ -154,6 +154,7 @@ impl Simulation {
             .with_observer(Some(Arc::new(Witness { name, told, log })))
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
+            .with_shared_requests(Some(self.scenario.shared_requests))
             .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL))
             .with_rules(self.rules.clone());
         Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await
@@ -249,7 +250,7 @@ impl Simulation {
         let opened = tokio::time::timeout(TROUBLE, AssertUnwindSafe(opened).catch_unwind());
         let (domain, world, bombs, annex) = match opened.await.ok()? {
             Ok(opened) => opened.ok()?,
-            Err(panic) if panic.is::<Planned>() => return None,
+            Err(panic) if is_planned(&*panic) => return None,
             Err(panic) => resume_unwind(panic),
         };
         process.panic_at(self.scenario.store_panics);

@@ -53,6 +53,8 @@ pub struct Troubles {
     pub panics: bool,
     /// The store panics.
     pub store_panics: bool,
+    /// The transactions of a process share their requests.
+    pub shared_requests: bool,
 }
 
 /// Switches a trouble on.
@@ -69,10 +71,11 @@ impl Troubles {
         copies: false,
         panics: false,
         store_panics: false,
+        shared_requests: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 8] = [
+    pub const SWITCHES: [(&'static str, Switch); 9] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -81,6 +84,7 @@ impl Troubles {
         ("copies", |troubles| troubles.copies = true),
         ("panics", |troubles| troubles.panics = true),
         ("store-panics", |troubles| troubles.store_panics = true),
+        ("shared-requests", |troubles| troubles.shared_requests = true),
     ];
 
     /// All of them.
@@ -157,6 +161,8 @@ pub struct Scenario {
     pub panics: bool,
     /// How often a process's way to the store panics.
     pub store_panics: f64,
+    /// The transactions of a process share their requests.
+    pub shared_requests: bool,
     /// Seeds of the rest.
     pub dice: fastrand::Rng,
     /// Seeds of the troubles that are not in every campaign.
@@ -197,6 +203,7 @@ impl Scenario {
             share if share < 0.5 => Annex::ComesAndGoes,
             _ => Annex::Lost,
         };
+        self.shared_requests = often(troubles.shared_requests, 0.5, 1.0) > 0.0;
         self
     }
 
@@ -253,6 +260,7 @@ impl Scenario {
             copies: false,
             panics: false,
             store_panics: 0.0,
+            shared_requests: false,
             dice,
             trouble: fastrand::Rng::with_seed(seed ^ 0x7472_6f75_626c_6573),
         }

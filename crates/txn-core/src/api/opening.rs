@@ -13,6 +13,7 @@ use crate::engine::domain_document::{DomainDocument, REGISTRY, encode};
 use crate::engine::failure_detector::Liveness;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::server_clock::ServerClock;
+use crate::engine::shared_requests::SharedRequests;
 use crate::engine::transaction_table::Table;
 use crate::engine::{Engine, KnownAborted};
 use crate::error::{Error, ErrorKind, Result};
@@ -70,6 +71,12 @@ impl Engine {
     pub(crate) fn new(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Arc<Self>> {
         config.check()?;
         check_name(name)?;
+        let tasks = TaskTracker::new();
+        let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
+        let store: Arc<dyn Store> = match shares {
+            true => Arc::new(SharedRequests::new(store, &tasks, &config.clock)),
+            false => store,
+        };
         Ok(Arc::new(Self {
             tids: TidSource::new(config.clock.clone(), &*config.entropy),
             table: Table::new(name),
@@ -77,7 +84,7 @@ impl Engine {
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
             collections: parking_lot::Mutex::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             closing: CancellationToken::new(),
             left_over: std::sync::atomic::AtomicBool::default(),
             absence_probe: tokio::sync::Mutex::default(),

@@ -14,6 +14,7 @@ pub(crate) mod lost;
 pub(crate) mod observe;
 pub(crate) mod retention;
 pub(crate) mod server_clock;
+pub(crate) mod shared_requests;
 pub(crate) mod single_write;
 pub(crate) mod survey;
 pub(crate) mod transaction_table;

@@ -28,9 +28,10 @@ async fn an_observer_that_panics_changes_nothing() {
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
 }
 
-/// The store panics once, at a write of a kind; whether that write was carried out.
-async fn panic_at(which: fn(&Write) -> bool) -> (Shop, Error) {
-    let shop = Shop::open(&["a", "b"]).await;
+/// The store panics once, at a write of a kind, behind it; with requests that are shared or not.
+async fn panic_at(which: fn(&Write) -> bool, shared: bool) -> (Shop, Error) {
+    let config = config().with_shared_requests(Some(shared));
+    let shop = Shop::open_with(&["a", "b"], config).await;
     let armed = AtomicBool::new(true);
     shop.store.play(move |write| match which(write) && armed.swap(false, Ordering::SeqCst) {
         true => Fate::Panic,
@@ -42,20 +43,24 @@ async fn panic_at(which: fn(&Write) -> bool) -> (Shop, Error) {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_at_a_lock_fails_the_transaction_and_nothing_else() {
-    let (shop, error) = panic_at(is_lock).await;
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
-    shop.drained().await;
-    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+    for shared in [false, true] {
+        let (shop, error) = panic_at(is_lock, shared).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+        shop.drained().await;
+        assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_at_the_commit_leaves_it_in_doubt_and_holds_nobody_up() {
-    let (shop, error) = panic_at(is_commit).await;
-    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
-    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
-    shop.drained().await;
-    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+    for shared in [false, true] {
+        let (shop, error) = panic_at(is_commit, shared).await;
+        assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+        shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+        shop.drained().await;
+        assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

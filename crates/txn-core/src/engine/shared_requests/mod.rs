@@ -1,0 +1,123 @@
+//! Shared requests: a store in front of the user's, which joins the operations of all running transactions of this
+//! process into few requests.
+//!
+//! A request goes out as soon as one of a few slots is free, with whatever is queued then. There is no timer: where
+//! nothing else is under way, an operation is sent at once, in a request of its own. The store contract allows it: a batch is
+//! a list of independent operations of single documents, each with an outcome of its own.
+//!
+//! - One caller's batch is never split and never reordered. Batches are sent in the order in which they arrived; two
+//!   writes of one document in one request happen in that order.
+//! - Nothing is ever sent twice.
+//! - A large batch has a request of its own, in a slot for large ones, so that no small one waits for it.
+//! - A caller that is dropped while its batch is queued takes it out: it is not sent. Once it is sent it goes on to its
+//!   end, and the answer is thrown away. To the caller both are what a dropped future always was: an unknown
+//!   outcome.
+//! - A panic of the store reaches those whose operations were in the request, and nobody else.
+
+mod kind;
+mod lane;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::store::{Key, Layer, Outcome, Read, Store, Write};
+use kind::{AnyCopy, Primary, Writes};
+use lane::Lane;
+
+/// How much goes out at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Requests under way, per kind: reads, reads from the primary, writes.
+    pub(crate) slots: usize,
+    /// More of them, one for each that has been under way for long: what one slow shard holds up does not stop the rest.
+    pub(crate) spare_slots: usize,
+    /// Large batches under way, per kind.
+    pub(crate) large_slots: usize,
+    /// Operations in one request.
+    pub(crate) operations: usize,
+    /// Bytes of operations in one request.
+    pub(crate) bytes: usize,
+    /// Operations that are queued. Callers wait outside then.
+    pub(crate) queued: usize,
+}
+
+impl Bounds {
+    /// Bounds for a store that takes documents of so many bytes.
+    fn of(max_document_bytes: usize) -> Self {
+        Self {
+            slots: 4,
+            spare_slots: 28,
+            large_slots: 4,
+            operations: 500,
+            // Under the size from which servers begin with a request before they have read it to its end.
+            bytes: max_document_bytes.min(384 << 10),
+            queued: 4_000,
+        }
+    }
+
+    /// Whether a batch has a request of its own.
+    fn is_large(&self, operations: usize, bytes: usize) -> bool {
+        operations > self.operations / 4 || bytes > self.bytes / 4
+    }
+}
+
+/// The user's store, with requests that are shared.
+pub(crate) struct SharedRequests {
+    store: Arc<dyn Store>,
+    reads: Arc<Lane<AnyCopy>>,
+    primary_reads: Arc<Lane<Primary>>,
+    writes: Arc<Lane<Writes>>,
+}
+
+impl SharedRequests {
+    /// In front of `store`; its requests are tasks of `tasks`.
+    pub(crate) fn new(store: Arc<dyn Store>, tasks: &TaskTracker, clock: &Arc<dyn Clock>) -> Self {
+        let bounds = Bounds::of(store.limits().max_document_bytes);
+        Self::with(store, tasks, clock, bounds)
+    }
+
+    fn with(
+        store: Arc<dyn Store>,
+        tasks: &TaskTracker,
+        clock: &Arc<dyn Clock>,
+        bounds: Bounds,
+    ) -> Self {
+        Self {
+            reads: Lane::new(store.clone(), tasks.clone(), clock.clone(), bounds),
+            primary_reads: Lane::new(store.clone(), tasks.clone(), clock.clone(), bounds),
+            writes: Lane::new(store.clone(), tasks.clone(), clock.clone(), bounds),
+            store,
+        }
+    }
+}
+
+impl fmt::Debug for SharedRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedRequests").field(&self.store).finish()
+    }
+}
+
+#[async_trait]
+impl Layer for SharedRequests {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.reads.ask(keys).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        self.primary_reads.ask(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        self.writes.ask(writes).await
+    }
+}

@@ -1,0 +1,427 @@
+//! Shared requests, on a store whose every request a test lets go.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use txn_store::conformance::{self, Options};
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::store::{CollectionSpec, MemoryStore, Role, StoreErrorKind, Version, WriteOp};
+
+/// Notes each request, and carries it out once it is let go.
+#[derive(Debug)]
+struct Gate {
+    inner: MemoryStore,
+    open: Semaphore,
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+    requests: Mutex<Vec<Vec<String>>>,
+}
+
+impl Gate {
+    /// A write to the id `panic` panics, one to `hang` is never answered, and one to `short` ends the answer.
+    async fn pass(&self, ids: Vec<String>) -> Option<usize> {
+        let has = |name: &str| ids.iter().position(|id| id == name);
+        let (panics, hangs, short) = (has("panic"), has("hang"), has("short"));
+        self.most.fetch_max(1 + self.under_way.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+        self.requests.lock().push(ids);
+        if hangs.is_some() {
+            std::future::pending::<()>().await;
+        }
+        self.open.acquire().await.unwrap().forget();
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+        assert!(panics.is_none(), "the store panics");
+        short
+    }
+}
+
+#[async_trait]
+impl Layer for Gate {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        let short = self.pass(keys.iter().map(|key| key.id.to_string()).collect()).await;
+        let mut reads = self.inner.get_many(keys).await;
+        reads.truncate(short.unwrap_or(reads.len()));
+        reads
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let short = self.pass(writes.iter().map(|write| write.key.id.to_string()).collect()).await;
+        let mut outcomes = self.inner.write_many(writes).await;
+        outcomes.truncate(short.unwrap_or(outcomes.len()));
+        outcomes
+    }
+}
+
+struct Fixture {
+    gate: Arc<Gate>,
+    layer: Arc<SharedRequests>,
+    tasks: TaskTracker,
+}
+
+const BOUNDS: Bounds = Bounds {
+    slots: 1,
+    spare_slots: 0,
+    large_slots: 1,
+    operations: 8,
+    bytes: 100_000,
+    queued: 1_000,
+};
+
+async fn items(store: &dyn Store) {
+    let role = Role::Data { owner: None };
+    let spec = CollectionSpec { name: "items".to_owned(), role, create: true, mappings: None };
+    store.open_collection(&spec).await.unwrap();
+}
+
+impl Fixture {
+    async fn new(bounds: Bounds) -> Self {
+        let gate = Arc::new(Gate {
+            inner: MemoryStore::new(),
+            open: Semaphore::new(0),
+            under_way: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            requests: Mutex::default(),
+        });
+        items(&*gate).await;
+        let tasks = TaskTracker::new();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let layer = Arc::new(SharedRequests::with(gate.clone(), &tasks, &clock, bounds));
+        Self { gate, layer, tasks }
+    }
+
+    /// A caller that creates documents of these ids.
+    fn create(&self, ids: &str) -> JoinHandle<Vec<Outcome>> {
+        self.write(ids, "{}")
+    }
+
+    fn write(&self, ids: &str, source: &str) -> JoinHandle<Vec<Outcome>> {
+        let writes: Vec<Write> = ids
+            .split(' ')
+            .map(|id| Write::new(Key::new("items", id), WriteOp::Create(source.into())))
+            .collect();
+        let layer = self.layer.clone();
+        tokio::spawn(async move { Store::write_many(&*layer, &writes).await })
+    }
+
+    /// Lets so many requests go, and waits until everything that can go on has done so.
+    async fn let_go(&self, requests: usize) {
+        self.gate.open.add_permits(requests);
+        self.calm().await;
+    }
+
+    async fn calm(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.gate.requests.lock().iter().map(|ids| ids.join(" ")).collect()
+    }
+}
+
+fn applied(outcomes: &[Outcome]) -> bool {
+    outcomes.iter().all(|outcome| matches!(outcome, Outcome::Applied(_)))
+}
+
+#[tokio::test]
+async fn what_is_queued_goes_out_together_once_a_slot_is_free() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let mut callers = vec![fixture.create("first")];
+    fixture.calm().await;
+    assert_eq!(fixture.requests(), ["first"], "nothing else is under way");
+    callers.extend(["a b", "c", "d e"].map(|ids| fixture.create(ids)));
+    fixture.calm().await;
+    assert_eq!(fixture.requests().len(), 1, "the only slot is taken");
+    fixture.let_go(1).await;
+    assert_eq!(fixture.requests(), ["first", "a b c d e"]);
+    fixture.let_go(1).await;
+    for (caller, count) in callers.into_iter().zip([1, 2, 1, 2]) {
+        let outcomes = caller.await.unwrap();
+        assert!(outcomes.len() == count && applied(&outcomes), "{outcomes:?}");
+    }
+}
+
+#[tokio::test]
+async fn kinds_do_not_wait_for_each_other() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let writer = fixture.create("a");
+    let layer = fixture.layer.clone();
+    let reader =
+        tokio::spawn(async move { Store::get_many(&*layer, &[Key::new("items", "b")]).await });
+    fixture.calm().await;
+    assert_eq!(fixture.requests().len(), 2);
+    fixture.let_go(2).await;
+    assert!(applied(&writer.await.unwrap()));
+    assert_eq!(reader.await.unwrap(), [Read::Absent]);
+}
+
+#[tokio::test]
+async fn requests_are_bounded_by_operations_and_bytes() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let mut callers = vec![fixture.create("first")];
+    fixture.calm().await;
+    callers.extend((0..5).map(|n| fixture.create(&format!("{n}a {n}b"))));
+    fixture.calm().await;
+    fixture.let_go(3).await;
+    assert_eq!(fixture.requests()[1..], ["0a 0b 1a 1b 2a 2b 3a 3b", "4a 4b"]);
+    let long = format!("{{\"text\":\"{}\"}}", "x".repeat(24_000));
+    callers.push(fixture.create("second"));
+    fixture.calm().await;
+    callers.extend((0..5).map(|n| fixture.write(&format!("{n}"), &long)));
+    fixture.calm().await;
+    fixture.let_go(3).await;
+    assert_eq!(fixture.requests()[4..], ["0 1 2 3", "4"]);
+    assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+}
+
+#[tokio::test]
+async fn a_large_batch_has_a_request_of_its_own_and_holds_nobody_up() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let small = fixture.create("a");
+    let large = ["b c d", "e f g"].map(|ids| fixture.create(ids));
+    fixture.calm().await;
+    assert_eq!(
+        fixture.requests(),
+        ["b c d", "a"],
+        "one large one at a time, beside the small ones"
+    );
+    let other = fixture.create("h");
+    fixture.let_go(4).await;
+    assert!(applied(&small.await.unwrap()) && applied(&other.await.unwrap()));
+    assert!(join_all(large).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+}
+
+#[tokio::test]
+async fn callers_wait_outside_of_a_full_queue() {
+    let fixture = Fixture::new(Bounds { queued: 4, ..BOUNDS }).await;
+    let callers: Vec<_> = (0..7).map(|n| fixture.create(&format!("{n}"))).collect();
+    fixture.calm().await;
+    fixture.let_go(1).await;
+    assert_eq!(fixture.requests().len(), 2);
+    assert!(fixture.requests().iter().all(|ids| ids.split(' ').count() <= 4));
+    fixture.let_go(2).await;
+    assert_eq!(fixture.requests().join(" "), "0 1 2 3 4 5 6");
+    assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+}
+
+#[tokio::test]
+async fn a_dropped_caller_leaves_no_hole() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let first = fixture.create("first");
+    fixture.calm().await;
+    let (a, b, c) = (fixture.create("a"), fixture.create("b"), fixture.create("c"));
+    fixture.calm().await;
+    // It is queued: it is not sent.
+    a.abort();
+    fixture.let_go(1).await;
+    assert_eq!(fixture.requests(), ["first", "b c"]);
+    // It is under way: its answer is thrown away.
+    b.abort();
+    fixture.let_go(1).await;
+    assert!(applied(&first.await.unwrap()) && applied(&c.await.unwrap()));
+    let reader = ["a", "b", "c"].map(|id| Key::new("items", id));
+    let reads = fixture.gate.inner.get_many(&reader).await;
+    assert_eq!(reads[0], Read::Absent);
+    assert!(matches!(reads[1..], [Read::Found { .. }, Read::Found { .. }]), "{reads:?}");
+}
+
+#[tokio::test]
+async fn a_panic_reaches_those_in_the_request_and_nobody_else() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let first = fixture.create("first");
+    fixture.calm().await;
+    let panicking = ["a", "panic", "b"].map(|ids| fixture.create(ids));
+    fixture.calm().await;
+    fixture.let_go(1).await;
+    let next = fixture.create("next");
+    fixture.let_go(2).await;
+    assert_eq!(fixture.requests(), ["first", "a panic b", "next"]);
+    assert!(applied(&first.await.unwrap()) && applied(&next.await.unwrap()));
+    let mut told = Vec::new();
+    for caller in panicking {
+        let panic = caller.await.unwrap_err().into_panic();
+        told.push(*panic.downcast_ref::<&str>().unwrap());
+    }
+    told.sort_unstable();
+    let shared = "the store panicked in a shared request";
+    assert_eq!(told, [shared, shared, "the store panics"]);
+    fixture.tasks.close();
+    fixture.tasks.wait().await;
+}
+
+#[tokio::test]
+async fn what_a_short_answer_leaves_out_is_unknown() {
+    let fixture = Fixture::new(BOUNDS).await;
+    fixture.gate.open.add_permits(10);
+    let callers = ["a b", "c short", "d"].map(|ids| fixture.create(ids));
+    let [a, b, c] = join_all(callers).await.try_into().unwrap();
+    assert_eq!(fixture.requests(), ["a b c short d"]);
+    assert!(applied(&a.unwrap()));
+    let b = b.unwrap();
+    assert!(matches!(b[..], [Outcome::Applied(_), Outcome::Unknown(_)]), "{b:?}");
+    assert!(matches!(c.unwrap()[..], [Outcome::Unknown(_)]));
+    let keys = ["a", "short"].map(|id| Key::new("items", id));
+    let reads = Store::get_many(&*fixture.layer, &keys).await;
+    assert!(matches!(&reads[..], [Read::Found { .. }, Read::Unavailable(error)]
+        if error.kind == StoreErrorKind::Unavailable));
+    // Alone in a slot for large ones it is the same.
+    let outcomes = fixture.create("x short y").await.unwrap();
+    assert!(matches!(
+        outcomes[..],
+        [Outcome::Applied(_), Outcome::Unknown(_), Outcome::Unknown(_)]
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_request_leaves_its_slot_to_others() {
+    let fixture = Fixture::new(Bounds { slots: 2, spare_slots: 2, ..BOUNDS }).await;
+    let hanging = fixture.create("hang");
+    fixture.calm().await;
+    let mut callers = Vec::new();
+    for n in 0..3 {
+        callers.push(fixture.create(&format!("{n}")));
+        fixture.calm().await;
+    }
+    assert_eq!(fixture.gate.under_way.load(Ordering::SeqCst), 2);
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    callers.push(fixture.create("3"));
+    fixture.calm().await;
+    assert_eq!(fixture.requests(), ["hang", "0", "1 2 3"], "two are slow: two more may go");
+    callers.push(fixture.create("4"));
+    fixture.calm().await;
+    callers.push(fixture.create("5"));
+    fixture.calm().await;
+    assert_eq!(fixture.gate.most.load(Ordering::SeqCst), 4);
+    fixture.let_go(10).await;
+    assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+    hanging.abort();
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_runtime_that_has_ended() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let layer = fixture.layer.clone();
+    runtime.spawn(async move {
+        let write = Write::new(Key::new("items", "a"), WriteOp::Create("{}".into()));
+        Store::write_many(&*layer, &[write]).await
+    });
+    while fixture.requests().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let queued = fixture.create("b");
+    fixture.calm().await;
+    tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(5)))
+        .await
+        .unwrap();
+    let outcomes = queued.await.unwrap();
+    assert!(matches!(outcomes[..], [Outcome::Rejected(_)]), "{outcomes:?}");
+    fixture.gate.open.add_permits(1);
+    assert!(applied(&fixture.create("c").await.unwrap()), "others go on");
+}
+
+#[tokio::test]
+async fn the_conformance_suite_passes_through_it() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let usual = Bounds::of(1 << 20);
+    for bounds in [BOUNDS, Bounds { operations: 100, queued: 7, ..BOUNDS }, usual] {
+        let tasks = TaskTracker::new();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let layer = SharedRequests::with(store, &tasks, &clock, bounds);
+        conformance::run(Arc::new(layer), Options::new("shared").with_race(4, 10)).await;
+    }
+}
+
+/// One write, before it is known at which versions documents stand.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Create(u8),
+    /// At the version that the document stood at when its batch began, or at one that never was.
+    Replace(u8, bool),
+    Delete(u8, bool),
+    Verify(u8, bool),
+    Check(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    (0..5_u8, 0..3_u8, any::<bool>()).prop_map(|(kind, id, stale)| match kind {
+        0 => Step::Create(id),
+        1 => Step::Replace(id, stale),
+        2 => Step::Delete(id, stale),
+        3 => Step::Verify(id, stale),
+        _ => Step::Check(id),
+    })
+}
+
+fn keys() -> Vec<Key> {
+    (0..3).map(|id| Key::new("items", format!("{id}"))).collect()
+}
+
+/// The writes of a batch on the store as it stands.
+async fn writes_of(steps: &[Step], store: &MemoryStore) -> Vec<Write> {
+    let reads = store.get_many(&keys()).await;
+    let never = Version { term: 77, seq_no: 77 };
+    let at = |id: u8, stale: bool| match &reads[usize::from(id)] {
+        Read::Found { version, .. } if !stale => *version,
+        _ => never,
+    };
+    let write = |(n, step): (usize, &Step)| {
+        let source = || format!("{{\"n\":{n}}}").into();
+        let (id, op) = match *step {
+            Step::Create(id) => (id, WriteOp::Create(source())),
+            Step::Replace(id, stale) => (id, WriteOp::Replace(source(), at(id, stale))),
+            Step::Delete(id, stale) => (id, WriteOp::Delete(at(id, stale))),
+            Step::Verify(id, stale) => (id, WriteOp::Verify((!stale).then(|| at(id, stale)))),
+            Step::Check(id) => (id, WriteOp::Check(source())),
+        };
+        Write::new(Key::new("items", format!("{id}")), op)
+    };
+    steps.iter().enumerate().map(write).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// In one slot, callers at once see what they would see one after the other on the store itself.
+    #[test]
+    fn callers_at_once_are_as_callers_in_turn(
+        batches in proptest::collection::vec(proptest::collection::vec(step(), 1..5), 1..12),
+        operations in 16..40_usize,
+        queued in 1..20_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let plain = MemoryStore::new();
+            items(&plain).await;
+            let (mut all, mut expected) = (Vec::new(), Vec::new());
+            for steps in &batches {
+                let writes = writes_of(steps, &plain).await;
+                expected.push(plain.write_many(&writes).await);
+                all.push(writes);
+            }
+            let inner = Arc::new(MemoryStore::new());
+            items(&*inner).await;
+            let tasks = TaskTracker::new();
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let bounds = Bounds { operations, queued, ..BOUNDS };
+            let layer = SharedRequests::with(inner.clone(), &tasks, &clock, bounds);
+            let outcomes = join_all(all.iter().map(|writes| Store::write_many(&layer, writes))).await;
+            assert_eq!(outcomes, expected);
+            assert_eq!(inner.get_many(&keys()).await, plain.get_many(&keys()).await);
+            let reads = join_all((0..9).map(|_| Store::read_primary(&layer, &[]).map(|r| r.len()))).await;
+            assert!(reads.iter().all(|count| *count == 0));
+        });
+    }
+}
