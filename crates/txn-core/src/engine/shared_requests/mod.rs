@@ -17,6 +17,7 @@
 mod kind;
 mod lane;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the callers of a test are no tasks of a domain")]
 mod tests;
 
 use std::fmt;
