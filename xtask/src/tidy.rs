@@ -82,7 +82,7 @@ fn unnamed(rules: &[Rule], places: &Places) -> Vec<String> {
             match (is_shown, has) {
                 (false, true) => gaps.push(format!("{id} has no {what}")),
                 (true, false) => {
-                    gaps.push(format!("{id} has a {what}, and Rule::shown_by denies it"))
+                    gaps.push(format!("{id} has a {what}, and Rule::shown_by denies it"));
                 }
                 _ => {}
             }
