@@ -91,7 +91,7 @@ pub fn suite() -> Suite {
                 "insert, delete, insert",
                 "1 forked create, 1 janitor",
                 insert_again(),
-                1_146_679,
+                1_150_855,
             )
             .ends()
             .large(),
