@@ -14,13 +14,15 @@ use crate::cargo::{cargo, root};
 const MOST_LINES: usize = 600;
 
 /// The workspace's crates that a crate may depend on, other than in its tests.
-const MAY_DEPEND_ON: [(&str, &[&str]); 6] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 8] = [
     ("txn-store", &[]),
     ("txn-protocol", &["txn-store"]),
     ("txn-core", &["txn-protocol", "txn-store"]),
     ("txn-es", &["txn-store"]),
     ("txn-redb", &["txn-store"]),
     ("txn-sim", &["txn-store"]),
+    ("txn-lock", &["txn-core"]),
+    ("txn-requests", &["txn-core", "txn-lock"]),
 ];
 
 /// The rooms of `txn-core`, and the rooms above them, which they may not name.
@@ -259,11 +261,10 @@ mod tests {
         let on = |name: &str, kind: Value| json!({"name": name, "kind": kind});
         let store = |dependencies: Value| {
             let mut packages = vec![package("txn-store", dependencies)];
-            for (name, _) in MAY_DEPEND_ON.iter().skip(1) {
-                packages.push(package(
-                    name,
-                    json!([on("txn-store", Value::Null), on("tokio", Value::Null)]),
-                ));
+            for (name, allowed) in MAY_DEPEND_ON.iter().skip(1) {
+                let allowed = allowed.iter().copied().chain(["tokio"]);
+                let on: Vec<Value> = allowed.map(|allowed| on(allowed, Value::Null)).collect();
+                packages.push(package(name, json!(on)));
             }
             json!({"packages": packages})
         };

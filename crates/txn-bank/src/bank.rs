@@ -146,7 +146,7 @@ impl Bank {
         [self.accounts.name(), self.transfers.name()]
     }
 
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX)
     }
 

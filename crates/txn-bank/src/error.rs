@@ -1,6 +1,8 @@
 //! Why the bank refuses something: each variant is one clear line.
 
 use txn_core::store::StoreError;
+use txn_lock::LockError;
+use txn_requests::RequestError;
 
 use crate::model::Currency;
 
@@ -97,10 +99,36 @@ pub enum BankError {
         /// The domain.
         domain: String,
     },
+    /// A request was not taken, or is not what was asked for.
+    #[error(transparent)]
+    Request(Box<RequestError>),
+    /// A lock was not found, or not taken away.
+    #[error(transparent)]
+    Lock(Box<LockError>),
     /// The engine's own error.
     #[error(transparent)]
     Engine(#[from] txn_core::Error),
     /// The store's own error, while the bank looked through its collections.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<RequestError> for BankError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Engine(error) => Self::Engine(error),
+            RequestError::Store(error) => Self::Store(error),
+            error => Self::Request(Box::new(error)),
+        }
+    }
+}
+
+impl From<LockError> for BankError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Engine(error) => Self::Engine(error),
+            LockError::Store(error) => Self::Store(error),
+            error => Self::Lock(Box::new(error)),
+        }
+    }
 }

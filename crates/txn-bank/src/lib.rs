@@ -28,6 +28,7 @@ mod bank;
 mod error;
 mod load;
 mod model;
+mod requests;
 mod rules;
 
 pub use audit::{Audit, Finding, Total};
@@ -35,4 +36,5 @@ pub use bank::{Bank, Status, TransferOptions, Transferred};
 pub use error::{BankError, Result};
 pub use load::{Load, LoadReport, Progress, Tally};
 pub use model::{Account, Currency, Entry, Kind, Leg, NewAccount, Transfer, parse_amount};
+pub use requests::APPLICATION;
 pub use rules::check_transfer;

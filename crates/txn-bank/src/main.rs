@@ -1,6 +1,7 @@
 //! The command `txn-bank`: see `txn-bank --help`.
 
 mod cli;
+mod console;
 mod demo;
 
 fn main() -> std::process::ExitCode {

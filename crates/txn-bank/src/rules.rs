@@ -31,8 +31,8 @@ pub fn check_transfer(key: Option<&str>, legs: &[Leg]) -> Result<()> {
     }
 }
 
-/// The accounts after the transfer, and the entries that the ledger keeps, both in the order of the legs.
-pub(crate) fn apply(
+/// The accounts as they are, and the entries that the ledger keeps of a transfer, both in the order of the legs.
+pub(crate) fn entries(
     legs: &[Leg],
     accounts: Vec<Option<Account>>,
 ) -> Result<(Vec<Account>, Vec<Entry>)> {
@@ -50,6 +50,15 @@ pub(crate) fn apply(
     if let Some((currency, sum)) = sums.into_iter().find(|(_, sum)| *sum != 0) {
         return Err(BankError::Unbalanced { currency, sum });
     }
+    Ok((found, entries))
+}
+
+/// The accounts after the transfer, and the entries that the ledger keeps, both in the order of the legs.
+pub(crate) fn apply(
+    legs: &[Leg],
+    accounts: Vec<Option<Account>>,
+) -> Result<(Vec<Account>, Vec<Entry>)> {
+    let (mut found, entries) = entries(legs, accounts)?;
     for (leg, account) in legs.iter().zip(&mut found) {
         let Leg { account: name, amount } = leg.clone();
         let balance = account.balance;

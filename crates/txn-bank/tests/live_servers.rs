@@ -111,3 +111,39 @@ fn a_load_goes_on_over_a_crash_of_the_server() {
     println!("{summary}");
     audit(&url, &domain);
 }
+
+#[test]
+fn submitted_transfers_are_made_by_workers_that_are_killed() {
+    for url in [env::elasticsearch_url(), env::opensearch_url()] {
+        let domain = domain("submitted");
+        succeed(&url, &domain, "init");
+        succeed(&url, &domain, "open alice --owner Alice --balance 100");
+        succeed(&url, &domain, "open bob --owner Bob");
+        for round in 0..3 {
+            for at in 0..4 {
+                let submit = format!("submit alice:-1 bob:+1 --id r{round}-{at}");
+                succeed(&url, &domain, &submit);
+            }
+            let mut worker =
+                bank(&url, &domain, "process --seconds 36000").spawn().expect("starts");
+            // The first is made; what becomes of the others is for chance to say.
+            succeed(&url, &domain, &format!("wait r{round}-0 --seconds 600"));
+            worker.kill().expect("it still runs");
+            worker.wait().expect("it is gone");
+        }
+        // A worker that lives takes over what they left, once it has seen them dead.
+        let mut worker = bank(&url, &domain, "process --seconds 36000").spawn().expect("starts");
+        for key in (0..3).flat_map(|round| (0..4).map(move |at| format!("r{round}-{at}"))) {
+            let waited = succeed(&url, &domain, &format!("wait {key} --seconds 600"));
+            assert!(waited.contains("committed at") || waited.contains("finished at"), "{waited}");
+        }
+        worker.kill().expect("it still runs");
+        worker.wait().expect("it is gone");
+        succeed(&url, &domain, "reverse r0-0");
+        succeed(&url, &domain, "process");
+        succeed(&url, &domain, "wait reverse-r0-0 --seconds 600");
+        let alice = succeed(&url, &domain, "--json balance alice");
+        assert!(alice.contains("\"balance\":89"), "{alice}");
+        audit(&url, &domain);
+    }
+}

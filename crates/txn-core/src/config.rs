@@ -1,5 +1,6 @@
 //! Settings of a domain and of one transaction.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,7 +189,7 @@ pub enum Acknowledge {
 }
 
 /// Settings of one transaction.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
     /// Lock at each read from the first attempt on, instead of at the end.
@@ -203,6 +204,21 @@ pub struct Options {
     pub deadline: Option<Duration>,
     /// A JSON value kept in the record, for people and programs that look at it. Never logged.
     pub metadata: Option<String>,
+}
+
+/// What a caller says of a transaction stays out of logs.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pessimistic, lock_reads, read_only, acknowledge, deadline, metadata } = self;
+        f.debug_struct("Options")
+            .field("pessimistic", pessimistic)
+            .field("lock_reads", lock_reads)
+            .field("read_only", read_only)
+            .field("acknowledge", acknowledge)
+            .field("deadline", deadline)
+            .field("metadata_bytes", &metadata.as_ref().map(String::len))
+            .finish()
+    }
 }
 
 impl Options {

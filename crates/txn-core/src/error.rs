@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::store::{Key, Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
+use txn_protocol::machines::invariant::Invariant;
 use txn_protocol::tid::Tid;
 
 /// What the caller should do about an [`Error`].
@@ -54,6 +55,13 @@ impl Error {
 
     pub(crate) fn damaged(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Damaged, message)
+    }
+
+    /// An error in this library, not in what it was asked for.
+    pub(crate) fn broken(invariant: Invariant) -> Self {
+        Self::damaged(format!(
+            "the invariant {invariant} of the engine does not hold: nothing was committed; please report it"
+        ))
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {

@@ -71,7 +71,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collection_that_can_not_be_looked_at_keeps_nobody_from_the_others() {
+async fn a_collection_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
     let w = world().await;
     for items in [&w.bad, &w.good] {
         w.leave_lock(items).await;
@@ -91,7 +91,7 @@ async fn a_collection_that_can_not_be_looked_at_keeps_nobody_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_can_not_be_looked_at_keeps_nobody_from_the_others() {
+async fn a_partition_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
     let w = world().await;
     w.leave_lock(&w.good).await;
     let tomorrow = w.store.list_collections("txn-shop-").await.expect("lists");
@@ -104,7 +104,7 @@ async fn a_partition_that_can_not_be_looked_at_keeps_nobody_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_days_are_dropped_though_a_collection_can_not_be_looked_at() {
+async fn old_days_are_dropped_though_a_collection_cannot_be_looked_at() {
     let w = world().await;
     w.leave_lock(&w.bad).await;
     w.store.close("bad");
@@ -118,7 +118,7 @@ async fn old_days_are_dropped_though_a_collection_can_not_be_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_committed_transaction_keeps_its_day_while_a_member_can_not_be_reached() {
+async fn a_committed_transaction_keeps_its_day_while_a_member_cannot_be_reached() {
     let w = world().await;
     let tx = w.domain.begin(&Options::default()).expect("begins");
     tx.get(&w.bad, "a").await.expect("reads");

@@ -276,3 +276,30 @@ async fn joined_reads_of_one_document_see_the_same_content() {
         writer.await.expect("no panic");
     }
 }
+
+#[tokio::test]
+async fn a_transaction_knows_who_wrote_what_it_read() {
+    let (domain, accounts) = open().await;
+    fund(&domain, &accounts, &["alice"], 5).await;
+    let found = domain.reader().verified().read(&accounts, "alice").await.expect("reads").tid();
+    assert!(found.is_some());
+    for pessimistic in [false, true] {
+        let options = Options::default().with_pessimistic(pessimistic);
+        let versions = domain.run::<_, Error, _>(&options, async |tx| {
+            let (alice, bob) =
+                (tx.version(&accounts, "alice").await?, tx.version(&accounts, "bob").await?);
+            // What it writes itself is no commit yet.
+            tx.put(&accounts, "alice", &Account { balance: 5 })?;
+            assert_eq!(tx.version(&accounts, "alice").await?, alice);
+            tx.delete(&accounts, "carol")?;
+            let unread = tx.version(&accounts, "carol").await.expect_err("never read");
+            assert_eq!(unread.kind(), ErrorKind::Invalid);
+            Ok((alice, bob))
+        });
+        let (alice, bob) = versions.await.expect("commits").value;
+        assert!(alice >= found && bob.is_none(), "{alice:?} {bob:?}");
+    }
+    let last = domain.transact::<_, Error, _>(async |tx| tx.version(&accounts, "alice").await);
+    assert!(last.await.expect("reads") > found);
+    assert!(domain.shutdown(Duration::from_secs(5)).await);
+}

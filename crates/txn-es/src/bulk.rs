@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use txn_store::{Outcome, Read, Refusal, RefusalKind};
 
+use crate::answers::{Text, not_utf8};
 use crate::classify::{self, Cause, Fate};
 use crate::target::{Condition, IMPOSSIBLE, Target};
 
@@ -128,8 +129,25 @@ impl Item<'_> {
         })
     }
 
+    /// The same result of a later try, where an earlier one may have been carried out. A missing privilege is
+    /// never told as proof.
+    pub(crate) fn in_doubt(&self, settled: Settled) -> Settled {
+        let changes = matches!(self.op, Op::Create(_) | Op::Replace(..) | Op::Delete(_));
+        match settled {
+            Settled::Write(Outcome::Invalid(refusal)) if refusal.kind == RefusalKind::Denied => {
+                Settled::Write(Outcome::Invalid(refusal))
+            }
+            Settled::Write(outcome) if changes => Settled::Write(outcome.in_doubt()),
+            settled => settled,
+        }
+    }
+
     /// The result, by the answer to this very item.
-    fn judge(&self, entry: Entry<'_>) -> Settled {
+    fn judge(&self, entry: &str, text: &Text<'_>) -> Settled {
+        let unknown = |text: &str| self.settle(Fate::Unknown(text.to_owned()));
+        let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry) else {
+            return unknown("the answer to this operation cannot be read");
+        };
         let action = entry.action();
         let (Entry::Create(reply)
         | Entry::Index(reply)
@@ -141,12 +159,11 @@ impl Item<'_> {
             Op::Delete(_) => "delete",
             Op::Verify(_) | Op::Read => "update",
         };
-        let unknown = |text: &str| self.settle(Fate::Unknown(text.to_owned()));
         if action != asked || reply.id.as_deref() != Some(self.id) {
             return unknown("the answer is about another operation");
         }
-        if let Some(cause) = &reply.error {
-            return self.settle(classify::fate_of_item(cause, reply.status));
+        if let Some(error) = reply.error {
+            return self.settle(classify::fate_of_item(&Cause::of(error), reply.status));
         }
         if reply.index != *self.target.name {
             self.target.expire();
@@ -170,6 +187,9 @@ impl Item<'_> {
             }
             (Op::Read, "noop", Some(version)) => {
                 return match reply.get.and_then(|get| get.source) {
+                    Some(source) if !text.is_as_sent(source.get()) => {
+                        Settled::Read(Read::Unavailable(not_utf8()))
+                    }
                     Some(source) => {
                         Settled::Read(Read::Found { version, source: source.get().into() })
                     }
@@ -202,12 +222,13 @@ pub(crate) fn push_text(body: &mut String, text: &str) {
     body.push('"');
 }
 
+/// Its items are read one by one: what is wrong with one says nothing about the others.
 #[derive(Deserialize)]
 struct BulkAnswer<'a> {
-    #[serde(default)]
-    took: u64,
     #[serde(borrow)]
-    items: Vec<Entry<'a>>,
+    took: Option<&'a RawValue>,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -247,7 +268,8 @@ struct Reply<'a> {
     #[serde(borrow)]
     result: Option<Cow<'a, str>>,
     status: Option<u16>,
-    error: Option<Cause>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     #[serde(borrow)]
     get: Option<Get<'a>>,
 }
@@ -261,18 +283,19 @@ struct Get<'a> {
 /// The results of the items, in their order, by the body of an answer of success.
 pub(crate) fn decode(items: &[Item<'_>], body: &[u8]) -> Vec<Settled> {
     let all = |text: String| items.iter().map(|i| i.settle(Fate::Unknown(text.clone()))).collect();
-    let answer: BulkAnswer<'_> = match serde_json::from_slice(body) {
+    let text = Text::of(body);
+    let answer: BulkAnswer<'_> = match serde_json::from_str(text.as_str()) {
         Ok(answer) => answer,
         // The position only: the message may repeat a piece of a document.
         Err(e) => return all(format!("the answer cannot be read, at byte {}", e.column())),
     };
-    tracing::trace!(took_ms = answer.took, "bulk");
+    tracing::trace!(took_ms = answer.took.map(RawValue::get), "bulk");
     if answer.items.len() > items.len() {
         return all("the answer has more items than the request".to_owned());
     }
     let mut entries = answer.items.into_iter();
     let settle = |item: &Item<'_>| match entries.next() {
-        Some(entry) => item.judge(entry),
+        Some(entry) => item.judge(entry.get(), &text),
         None => item.settle(Fate::Unknown("the answer is short of this operation".to_owned())),
     };
     items.iter().map(settle).collect()

@@ -9,7 +9,7 @@ fn target() -> Arc<Target> {
 }
 
 fn item(op: Op<'static>) -> Item<'static> {
-    let (target, route) = (target(), "guard".into());
+    let (target, route) = (target(), "identity_alias".into());
     Item { at: 0, route, require_alias: true, target, id: "1", routing: None, op }
 }
 
@@ -48,18 +48,18 @@ fn lines() {
         item(Op::Verify(None)),
         Item { require_alias: false, id: "ü\n\\", ..item(Op::Read) },
     ];
-    let expected = r#"{"create":{"_index":"guard","_id":"1","require_alias":true}}
+    let expected = r#"{"create":{"_index":"identity_alias","_id":"1","require_alias":true}}
 {"a":1}
-{"index":{"_index":"guard","_id":"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
+{"index":{"_index":"identity_alias","_id":"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
 {"a":2}
-{"index":{"_index":"guard","_id":"1","if_seq_no":9007199254740991,"if_primary_term":9007199254740991,"require_alias":true}}
+{"index":{"_index":"identity_alias","_id":"1","if_seq_no":9007199254740991,"if_primary_term":9007199254740991,"require_alias":true}}
 {}
-{"delete":{"_index":"guard","_id":"1","routing":"r\"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
-{"update":{"_index":"guard","_id":"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
+{"delete":{"_index":"identity_alias","_id":"1","routing":"r\"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
+{"update":{"_index":"identity_alias","_id":"1","if_seq_no":7,"if_primary_term":2,"require_alias":true}}
 {"doc":{}}
-{"update":{"_index":"guard","_id":"1","require_alias":true}}
+{"update":{"_index":"identity_alias","_id":"1","require_alias":true}}
 {"doc":{}}
-{"update":{"_index":"guard","_id":"ü\u000a\\","_source":true}}
+{"update":{"_index":"identity_alias","_id":"ü\u000a\\","_source":true}}
 {"doc":{}}
 "#
     .replace(r#""routing":"r"1""#, r#""routing":"r\"1""#);
@@ -101,7 +101,7 @@ fn successes() {
 fn errors_by_operation() {
     let failed = |action: &str, kind: &str, status: u16| {
         format!(
-            r#"{{"{action}":{{"_index":"guard","_id":"1","status":{status},"error":{{"type":"{kind}","reason":"r","index_uuid":"u","shard":"0","index":"a"}}}}}}"#
+            r#"{{"{action}":{{"_index":"identity_alias","_id":"1","status":{status},"error":{{"type":"{kind}","reason":"r","index_uuid":"u","shard":"0","index":"a"}}}}}}"#
         )
     };
     let conflict = "version_conflict_engine_exception";
@@ -124,13 +124,13 @@ fn errors_by_operation() {
             failed("index", "document_parsing_exception", 400),
             Outcome::Invalid(Refusal {
                 kind: RefusalKind::Document,
-                reason: "document_parsing_exception: r".to_owned(),
+                reason: "document_parsing_exception".to_owned(),
             }),
         ),
         (
             Op::Create("{}"),
             failed("create", "unavailable_shards_exception", 503),
-            Outcome::Unknown("unavailable_shards_exception: r".to_owned()),
+            Outcome::Unknown("unavailable_shards_exception".to_owned()),
         ),
     ];
     for (op, reply, expected) in cases {
@@ -163,7 +163,7 @@ fn an_item_that_is_refused_for_the_moment_is_in_doubt() {
             let error = format!(r#"{{"type":"{kind}","reason":"r"}}"#);
             let reply = |error: &str| {
                 format!(
-                    r#"{{"{action}":{{"_index":"guard","_id":"1","status":{status},"error":{error}}}}}"#
+                    r#"{{"{action}":{{"_index":"identity_alias","_id":"1","status":{status},"error":{error}}}}}"#
                 )
             };
             let outcome = outcome(op, &reply(&error));
@@ -171,11 +171,11 @@ fn an_item_that_is_refused_for_the_moment_is_in_doubt() {
             assert!(!matches!(outcome, Outcome::Applied(_) | Outcome::Holds), "{outcome:?}");
         }
     }
-    let busy = r#"{"create":{"_index":"guard","_id":"1","status":429,"error":{"type":"es_rejected_execution_exception","reason":"r"}}}"#;
-    let text = "es_rejected_execution_exception: r".to_owned();
+    let busy = r#"{"create":{"_index":"identity_alias","_id":"1","status":429,"error":{"type":"es_rejected_execution_exception","reason":"r"}}}"#;
+    let text = "es_rejected_execution_exception".to_owned();
     assert_eq!(outcome(Op::Create("{}"), busy), Outcome::RejectedInDoubt(text));
-    let text = r#"{"create":{"_index":"guard","_id":"1","status":500,"error":"r"}}"#;
-    assert_eq!(outcome(Op::Create("{}"), text), Outcome::Unknown("r".to_owned()));
+    let text = r#"{"create":{"_index":"identity_alias","_id":"1","status":500,"error":"closed"}}"#;
+    assert_eq!(outcome(Op::Create("{}"), text), Outcome::Unknown("closed".to_owned()));
 }
 
 #[test]
@@ -230,4 +230,85 @@ fn short_and_garbled_answers_are_unknown() {
             assert!(matches!(settled, Settled::Write(Outcome::Unknown(_))), "{body}: {settled:?}");
         }
     }
+}
+
+/// Bytes that a plain client can store as a part of a string, though they are no UTF-8.
+const NO_TEXT: [&[u8]; 3] = [b"\xED\xA0\x80", b"\xC0\x80", b"\xF4\x90\x80\x80"];
+
+/// The text as bytes, with others for each `?`.
+fn with_bytes(text: &str, bytes: &[u8]) -> Vec<u8> {
+    text.as_bytes().split(|byte| *byte == b'?').collect::<Vec<_>>().join(bytes)
+}
+
+#[test]
+fn half_a_character_in_an_error_hurts_nobody() {
+    let items = [item(Op::Create("{}")), item(Op::Check("{}")), item(Op::Create("{}"))];
+    let done = r#"{"create":{"_index":"a","_id":"1","result":"created","_seq_no":7,"_primary_term":2,"status":201}}"#;
+    let refused = r#"{"index":{"_index":"a","_id":"1","status":400,"error":{"type":"document_parsing_exception","reason":"[1:6] failed to parse field [n] of type [long] in document with id '1'. Preview of field's value: '\uD800'","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"\uD800\""}}}}"#;
+    let body = format!(r#"{{"errors":true,"took":0,"items":[{done},{refused},{done}]}}"#);
+    let settled = decode(&items, body.as_bytes());
+    let applied = Settled::Write(Outcome::Applied(version(7, 2)));
+    assert_eq!((&settled[0], &settled[2]), (&applied, &applied));
+    let Settled::Write(Outcome::Invalid(refusal)) = &settled[1] else { panic!("{settled:?}") };
+    assert_eq!(refusal.kind, RefusalKind::Document);
+    assert!(refusal.reason.contains("field [n] of type [long]"), "{refusal:?}");
+}
+
+#[test]
+fn a_document_that_is_no_text_is_damaged_and_alone() {
+    let items = [item(Op::Read), item(Op::Read), item(Op::Read)];
+    let read = |source: &str| {
+        format!(
+            r#"{{"update":{{"_index":"a","_id":"1","result":"noop","_seq_no":7,"_primary_term":2,"status":200,"get":{{"found":true,"_source":{source}}}}}}}"#
+        )
+    };
+    let (good, bad) = (read(r#"{"n":"ü"}"#), read(r#"{"n":"?"}"#));
+    for bytes in NO_TEXT {
+        let body = with_bytes(&format!(r#"{{"items":[{good},{bad},{good}]}}"#), bytes);
+        let settled = decode(&items, &body);
+        let found = Read::Found { version: version(7, 2), source: r#"{"n":"ü"}"#.into() };
+        let found = Settled::Read(found);
+        assert_eq!((&settled[0], &settled[2]), (&found, &found));
+        let Settled::Read(Read::Unavailable(error)) = &settled[1] else { panic!("{settled:?}") };
+        assert_eq!(error.kind, StoreErrorKind::Damaged);
+    }
+}
+
+#[test]
+fn an_item_is_settled_by_its_status_where_its_text_is_none() {
+    let error = r#"{"type":"document_parsing_exception","reason":"'?\ud800'","caused_by":7}"#;
+    for (status, error, expected) in [
+        (400, error, "Invalid(Refusal { kind: Document"),
+        (409, r#"{"type":"?","reason":"r"}"#, "Conflict"),
+        (409, "7", "Conflict"),
+        (429, "{}", "RejectedInDoubt(\"status 429"),
+        (403, "[]", "RejectedInDoubt(\"status 403"),
+        (400, r#"{"type":"\ud800"}"#, "RejectedInDoubt(\"status 400"),
+        (404, "{}", "MissingCollection"),
+        (503, "{}", "Unknown(\"status 503"),
+    ] {
+        let reply =
+            format!(r#"{{"create":{{"_index":"a","_id":"1","status":{status},"error":{error}}}}}"#);
+        let body = with_bytes(&format!(r#"{{"items":[{reply}]}}"#), b"\xFF");
+        let settled = format!("{:?}", decode(&[item(Op::Create("{}"))], &body)[0]);
+        assert!(settled.starts_with(&format!("Write({expected}")), "{status} {error}: {settled}");
+    }
+}
+
+#[test]
+fn an_item_that_cannot_be_read_is_unknown_alone() {
+    let items = [item(Op::Create("{}")), item(Op::Create("{}"))];
+    let done = r#"{"create":{"_index":"a","_id":"1","result":"created","_seq_no":7,"_primary_term":2,"status":201}}"#;
+    for bad in ["7", "null", r#"{"x":{}}"#, &done.replace("201", "\"\"") as &str] {
+        let settled = decode(&items, format!(r#"{{"items":[{bad},{done}]}}"#).as_bytes());
+        assert!(matches!(settled[0], Settled::Write(Outcome::Unknown(_))), "{bad}: {settled:?}");
+        assert_eq!(settled[1], Settled::Write(Outcome::Applied(version(7, 2))), "{bad}");
+    }
+}
+
+#[test]
+fn causes_without_end_are_read_as_far_as_they_are_of_use() {
+    let deep = format!("{}{{}}{}", r#"{"caused_by":"#.repeat(100_000), "}".repeat(100_000));
+    let reply = format!(r#"{{"create":{{"_index":"a","_id":"1","status":500,"error":{deep}}}}}"#);
+    assert!(matches!(outcome(Op::Create("{}"), &reply), Outcome::Unknown(_)));
 }

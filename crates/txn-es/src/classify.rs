@@ -2,40 +2,56 @@
 //! type, for one status stands for many things (a write block is 403, and so is a missing privilege).
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use txn_store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
 
+use crate::answers::{Text, string};
+use crate::reason;
 use crate::transport::Answer;
 
 /// An error as the servers describe it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(from = "Told")]
+#[derive(Debug, Default)]
 pub(crate) struct Cause {
     pub(crate) kind: String,
     pub(crate) reason: Option<String>,
-    caused_by: Option<Box<Cause>>,
+    /// Types and reasons, from the nearest.
+    caused_by: Vec<(String, Option<String>)>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Told {
-    Error {
-        #[serde(rename = "type", default)]
-        kind: String,
-        #[serde(default)]
-        reason: Option<String>,
-        #[serde(default)]
-        caused_by: Option<Box<Cause>>,
-    },
-    Text(String),
+/// As much of the causes of an error as is of use.
+const MOST_CAUSES: usize = 8;
+
+#[derive(Default, Deserialize)]
+struct Level<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    caused_by: Option<&'a RawValue>,
 }
 
-impl From<Told> for Cause {
-    fn from(told: Told) -> Self {
-        match told {
-            Told::Error { kind, reason, caused_by } => Self { kind, reason, caused_by },
-            Told::Text(reason) => Self { reason: Some(reason), ..Self::default() },
+impl Cause {
+    /// As much of an error as can be read. Some are a text only.
+    pub(crate) fn of(error: &RawValue) -> Self {
+        let (kind, reason, mut next) = level(error);
+        let mut caused_by = Vec::new();
+        while let Some(cause) = next.filter(|_| caused_by.len() < MOST_CAUSES) {
+            let (kind, reason, deeper) = level(cause);
+            caused_by.push((kind, reason));
+            next = deeper;
         }
+        Self { kind, reason, caused_by }
     }
+}
+
+fn level(error: &RawValue) -> (String, Option<String>, Option<&RawValue>) {
+    if let Some(text) = string(error) {
+        return (String::new(), Some(text), None);
+    }
+    let level: Level<'_> = serde_json::from_str(error.get()).unwrap_or_default();
+    let kind = level.kind.and_then(string).unwrap_or_default();
+    (type_name(&kind).to_owned(), level.reason.and_then(string), level.caused_by)
 }
 
 /// What an error says about one operation.
@@ -103,8 +119,18 @@ pub(crate) fn fate_of_item(cause: &Cause, status: Option<u16>) -> Fate {
         }
         // There is nothing else that a server could miss.
         (Fate::Unknown(_), Some(404)) => Fate::MissingCollection,
+        // Of which type it is cannot be read.
+        (Fate::Unknown(text), Some(status)) if cause.kind.is_empty() => match status {
+            409 => Fate::Conflict,
+            400 | 403 | 429 => Fate::RejectedInDoubt(told(text, status)),
+            _ => Fate::Unknown(told(text, status)),
+        },
         (fate, _) => fate,
     }
+}
+
+fn told(text: String, status: u16) -> String {
+    if text.is_empty() { format!("status {status}") } else { text }
 }
 
 /// What the answer to a whole request says about all of its operations.
@@ -112,20 +138,25 @@ pub(crate) fn fate_of_item(cause: &Cause, status: Option<u16>) -> Fate {
 pub(crate) enum Whole {
     /// Larger than the server or something before it takes. Nothing was carried out.
     TooLarge,
-    /// Something in it is not valid.
+    /// Something in it is not valid. Nothing was carried out.
     Malformed(Fate),
+    /// Refused by somebody before the server, perhaps for one document in it. Nobody says that nothing was carried out.
+    Barred(Fate),
     /// The same for every operation.
     Same(Fate),
 }
 
 #[derive(Deserialize)]
-struct ErrorBody {
-    error: Cause,
+struct ErrorBody<'a> {
+    #[serde(borrow)]
+    error: &'a RawValue,
 }
 
 /// The error in the body of an answer, if there is one of the servers' own shape.
 pub(crate) fn cause_of(answer: &Answer) -> Option<Cause> {
-    serde_json::from_slice::<ErrorBody>(&answer.body).ok().map(|body| body.error)
+    let text = Text::of(&answer.body);
+    let body = serde_json::from_str::<ErrorBody<'_>>(text.as_str());
+    body.ok().map(|body| Cause::of(body.error))
 }
 
 /// The fate of a whole request that was not answered with success. Only an error in the servers' own
@@ -138,6 +169,7 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
         Some(text) => format!("status {}: {text}", answer.status),
         None => format!("status {}", answer.status),
     };
+    let of_server = cause.as_ref().is_some_and(|cause| !cause.kind.is_empty());
     let fate = cause.as_ref().map(fate);
     let denied = || Fate::Invalid(Refusal { kind: RefusalKind::Denied, reason: text.clone() });
     match (answer.status, fate) {
@@ -146,8 +178,39 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
         (401, _) => Whole::Same(denied()),
         // Overload and blocks before the execution began, by their type.
         (_, Some(Fate::RejectedInDoubt(_))) => Whole::Same(Fate::Rejected(text)),
-        (403, _) => Whole::Same(denied()),
+        (403, _) if of_server => Whole::Same(denied()),
+        (403, _) => Whole::Barred(denied()),
         _ => Whole::Same(Fate::Unknown(text)),
+    }
+}
+
+/// Whether a request may have been refused for one of the documents in it.
+pub(crate) fn is_perhaps_about_one(answer: &Answer) -> bool {
+    match whole(answer) {
+        Whole::TooLarge | Whole::Malformed(_) | Whole::Barred(_) => true,
+        Whole::Same(_) => false,
+    }
+}
+
+/// So many parts of a request are refused, and none is taken, until all of it passes for refused.
+pub(crate) const MOST_REFUSED: usize = 16;
+
+/// What became of the parts of a request so far, so that one who refuses everything is not asked for each document.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    refused: usize,
+    taken: bool,
+}
+
+impl Parts {
+    pub(crate) fn take(&mut self) {
+        self.taken = true;
+    }
+
+    /// Counts a refusal; says whether smaller parts may fare better.
+    pub(crate) fn refuse(&mut self) -> bool {
+        self.refused += 1;
+        self.taken || self.refused <= MOST_REFUSED
     }
 }
 
@@ -190,19 +253,17 @@ pub(crate) fn read_error(fate: Fate) -> StoreError {
 /// The error in words: type and reason, and those of its causes. Values of documents are taken out.
 pub(crate) fn describe(cause: &Cause) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let mut next = Some(cause);
-    while let Some(cause) = next {
-        let reason = cause.reason.as_deref().map(strip).unwrap_or_default();
-        let kind = type_name(&cause.kind);
-        let part = match (kind.is_empty(), reason.is_empty()) {
-            (true, _) => reason,
-            (false, true) => kind.to_owned(),
-            (false, false) => format!("{kind}: {reason}"),
+    let causes = cause.caused_by.iter().map(|(kind, reason)| (kind, reason));
+    for (kind, reason) in std::iter::once((&cause.kind, &cause.reason)).chain(causes) {
+        let told = reason.as_deref().map(reason::tell).unwrap_or_default();
+        let part = match (kind.is_empty(), told.is_empty()) {
+            (true, _) => told,
+            (false, true) => kind.clone(),
+            (false, false) => format!("{kind}: {told}"),
         };
-        if !part.is_empty() && !parts.contains(&part) {
+        if !part.is_empty() && !parts.contains(&part) && parts.len() < 4 {
             parts.push(part);
         }
-        next = cause.caused_by.as_deref().filter(|_| parts.len() < 4);
     }
     parts.join("; caused by ")
 }
@@ -213,92 +274,12 @@ fn type_name(kind: &str) -> &str {
     if kind.len() <= 100 && kind.chars().all(is_name) { kind } else { "" }
 }
 
-/// Where the rest of a reason repeats the document.
-const VALUE_FOLLOWS: &[&str] = &[
-    "Preview of field's value",
-    "preview of field's value",
-    "For input string",
-    "at [Source",
-    "The prefix of the first immense term",
-    "original message",
-    "Cannot parse",
-    "invalid text",
-];
-
-/// Where the next bracket or quote repeats a value.
-const VALUE_IN_BRACKETS: &[&str] = &[
-    "parse date field [",
-    "parse value [",
-    "Numeric value (",
-    "Unrecognized token '",
-    "field value [",
-];
-
-const LONGEST_REASON: usize = 500;
-
-/// A reason without the values of the document: the servers repeat them in some.
-fn strip(reason: &str) -> String {
-    let end = VALUE_FOLLOWS.iter().filter_map(|mark| reason.find(mark)).min();
-    let mut text = reason[..end.unwrap_or(reason.len())].replace(['\n', '\r'], " ");
-    for mark in VALUE_IN_BRACKETS {
-        let Some(at) = text.find(mark) else { continue };
-        let from = at + mark.len();
-        let close = match mark.as_bytes()[mark.len() - 1] {
-            b'[' => ']',
-            b'(' => ')',
-            quote => quote.into(),
-        };
-        // The value may hold the closing sign itself: go to the last one, unless a format follows.
-        let tail = &text[from..];
-        let tail = &tail[..tail.find(" with format").unwrap_or(tail.len())];
-        let tail = &tail[..tail.find(" as only").unwrap_or(tail.len())];
-        let to = from + tail.rfind(close).unwrap_or(tail.len());
-        text.replace_range(from..to, "...");
-    }
-    let mut text = hide_quoted(&text);
-    if let Some((cut, _)) = text.char_indices().nth(LONGEST_REASON) {
-        text.truncate(cut);
-        text.push_str("...");
-    }
-    text.trim_end_matches([' ', ',', ':', ';', '.']).to_owned()
-}
-
-/// What may stand before a quotation that is a name.
-const NAMES: &[&str] = &["field ", "field=", "field name ", "id ", "property "];
-
-/// The text with quotations hidden, but for those of names.
-fn hide_quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(['\'', '"']) {
-        let (before, quoted) = rest.split_at(at);
-        out.push_str(before);
-        let (quote, tail) = quoted.split_at(1);
-        // An apostrophe within a word opens nothing.
-        let in_word = before.ends_with(char::is_alphanumeric);
-        if in_word {
-            out.push_str(quote);
-            rest = tail;
-            continue;
-        }
-        let name = NAMES.iter().any(|word| out.ends_with(word));
-        // A value may hold quotes itself: of one that is hidden, the last quote is the end.
-        let end = if name { tail.find(quote) } else { tail.rfind(quote) };
-        let (inside, after) = tail.split_at(end.unwrap_or(tail.len()));
-        out.push_str(quote);
-        out.push_str(if name { inside } else { "..." });
-        out.push_str(quote);
-        rest = after.get(1..).unwrap_or_default();
-    }
-    out + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn cause(text: &str) -> Cause {
-        serde_json::from_str(text).unwrap()
+        Cause::of(serde_json::from_str(text).unwrap())
     }
 
     fn answer(status: u16, body: &'static str) -> Answer {
@@ -373,7 +354,7 @@ mod tests {
             ),
             (
                 r#"{"type":"illegal_argument_exception","reason":"Document contains at least one immense term in field=\"k\" (whose UTF8 encoding is longer than the max length 32766), all of which were skipped.  Please correct the analyzer to not produce such terms.  The prefix of the first immense term is: '[115, 101]...', original message: bytes can be at most 32766"}"#,
-                "illegal_argument_exception: Document contains at least one immense term in field=\"k\" (whose UTF8 encoding is longer than the max length 32766), all of which were skipped.  Please correct the analyzer to not produce such terms",
+                "illegal_argument_exception: Document contains at least one immense term in field=\"k\" (whose UTF8 encoding is longer than the max length 32766), all of which were skipped. Please correct the analyzer to not produce such terms",
             ),
             (
                 r#"{"type":"x","reason":"Numeric value (123456) out of range of int\n at [Source: (byte[])\"{\"n\":123456}\"; line: 1]"}"#,
@@ -409,6 +390,8 @@ mod tests {
             (403, denied, "Same(Invalid(Refusal { kind: Denied"),
             (401, "Unauthorized", "Same(Invalid(Refusal { kind: Denied"),
             (400, malformed, "Malformed(Invalid(Refusal { kind: Document"),
+            (403, "<html>", "Barred(Invalid(Refusal { kind: Denied"),
+            (403, r#"{"error":"forbidden"}"#, "Barred(Invalid(Refusal { kind: Denied"),
             (400, "<html>", "Same(Unknown"),
             (413, "<html>", "TooLarge"),
             (429, "slow down", "Same(Unknown"),

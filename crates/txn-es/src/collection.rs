@@ -112,18 +112,18 @@ impl Inner {
             return Err(Miss::Missing);
         }
         let index = self.look(name).await.map_err(Miss::Failed)?.ok_or(Miss::Missing)?;
-        let guarded = self.guard(&index).await.map_err(Miss::Failed)?;
-        self.remember(name, &index, guarded, index.is_data()).map_err(Miss::Failed)
+        let aliased = self.give_identity(&index).await.map_err(Miss::Failed)?;
+        self.remember(name, &index, aliased, index.is_data()).map_err(Miss::Failed)
     }
 
     fn remember(
         &self,
         asked: &str,
         index: &Index,
-        guarded: Result<(), StoreError>,
+        aliased: Result<(), StoreError>,
         data: bool,
     ) -> Result<Arc<Target>, StoreError> {
-        let mut target = Target::new(&index.name, index.uid()?, guarded.is_ok());
+        let mut target = Target::new(&index.name, index.uid()?, aliased.is_ok());
         target.data = data;
         let target = Arc::new(target);
         self.targets.put(asked, target.clone());
@@ -131,12 +131,12 @@ impl Inner {
     }
 
     /// Gives an index its identity alias. The inner error: this account may not.
-    async fn guard(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
+    async fn give_identity(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
         let uid = index.uid()?;
-        if index.is_guarded(&identity_alias(uid)) {
+        if index.has_identity_alias(&identity_alias(uid)) {
             return Ok(Ok(()));
         }
-        let what = format!("adding the alias that guards {}", index.name);
+        let what = format!("adding the alias that identifies {}", index.name);
         let actions = index.identity_actions(uid);
         match self.change(&what, Method::POST, "/_aliases", Some(&actions)).await {
             Ok(_) => Ok(Ok(())),
@@ -174,8 +174,8 @@ impl Inner {
             let changed = self.change(&what, Method::PUT, &path, Some(&change)).await;
             changed.map_err(Changed::into_error)?;
         }
-        let guarded = self.guard(&index).await?;
-        match (&guarded, &spec.role) {
+        let aliased = self.give_identity(&index).await?;
+        match (&aliased, &spec.role) {
             // Only looked at: reads do without.
             (Err(_), Role::Data { owner: None }) | (Ok(()), _) => {}
             (Err(error), _) => return Err(error.clone()),
@@ -188,7 +188,7 @@ impl Inner {
             _ => index.owner(),
         };
         let data = matches!(spec.role, Role::Data { .. });
-        let target = self.remember(name, &index, guarded, data)?;
+        let target = self.remember(name, &index, aliased, data)?;
         Ok(CollectionInfo { name: target.name.clone(), uid: target.uid.clone(), owner })
     }
 

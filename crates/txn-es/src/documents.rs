@@ -11,7 +11,7 @@ use txn_store::{
 };
 
 use crate::bulk::{self, Item, Op, Settled};
-use crate::classify::{self, Fate, Whole};
+use crate::classify::{self, Fate, Parts, Whole};
 use crate::target::{Target, Targets};
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport, room_for};
 use crate::{names, scan};
@@ -61,7 +61,7 @@ impl Inner {
                 condition_of(&write.op).is_some_and(|version| target.condition(version).is_none())
             };
             if let Some(Ok(target)) = targets.get(&*write.key.collection)
-                && (target.guard.is_none() || foreign(target))
+                && (target.identity_alias.is_none() || foreign(target))
             {
                 self.targets.forget(&target.name);
                 again.insert(&*write.key.collection);
@@ -139,8 +139,18 @@ impl Inner {
     async fn bulk_chunk(&self, items: &[Item<'_>]) -> Vec<Settled> {
         let timeout = self.transport.server_timeout(RequestClass::Data);
         let mut settled = Vec::with_capacity(items.len());
-        let mut stack = vec![items];
-        while let Some(items) = stack.pop() {
+        let mut parts = Parts::default();
+        // Whether an earlier try may have been carried out.
+        let mut stack = vec![(items, false)];
+        while let Some((items, in_doubt)) = stack.pop() {
+            let told = |all: Vec<Settled>| {
+                let each = items.iter().zip(all);
+                each.map(|(item, one)| if in_doubt { item.in_doubt(one) } else { one })
+            };
+            let halves = |in_doubt| {
+                let (first, second) = items.split_at(items.len() / 2);
+                [(second, in_doubt), (first, in_doubt)]
+            };
             let body = bulk::encode(items);
             let len = body.len();
             // Errors may repeat what was sent.
@@ -157,13 +167,13 @@ impl Inner {
             };
             let fate = match self.transport.send(request).await {
                 Ok(answer) if answer.status == 200 => {
-                    settled.extend(bulk::decode(items, &answer.body));
+                    parts.take();
+                    settled.extend(told(bulk::decode(items, &answer.body)));
                     continue;
                 }
                 Ok(answer) => match classify::whole(&answer) {
                     Whole::TooLarge if items.len() > 1 => {
-                        let (first, second) = items.split_at(items.len() / 2);
-                        stack.extend([second, first]);
+                        stack.extend(halves(in_doubt));
                         continue;
                     }
                     Whole::TooLarge => {
@@ -171,22 +181,30 @@ impl Inner {
                         Fate::Invalid(Refusal { kind: RefusalKind::TooLarge, reason })
                     }
                     // Nothing was carried out: find the one that is not valid.
-                    Whole::Malformed(_) if items.len() > 1 && len < WHOLE_BYTES => {
-                        stack.extend(items.chunks(1).rev());
-                        continue;
-                    }
                     Whole::Malformed(Fate::Invalid(refusal)) if items.len() > 1 => {
-                        Fate::Unknown(refusal.reason)
+                        match (len < WHOLE_BYTES, parts.refuse()) {
+                            (true, true) => {
+                                stack.extend(halves(in_doubt));
+                                continue;
+                            }
+                            (true, false) => Fate::Rejected(refusal.reason),
+                            (false, _) => Fate::Unknown(refusal.reason),
+                        }
+                    }
+                    // What it was that nobody wanted. The rest goes out once more, though whoever refused it may
+                    // have passed it on before.
+                    Whole::Barred(_) if items.len() > 1 && parts.refuse() => {
+                        stack.extend(halves(true));
+                        continue;
                     }
                     // A large request may have been begun before it was refused.
                     Whole::Same(Fate::Rejected(text)) if len >= WHOLE_BYTES => {
                         Fate::RejectedInDoubt(text)
                     }
-                    Whole::Malformed(fate) | Whole::Same(fate) => fate,
+                    Whole::Malformed(fate) | Whole::Barred(fate) | Whole::Same(fate) => fate,
                 },
                 Err(Failure::TooLarge(_)) if only_reads && items.len() > 1 => {
-                    let (first, second) = items.split_at(items.len() / 2);
-                    stack.extend([second, first]);
+                    stack.extend(halves(in_doubt));
                     continue;
                 }
                 Err(failure) if only_reads => {
@@ -203,7 +221,8 @@ impl Inner {
                     Fate::Unknown(error.message)
                 }
             };
-            settled.extend(items.iter().map(|item| item.settle(fate.clone())));
+            let all = items.iter().map(|item| item.settle(fate.clone())).collect();
+            settled.extend(told(all));
         }
         settled
     }
@@ -339,10 +358,10 @@ fn plan_write<'a>(
     if write.require_alias && write.key.collection == target.name {
         return Err(Outcome::MissingCollection);
     }
-    let route = match (write.require_alias, &target.guard) {
+    let route = match (write.require_alias, &target.identity_alias) {
         (true, _) => write.key.collection.clone(),
-        (false, Some(guard)) => guard.clone(),
-        (false, None) => return Err(not_sent(unguarded(&target))),
+        (false, Some(identity_alias)) => identity_alias.clone(),
+        (false, None) => return Err(not_sent(without_alias(&target))),
     };
     let condition = |version| target.condition(version).ok_or(Outcome::Conflict);
     let op = match &write.op {
@@ -375,7 +394,7 @@ fn condition_of(op: &WriteOp) -> Option<txn_store::Version> {
     }
 }
 
-pub(crate) fn unguarded(target: &Target) -> StoreError {
+pub(crate) fn without_alias(target: &Target) -> StoreError {
     let text = format!(
         "writing to {} needs the alias {}, which is missing and may not be added: grant the index \
          privilege manage on {} and on txn-*, or let an administrator open the collection once",

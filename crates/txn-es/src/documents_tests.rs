@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use txn_store::Store;
 
 use super::*;
+use crate::classify::MOST_REFUSED;
 use crate::{EsConfig, EsStore};
 
 type Handler = Box<dyn Fn(&str, &str) -> (u16, String) + Send + Sync>;
@@ -31,16 +32,16 @@ impl Fake {
         tune: impl Fn(EsConfig) -> EsConfig,
         handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
-        let guard = crate::target::identity_alias("u");
+        let mine = crate::target::identity_alias("u");
         let index = format!(
-            r#"{{"a":{{"aliases":{{"{guard}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"u"}}}}}}"#
+            r#"{{"a":{{"aliases":{{"{mine}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"u"}}}}}}"#
         );
         let missing = r#"{"error":{"type":"index_not_found_exception","reason":"r"},"status":404}"#;
         let handler: Handler = Box::new(move |path, body| match path {
             "/" => (200, ROOT.to_owned()),
             "/a?flat_settings=true" => (200, index.clone()),
             "/b?flat_settings=true" => {
-                let index = index.replace(r#"{"a":"#, r#"{"b":"#).replace(&guard, "other");
+                let index = index.replace(r#"{"a":"#, r#"{"b":"#).replace(&mine, "other");
                 (200, index.replace(r#""u""#, r#""v""#))
             }
             "/d?flat_settings=true" => {
@@ -164,7 +165,80 @@ async fn one_item_that_is_not_valid_does_not_fail_the_others() {
     let outcomes = fake.store.write_many(&three()).await;
     assert!(applied(&outcomes[0]) && applied(&outcomes[2]), "{outcomes:?}");
     assert!(matches!(&outcomes[1], Outcome::Invalid(_)), "{outcomes:?}");
-    assert_eq!(fake.bulks(), 4);
+    assert_eq!(fake.bulks(), 5);
+    let many: Vec<Write> = (1..=256).map(|id| create(&id.to_string())).collect();
+    let outcomes = fake.store.write_many(&many).await;
+    assert_eq!(outcomes.iter().filter(|outcome| applied(outcome)).count(), 255);
+    assert!(fake.bulks() <= 5 + 17, "halves, not one by one: {}", fake.bulks());
+}
+
+/// A firewall that dislikes the document `2`.
+fn firewall(body: &str) -> (u16, String) {
+    match body.contains(r#""_id":"2""#) {
+        true => (403, "<html>forbidden</html>".to_owned()),
+        false => (200, created(body)),
+    }
+}
+
+#[tokio::test]
+async fn one_body_that_a_firewall_dislikes_does_not_fail_the_others() {
+    let fake = Fake::new(|path, body| match path {
+        "/_mget" if body.contains(r#""_id":"2""#) => (403, String::new()),
+        "/_mget" => (200, documents(body)),
+        _ => firewall(body),
+    })
+    .await;
+    let many: Vec<Write> = (1..=256).map(|id| create(&id.to_string())).collect();
+    let outcomes = fake.store.write_many(&many).await;
+    assert_eq!(outcomes.iter().filter(|outcome| applied(outcome)).count(), 255);
+    let Outcome::Invalid(refusal) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
+    assert_eq!(refusal.kind, RefusalKind::Denied);
+    assert_eq!(fake.bulks(), 17);
+
+    let keys: Vec<Key> = many.iter().map(|write| write.key.clone()).collect();
+    let reads = fake.store.get_many(&keys).await;
+    let found = reads.iter().filter(|read| matches!(read, Read::Found { .. })).count();
+    assert_eq!(found, 255);
+    let Read::Unavailable(error) = &reads[1] else { panic!("{:?}", reads[1]) };
+    assert_eq!(error.kind, StoreErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn what_a_firewall_may_have_let_through_stays_in_doubt() {
+    let busy = r#"{"error":{"type":"es_rejected_execution_exception","reason":"r"}}"#;
+    let malformed = r#"{"error":{"type":"action_request_validation_exception","reason":"r"}}"#;
+    for (status, answer) in [(429, busy), (400, malformed), (413, "")] {
+        let fake = Fake::new(move |_, body| match body.lines().count() {
+            2 => (status, answer.to_owned()),
+            _ => (403, String::new()),
+        })
+        .await;
+        for outcome in fake.store.write_many(&three()).await {
+            assert!(matches!(outcome, Outcome::RejectedInDoubt(_)), "{status}: {outcome:?}");
+        }
+        // What writes nothing leaves nothing in doubt.
+        let check = |id: &str| Write::new(Key::new("a", id), WriteOp::Check("{}".into()));
+        for outcome in fake.store.write_many(&["1", "2"].map(check)).await {
+            assert!(!matches!(outcome, Outcome::RejectedInDoubt(_)), "{status}: {outcome:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_refuses_everything_is_not_asked_for_each_operation() {
+    let own = r#"{"error":{"type":"security_exception","reason":"r"},"status":403}"#;
+    for (status, answer, kind, most) in [
+        (403, "", "Invalid(Refusal { kind: Denied", 2 * MOST_REFUSED + 1),
+        (403, own, "Invalid(Refusal { kind: Denied", 1),
+        (401, "", "Invalid(Refusal { kind: Denied", 1),
+    ] {
+        let fake = Fake::new(move |_, _| (status, answer.to_owned())).await;
+        let many: Vec<Write> = (1..=256).map(|id| create(&id.to_string())).collect();
+        for outcome in fake.store.write_many(&many).await {
+            assert!(format!("{outcome:?}").starts_with(kind), "{status}: {outcome:?}");
+        }
+        assert!(fake.bulks() <= most, "{status}: {}", fake.bulks());
+    }
 }
 
 #[tokio::test]
@@ -216,7 +290,7 @@ async fn a_large_request_that_is_refused_whole_is_in_doubt() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_valid_is_not_sent() {
+async fn what_cannot_be_valid_is_not_sent() {
     let fake = Fake::new(|_, _| panic!("asked")).await;
     let replace = |version| WriteOp::Replace("{}".into(), version);
     let version = |term, seq_no| txn_store::Version { term, seq_no };
@@ -247,7 +321,7 @@ async fn what_can_not_be_valid_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_account_that_may_not_add_the_guard_reads_only() {
+async fn an_account_that_may_not_add_the_alias_reads_only() {
     let fake = Fake::new(|path, body| match path {
         "/_mget" => {
             assert!(body.contains(r#""_index":"b""#), "{body}");
@@ -266,8 +340,8 @@ async fn an_account_that_may_not_add_the_guard_reads_only() {
         let reads = fake.store.get_many(std::slice::from_ref(&key)).await;
         assert!(matches!(reads[0], Read::Found { .. }), "{reads:?}");
     }
-    let guards = fake.asked.lock().iter().filter(|path| path.starts_with("/_aliases")).count();
-    assert_eq!(guards, 1, "known by now");
+    let added = fake.asked.lock().iter().filter(|path| path.starts_with("/_aliases")).count();
+    assert_eq!(added, 1, "known by now");
     let reads = fake.store.read_primary(std::slice::from_ref(&key)).await;
     let Read::Unavailable(error) = &reads[0] else { panic!("{reads:?}") };
     assert_eq!(error.kind, StoreErrorKind::Denied);

@@ -16,6 +16,7 @@
 //! privileges `read`, `write`, `view_index_metadata` and `manage` on its collections, and `all` on
 //! `txn-*`.
 
+mod answers;
 mod bulk;
 mod classify;
 mod collection;
@@ -26,6 +27,7 @@ mod mapping;
 mod mget;
 mod names;
 mod reads;
+mod reason;
 mod scan;
 mod secrets;
 mod server;

@@ -106,13 +106,13 @@ impl Index {
     }
 
     /// Whether its identity alias is there, and no other index's (as left by a restored snapshot).
-    pub(crate) fn is_guarded(&self, guard: &str) -> bool {
-        self.aliases.contains_key(guard) && self.foreign_identities(guard).next().is_none()
+    pub(crate) fn has_identity_alias(&self, mine: &str) -> bool {
+        self.aliases.contains_key(mine) && self.foreign_identities(mine).next().is_none()
     }
 
-    fn foreign_identities<'a>(&'a self, guard: &'a str) -> impl Iterator<Item = &'a str> {
+    fn foreign_identities<'a>(&'a self, mine: &'a str) -> impl Iterator<Item = &'a str> {
         let aliases = self.aliases.keys().map(String::as_str);
-        aliases.filter(move |alias| alias.starts_with(IDENTITY_ALIAS) && *alias != guard)
+        aliases.filter(move |alias| alias.starts_with(IDENTITY_ALIAS) && *alias != mine)
     }
 
     /// The change of the mapping that takes the owner out of its `_meta`, if there is one.
@@ -138,10 +138,10 @@ impl Index {
 
     /// The request that gives the index its identity alias and takes those of others away.
     pub(crate) fn identity_actions(&self, uid: &str) -> Value {
-        let guard = identity_alias(uid);
-        let add = json!({"add": {"index": self.name, "alias": guard, "is_hidden": true}});
+        let mine = identity_alias(uid);
+        let add = json!({"add": {"index": self.name, "alias": mine, "is_hidden": true}});
         let remove = self
-            .foreign_identities(&guard)
+            .foreign_identities(&mine)
             .map(|alias| json!({"remove": {"index": self.name, "alias": alias}}));
         json!({"actions": std::iter::once(add).chain(remove).collect::<Vec<_>>()})
     }

@@ -164,17 +164,17 @@ fn what_is_released() {
 }
 
 #[test]
-fn guards() {
-    let guard = identity_alias("u");
+fn an_identity_alias_is_there_once() {
+    let mine = identity_alias("u");
     let other = identity_alias("v");
     let mut index = index(json!({}), json!({}));
-    assert!(!index.is_guarded(&guard));
-    index.aliases.insert(guard.clone(), json!({}));
-    assert!(index.is_guarded(&guard));
+    assert!(!index.has_identity_alias(&mine));
+    index.aliases.insert(mine.clone(), json!({}));
+    assert!(index.has_identity_alias(&mine));
     index.aliases.insert(other.clone(), json!({}));
-    assert!(!index.is_guarded(&guard));
+    assert!(!index.has_identity_alias(&mine));
     let actions = index.identity_actions("u");
-    assert_eq!(actions["actions"][0]["add"]["alias"], guard);
+    assert_eq!(actions["actions"][0]["add"]["alias"], mine);
     assert_eq!(actions["actions"][1]["remove"]["alias"], other);
 }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
+use crate::answers::{Text, not_utf8};
 use crate::bulk::{no_source, push_text};
 use crate::classify::{self, Cause, Fate};
 use crate::target::Target;
@@ -26,7 +27,7 @@ pub(crate) fn encode(asks: &[Ask<'_>]) -> Bytes {
     body.push_str("{\"docs\":[");
     for (n, ask) in asks.iter().enumerate() {
         body.push_str(if n == 0 { "{\"_index\":" } else { ",{\"_index\":" });
-        push_text(&mut body, ask.target.guard.as_ref().unwrap_or(&ask.target.name));
+        push_text(&mut body, ask.target.identity_alias.as_ref().unwrap_or(&ask.target.name));
         body.push_str(",\"_id\":");
         push_text(&mut body, &ask.key.id);
         if let Some(routing) = &ask.key.routing {
@@ -39,10 +40,11 @@ pub(crate) fn encode(asks: &[Ask<'_>]) -> Bytes {
     body.into()
 }
 
+/// Its documents are read one by one: what is wrong with one says nothing about the others.
 #[derive(Deserialize)]
 struct MultiGet<'a> {
     #[serde(borrow)]
-    docs: Vec<Doc<'a>>,
+    docs: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +62,8 @@ struct Doc<'a> {
     primary_term: Option<u64>,
     #[serde(rename = "_source", borrow)]
     source: Option<&'a RawValue>,
-    error: Option<Cause>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 /// What the answer shows of each document, in the order of the request.
@@ -71,30 +74,36 @@ pub(crate) fn decode(asks: &[Ask<'_>], body: &[u8]) -> Vec<Read> {
 
 /// Whether each document is there, under the key that is asked for; or what to answer instead.
 pub(crate) fn decode_presence(asks: &[Ask<'_>], body: &[u8]) -> Vec<Result<bool, Read>> {
-    judge_all(asks, body, |ask, doc| is_present(ask, &doc))
+    judge_all(asks, body, |ask, doc, _| is_present(ask, &doc))
 }
 
 fn judge_all<T>(
     asks: &[Ask<'_>],
     body: &[u8],
-    judge: impl Fn(&Ask<'_>, Doc<'_>) -> Result<T, Read>,
+    judge: impl Fn(&Ask<'_>, Doc<'_>, &Text<'_>) -> Result<T, Read>,
 ) -> Vec<Result<T, Read>> {
-    let answer = serde_json::from_slice::<MultiGet<'_>>(body);
+    let body = Text::of(body);
+    let answer = serde_json::from_str::<MultiGet<'_>>(body.as_str());
     let docs = answer.map(|answer| answer.docs).unwrap_or_default();
     if docs.len() != asks.len() {
         let text = "the answer to a read cannot be read, or is incomplete";
         return asks.iter().map(|_| Err(unavailable(text))).collect();
     }
+    let unreadable = |_| unavailable("the answer about this document cannot be read");
+    let judge = |ask, doc: &RawValue| {
+        judge(ask, serde_json::from_str(doc.get()).map_err(unreadable)?, &body)
+    };
     asks.iter().zip(docs).map(|(ask, doc)| judge(ask, doc)).collect()
 }
 
-fn read(ask: &Ask<'_>, doc: Doc<'_>) -> Result<Read, Read> {
+fn read(ask: &Ask<'_>, doc: Doc<'_>, body: &Text<'_>) -> Result<Read, Read> {
     if !is_present(ask, &doc)? {
         return Ok(Read::Absent);
     }
     let version = doc.seq_no.zip(doc.primary_term);
     let version = version.and_then(|(seq_no, term)| ask.target.version(seq_no, term));
     match (doc.source, version) {
+        (Some(source), _) if !body.is_as_sent(source.get()) => Err(Read::Unavailable(not_utf8())),
         (Some(source), Some(version)) => Ok(Read::Found { version, source: source.get().into() }),
         (Some(_), None) => Err(unavailable("the answer has no version")),
         (None, _) => Err(Read::Unavailable(classify::read_error(Fate::Invalid(no_source())))),
@@ -105,8 +114,8 @@ fn is_present(ask: &Ask<'_>, doc: &Doc<'_>) -> Result<bool, Read> {
     if *doc.id != *ask.key.id {
         return Err(unavailable("the answer is about another document"));
     }
-    if let Some(cause) = &doc.error {
-        return Err(match classify::fate(cause) {
+    if let Some(error) = doc.error {
+        return Err(match classify::fate(&Cause::of(error)) {
             Fate::MissingCollection => {
                 ask.target.expire();
                 Read::MissingCollection
@@ -212,6 +221,39 @@ mod tests {
                 }
                 (_, read) => panic!("{asked:?} {stored}: {read:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_document_hurts_no_other() {
+        let target = std::sync::Arc::new(Target::new("a", "u", true));
+        let keys = ["1", "2", "3"].map(|id| Key::new("a", id));
+        let asks = keys.each_ref().map(|key| Ask { at: 0, key, target: target.clone() });
+        let doc = |id: &str, source: &str| {
+            format!(
+                r#"{{"_index":"a","_id":"{id}","_seq_no":7,"_primary_term":2,"found":true,"_source":{source}}}"#
+            )
+        };
+        let (first, last) = (doc("1", r#"{"n":"\ud800"}"#), doc("3", r#"{"n":"ü"}"#));
+        let second = doc("2", r#"{"n":"x?y"}"#);
+        let body = format!(r#"{{"docs":[{first},{second},{last}]}}"#);
+        for bytes in [b"\xED\xA0\x80".as_slice(), b"\xC0\x80", b"\xF4\x90\x80\x80"] {
+            let parts: Vec<_> = body.as_bytes().split(|byte| *byte == b'?').collect();
+            let body = parts.join(bytes);
+            let reads = decode(&asks, &body);
+            let version = target.version(7, 2).unwrap();
+            let found = |source: &str| Read::Found { version, source: source.into() };
+            assert_eq!(reads[0], found(r#"{"n":"\ud800"}"#));
+            assert_eq!(reads[2], found(r#"{"n":"ü"}"#));
+            let Read::Unavailable(error) = &reads[1] else { panic!("{reads:?}") };
+            assert_eq!(error.kind, StoreErrorKind::Damaged);
+            assert_eq!(decode_presence(&asks, &body), [Ok(true), Ok(true), Ok(true)]);
+        }
+        for odd in ["7", r#"{"_index":"a"}"#] {
+            let reads = decode(&asks, body.replace(&second, odd).as_bytes());
+            assert!(matches!(reads[0], Read::Found { .. }) && reads[0] != reads[2]);
+            let Read::Unavailable(error) = &reads[1] else { panic!("{reads:?}") };
+            assert_eq!(error.kind, StoreErrorKind::Unavailable);
         }
     }
 

@@ -7,8 +7,8 @@ use reqwest::Method;
 use txn_store::{Key, Limits, Read, StoreError};
 
 use crate::bulk::{Op, Settled};
-use crate::classify;
-use crate::documents::{Inner, Miss, Resolved, item, too_large, unguarded};
+use crate::classify::{self, Parts};
+use crate::documents::{Inner, Miss, Resolved, item, too_large, without_alias};
 use crate::mget::{self, Ask};
 use crate::target::Target;
 use crate::transport::{Failure, Request, RequestClass, room_for};
@@ -44,6 +44,7 @@ impl Inner {
         let (decode, failed) = (&decode, &failed);
         let chunk = |asks| async move {
             let mut answers = Vec::new();
+            let mut parts = Parts::default();
             let mut stack: Vec<&[Ask<'_>]> = vec![asks];
             while let Some(asks) = stack.pop() {
                 let request = Request {
@@ -55,17 +56,23 @@ impl Inner {
                     room: room_for(asks.len(), self.max_bytes),
                     class: RequestClass::Data,
                 };
-                let error = match self.transport.send(request).await {
+                let sent = self.transport.send(request).await;
+                let divisible = match &sent {
+                    Ok(answer) => classify::is_perhaps_about_one(answer) && parts.refuse(),
+                    Err(failure) => matches!(failure, Failure::TooLarge(_)),
+                };
+                if divisible && asks.len() > 1 {
+                    let (first, second) = asks.split_at(asks.len() / 2);
+                    stack.extend([second, first]);
+                    continue;
+                }
+                let error = match sent {
                     Ok(answer) if answer.status == 200 => {
+                        parts.take();
                         answers.extend(decode(asks, &answer.body));
                         continue;
                     }
                     Ok(answer) => classify::error("reading documents", &answer),
-                    Err(Failure::TooLarge(_)) if asks.len() > 1 => {
-                        let (first, second) = asks.split_at(asks.len() / 2);
-                        stack.extend([second, first]);
-                        continue;
-                    }
                     Err(Failure::TooLarge(error)) => too_large(error),
                     Err(failure) => failure.into_error(),
                 };
@@ -92,14 +99,14 @@ impl Inner {
         let mut asks = Vec::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
             match plan_read(self.limits, key, &targets) {
-                Ok(target) => match target.guard.clone() {
+                Ok(target) => match target.identity_alias.clone() {
                     Some(route) => {
                         if target.data {
                             asks.push(Ask { at, key, target: target.clone() });
                         }
                         items.push(item(at, key, route, target, Op::Read));
                     }
-                    None => reads[at] = Some(Read::Unavailable(unguarded(&target))),
+                    None => reads[at] = Some(Read::Unavailable(without_alias(&target))),
                 },
                 Err(read) => reads[at] = Some(read),
             }

@@ -7,6 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use txn_store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version};
 
+use crate::answers::{Text, not_utf8};
 use crate::target::Target;
 
 /// How long the servers keep a scan open between two pages: the contract's minute, and some.
@@ -67,7 +68,7 @@ struct Shards {
 #[derive(Deserialize)]
 struct Hits<'a> {
     #[serde(borrow)]
-    hits: Vec<Hit<'a>>,
+    hits: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +109,8 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
     let fail =
         |kind, text: &str| Err(StoreError::new(kind, format!("scanning {}: {text}", target.name)));
     let unavailable = |text| fail(StoreErrorKind::Unavailable, text);
-    let Ok(answer) = serde_json::from_slice::<Search<'_>>(body) else {
+    let body = Text::of(body);
+    let Ok(answer) = serde_json::from_str::<Search<'_>>(body.as_str()) else {
         return unavailable("the answer cannot be read");
     };
     if answer.shards.failed > 0 || answer.timed_out {
@@ -116,6 +118,9 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
     }
     let mut documents = Vec::with_capacity(answer.hits.hits.len());
     for hit in answer.hits.hits {
+        let Ok(hit) = serde_json::from_str::<Hit<'_>>(hit.get()) else {
+            return unavailable("the answer about one document cannot be read");
+        };
         if *hit.index != *target.name {
             return unavailable("another index answered than the one that the name stood for");
         }
@@ -129,6 +134,10 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
                 "the index does not store the _source of its documents",
             );
         };
+        if !body.is_as_sent(source.get()) {
+            let StoreError { kind, message } = not_utf8();
+            return fail(kind, &format!("{:?}: {message}", hit.id));
+        }
         let routing = hit.routing.map(Into::into);
         let key = Key { collection: target.name.clone(), id: hit.id.into(), routing };
         documents.push((key, version, source.get().into()));
@@ -169,6 +178,16 @@ mod tests {
             let error = decode(&target, PAGE.replace(from, to).as_bytes()).unwrap_err();
             assert_eq!(error.kind, kind, "{from}");
         }
+    }
+
+    #[test]
+    fn a_document_that_is_no_text_is_named() {
+        let target = Target::new("a", "u", true);
+        let page = PAGE.replace("1.10", "\"?\"").into_bytes();
+        let bad = page.iter().map(|byte| if *byte == b'?' { 0xFF } else { *byte });
+        let error = decode(&target, &bad.collect::<Vec<_>>()).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Damaged);
+        assert!(error.message.contains("\"1\"") && error.message.contains("UTF-8"), "{error}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Target {
     /// It holds documents of an application, which may have a routing.
     pub(crate) data: bool,
     /// The identity alias, through which operations go; `None` if it is missing and cannot be added.
-    pub(crate) guard: Option<Arc<str>>,
+    pub(crate) identity_alias: Option<Arc<str>>,
     stamp: u64,
     /// Set when an answer showed that the name stands for something else by now.
     stale: AtomicBool,
@@ -49,15 +49,15 @@ pub(crate) const IMPOSSIBLE: Condition =
 const TERM_BITS: u32 = 32;
 
 impl Target {
-    pub(crate) fn new(name: &str, uid: &str, guarded: bool) -> Self {
-        let guard = guarded.then(|| identity_alias(uid).into());
+    pub(crate) fn new(name: &str, uid: &str, aliased: bool) -> Self {
+        let identity_alias = aliased.then(|| identity_alias(uid).into());
         // 31 bits, so that a term is a positive number for every reader of JSON.
         let stamp = (fnv1a(uid.as_bytes()) >> 33) << TERM_BITS;
         Self {
             name: name.into(),
             uid: uid.into(),
             data: true,
-            guard,
+            identity_alias,
             stamp,
             stale: AtomicBool::new(false),
             most_per_page: AtomicUsize::new(usize::MAX),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_are_names_of_aliases() {
+    fn identity_aliases_are_names_of_aliases() {
         let name = identity_alias("uMz0YBdmS5i9vKTh9RA3_g");
         assert!(crate::names::fault_of_new(&name).is_none(), "{name}");
         assert!(name.starts_with(IDENTITY_ALIAS));

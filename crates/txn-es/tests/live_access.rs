@@ -160,3 +160,36 @@ async fn tls_and_plain_ports_that_are_mixed_up_are_told() {
         assert!(error.message.contains("http://host:port"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_document_that_is_no_text_hurts_no_other() {
+    for variable in [live::ELASTICSEARCH, live::OPENSEARCH] {
+        let store = live::store(variable).await;
+        let name = live::unique("text");
+        data(&store, &name).await;
+        let keys = ["1", "2", "3"].map(|id| Key::new(name.as_str(), id));
+        let writes = keys.each_ref().map(|key| create(key.clone(), r#"{"n":"x"}"#));
+        store.write_many(&writes).await;
+        // The servers take this, as what a character of no plane would be.
+        let body = b"{\"n\":\"x\xF4\x90\x80\x80\"}".to_vec();
+        let request = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let url = format!("{}/{name}/_doc/2", live::url(variable));
+        let request = request.put(url).header("content-type", "application/json").body(body);
+        assert!(request.send().await.expect("an answer").status().is_success());
+        for reads in [store.get_many(&keys).await, store.read_primary(&keys).await] {
+            for good in [&reads[0], &reads[2]] {
+                assert!(matches!(good, Read::Found { .. }), "{reads:?}");
+            }
+            let Read::Unavailable(error) = &reads[1] else { panic!("{reads:?}") };
+            assert_eq!(error.kind, StoreErrorKind::Damaged);
+        }
+        let check =
+            |key: &Key, source: &str| Write::new(key.clone(), WriteOp::Check(source.into()));
+        let writes =
+            [check(&keys[0], "{}"), check(&keys[2], r#"{"transaction_tid":{"\ud800":1}}"#)];
+        let outcomes = store.write_many(&writes).await;
+        assert_eq!(outcomes[0], Outcome::Holds, "{outcomes:?}");
+        assert!(matches!(outcomes[1], Outcome::Invalid(_)), "{outcomes:?}");
+        store.drop_collection(&name).await.expect("dropped");
+    }
+}

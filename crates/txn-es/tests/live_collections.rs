@@ -342,7 +342,7 @@ async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
     everywhere("refusal", |store, plain, name| async move {
         let properties = json!({
             "balance": {"type": "long"}, "at": {"type": "date"}, "ok": {"type": "boolean"},
-            "ip": {"type": "ip"}, "where": {"type": "geo_point"}, "code": {"type": "keyword"},
+            "ip": {"type": "ip"}, "small": {"type": "byte"}, "where": {"type": "geo_point"}, "code": {"type": "keyword"},
             "o": {"properties": {"n": {"type": "integer"}}},
         });
         let mappings = json!({"dynamic": "strict", "properties": properties});
@@ -357,6 +357,11 @@ async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
             (r#"{"ok":"hunter2"}"#, "ok"),
             (r#"{"ip":"hunter2"}"#, "ip"),
             (r#"{"where":"hunter2!,a"}"#, "where"),
+            (r#"{"where":"hunter2!"}"#, "where"),
+            (r#"{"where":{"lat":1234567.5,"lon":1}}"#, "where"),
+            (r#"{"small":1234567}"#, "small"),
+            (r#"{"small":"1234567"}"#, "small"),
+            (r#"{"balance":"\ud800"}"#, "balance"),
             (r#"{"code":{"a":"hunter2"}}"#, "code"),
             (r#"{"o":"hunter2"}"#, "o"),
             (r#"{"o":{"n":"hunter2"}}"#, "o.n"),

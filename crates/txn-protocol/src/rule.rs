@@ -42,12 +42,11 @@ impl ShownBy {
 const BOTH: ShownBy = ShownBy::Both;
 /// Rules of parallel commit.
 const STAGED: ShownBy = ShownBy::Model { no_mutation: "the engine does not stage records yet" };
-/// What comes after what in a driver.
-const ORDER: ShownBy = ShownBy::Model {
-    no_mutation: "an order of steps in the driver: there is no decision that could be left out",
-};
+/// Rules of groups.
+const GROUPS: ShownBy =
+    ShownBy::Model { no_mutation: "the engine does not lock over its own commits yet" };
 
-/// What takes several crashes or janitors in one moment.
+/// What takes several crashes, janitors or absences in one moment.
 const RARE: ShownBy = ShownBy::Model {
     no_mutation: "what it shuts out is too rare for worlds by chance, and no schedule makes it yet",
 };
@@ -86,6 +85,10 @@ macro_rules! rules {
 rules! {
     /// A lock is taken only over the content that the closure read.
     LockOverWhatWasRead = "LOCK_OVER_WHAT_WAS_READ", BOTH;
+    /// A lock is taken over a commit of one's own process only once that is acknowledged.
+    LockOverAcknowledged = "LOCK_OVER_ACKNOWLEDGED", GROUPS;
+    /// A lock is taken over a commit of one's own process only where that commit's own lock stands.
+    LockOverParticipants = "LOCK_OVER_PARTICIPANTS", GROUPS;
     /// A lock whose write was not acknowledged counts only once an acknowledged touch says so.
     LockAcknowledged = "LOCK_ACKNOWLEDGED", BOTH;
     /// An older transaction does not wait for a younger one.
@@ -95,7 +98,7 @@ rules! {
     /// What was only read is validated.
     ValidateReads = "VALIDATE_READS", BOTH;
     /// What was only read is validated after every lock is acknowledged, not before.
-    ValidateAfterLocks = "VALIDATE_AFTER_LOCKS", ORDER;
+    ValidateAfterLocks = "VALIDATE_AFTER_LOCKS", BOTH;
     /// A read that somebody else holds is not valid, though its version is the same.
     ValidateHolders = "VALIDATE_HOLDERS", BOTH;
     /// A read-only transaction waits for the undecided holders it meets.
@@ -103,7 +106,7 @@ rules! {
     /// Of several documents that were absent when they were read each is locked by a placeholder.
     LockAbsentReads = "LOCK_ABSENT_READS", BOTH;
     /// An absence is verified first, alone, and the versions after it.
-    AbsenceFirst = "ABSENCE_FIRST", ORDER;
+    AbsenceFirst = "ABSENCE_FIRST", RARE;
     /// A transaction that only locked reads looks in the end whether all locks still stand.
     VerifyReadLocks = "VERIFY_READ_LOCKS", BOTH;
     /// A commit that finds its record aborted is no commit.
@@ -143,7 +146,9 @@ rules! {
     /// A later commit that is found in a document's list proves a failure only once it is touched.
     TouchLaterCommit = "TOUCH_LATER_COMMIT", RARE;
     /// A partition is named as the official one before it gets the alias.
-    OfficialBeforeAlias = "OFFICIAL_BEFORE_ALIAS", ORDER;
+    OfficialBeforeAlias = "OFFICIAL_BEFORE_ALIAS", ShownBy::Model {
+        no_mutation: "an order of steps of the machine that makes a partition: there is no decision that could be left out",
+    };
     /// Writes of records require that the alias exists.
     RequireAlias = "REQUIRE_ALIAS", ShownBy::Model {
         no_mutation: "a flag of the write: the simulated server makes no index by itself that could be written instead",

@@ -3,13 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
 use txn_store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
-    StoreError, Write, WriteOp,
+    Cursor, Filter, Key, Layer, Outcome, Page, Read, Store, StoreError, Write, WriteOp,
 };
 
 /// Passes every call on and counts it, when it is made and whatever comes of it. A call without
@@ -127,13 +125,17 @@ fn add(counter: &AtomicU64, count: usize) {
 }
 
 #[async_trait]
-impl Store for CountingStore {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
+impl Layer for CountingStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn request_timeout(&self) -> Duration {
-        self.inner.request_timeout()
+    async fn around<V: Send>(
+        &self,
+        call: impl Future<Output = Result<V, StoreError>> + Send,
+    ) -> Result<V, StoreError> {
+        add(&self.counters.admin, 1);
+        call.await
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -157,11 +159,6 @@ impl Store for CountingStore {
         self.inner.write_many(writes).await
     }
 
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.refresh(collection).await
-    }
-
     async fn scan(
         &self,
         collection: &str,
@@ -172,41 +169,6 @@ impl Store for CountingStore {
         add(&self.counters.scan, 1);
         self.inner.scan(collection, filter, size, from).await
     }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.open_collection(spec).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.add_alias(alias, collection).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.list_collections(prefix).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.release_collection(collection).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        add(&self.counters.admin, 1);
-        self.inner.server_time().await
-    }
 }
 
 #[cfg(test)]
@@ -216,8 +178,9 @@ mod tests {
 
     #[tokio::test]
     async fn counts_requests_and_what_is_in_them() {
-        let store = CountingStore::new(Arc::new(MemoryStore::new()));
-        assert_eq!(store.counts(), Counts::default());
+        let counting = CountingStore::new(Arc::new(MemoryStore::new()));
+        let store: &dyn Store = &counting;
+        assert_eq!(counting.counts(), Counts::default());
         let key = Key::new("c", "1");
         let at = Version { term: 1, seq_no: 1 };
         let ops = [
@@ -230,7 +193,7 @@ mod tests {
         ];
         store.write_many(&ops.map(|op| Write::new(key.clone(), op))).await;
         store.get_many(&[key.clone(), key.clone()]).await;
-        let before = store.counts();
+        let before = counting.counts();
         store.read_primary(std::slice::from_ref(&key)).await;
         store.get_many(&[]).await;
         store.write_many(&[]).await;
@@ -240,7 +203,7 @@ mod tests {
 
         let first = Counts { get_many: 1, write_many: 1, documents_read: 2, ..Counts::default() };
         assert_eq!(before, Counts { documents_written: 3, checks: 1, verifies: 2, ..first });
-        let more = store.counts().since(before);
+        let more = counting.counts().since(before);
         let expected = Counts { read_primary: 1, documents_read: 1, ..Counts::default() };
         assert_eq!(more, Counts { scan: 1, admin: 2, ..expected });
         assert_eq!(

@@ -2,13 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use txn_store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
-    StoreError, StoreErrorKind, Write,
-};
+use txn_store::{Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,20 +47,6 @@ impl<T: Tap> Tapped<T> {
         Self { inner, tap }
     }
 
-    async fn ask<V>(
-        &self,
-        call: impl Future<Output = Result<V, StoreError>> + Send,
-    ) -> Result<V, StoreError> {
-        match self.tap.on_call().await {
-            Verdict::Pass => call.await,
-            Verdict::Lose => {
-                drop(call.await);
-                Err(cut_off())
-            }
-            Verdict::Swallow | Verdict::Part(_) => Err(cut_off()),
-        }
-    }
-
     async fn read(&self, keys: &[Key], call: impl Future<Output = Vec<Read>> + Send) -> Vec<Read> {
         match self.tap.on_call().await {
             Verdict::Pass => call.await,
@@ -78,13 +60,23 @@ fn cut_off() -> StoreError {
 }
 
 #[async_trait]
-impl<T: Tap> Store for Tapped<T> {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
+impl<T: Tap> Layer for Tapped<T> {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn request_timeout(&self) -> Duration {
-        self.inner.request_timeout()
+    async fn around<V: Send>(
+        &self,
+        call: impl Future<Output = Result<V, StoreError>> + Send,
+    ) -> Result<V, StoreError> {
+        match self.tap.on_call().await {
+            Verdict::Pass => call.await,
+            Verdict::Lose => {
+                drop(call.await);
+                Err(cut_off())
+            }
+            Verdict::Swallow | Verdict::Part(_) => Err(cut_off()),
+        }
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -106,48 +98,6 @@ impl<T: Tap> Store for Tapped<T> {
             self.inner.write_many(&writes[..sent]).await;
         }
         writes.iter().map(|_| Outcome::Unknown("cut off by the test".to_owned())).collect()
-    }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.ask(self.inner.refresh(collection)).await
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        self.ask(self.inner.scan(collection, filter, size, from)).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.ask(self.inner.open_collection(spec)).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.ask(self.inner.drop_collection(name)).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.ask(self.inner.add_alias(alias, collection)).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.ask(self.inner.block_writes(collection, blocked)).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.ask(self.inner.list_collections(prefix)).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.ask(self.inner.release_collection(collection)).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.ask(self.inner.server_time()).await
     }
 }
 

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Cursor, Filter, Limits, Outcome, Refusal, RefusalKind, Source, StoreError, StoreErrorKind,
-    Version, Write, WriteOp,
+    Cursor, Filter, Key, Limits, Outcome, Page, Refusal, RefusalKind, Source, StoreError,
+    StoreErrorKind, Version, Write, WriteOp,
 };
 
 /// Where a document is within its collection: id and routing. Documents order by it, those without
@@ -44,7 +44,7 @@ fn refuse_source(source: &Source) -> Option<Refusal> {
 }
 
 /// What to do for an operation on a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// Nothing is to be changed: this is the answer.
     Answer(Outcome),
@@ -94,6 +94,36 @@ pub fn matches(filter: &Filter, source: &str) -> bool {
         (Some(_), None) => true,
         (Some(value), Some(values)) => value.as_str().is_some_and(|value| values.contains(&value)),
     }
+}
+
+/// A page of a scan: of documents in their order, those that the filter asks for behind the cursor.
+///
+/// # Errors
+/// As [`place_of`].
+pub fn page<'a>(
+    collection: &Arc<str>,
+    documents: impl IntoIterator<Item = (&'a Place, Version, &'a Source)>,
+    filter: &Filter,
+    size: usize,
+    from: Option<&Cursor>,
+) -> Result<Page, StoreError> {
+    // The cursor is the last key seen: documents written meanwhile may show up or not.
+    let after = from.map(place_of).transpose()?;
+    let mut page = Page::default();
+    for (place, version, source) in documents {
+        if after.as_ref().is_some_and(|after| place <= after) || !matches(filter, source) {
+            continue;
+        }
+        if page.documents.len() == size.max(1) {
+            let last = page.documents.last().map(|(key, ..): &(Key, _, _)| key);
+            page.next = last.map(|key| cursor_after(&key.id, key.routing.as_deref()));
+            break;
+        }
+        let (id, routing) = place.clone();
+        let key = Key { collection: collection.clone(), id, routing };
+        page.documents.push((key, version, source.clone()));
+    }
+    Ok(page)
 }
 
 /// The cursor of a scan that has seen every document up to and with this one.

@@ -38,6 +38,18 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     /// The store behind this one.
     fn inner(&self) -> &dyn Store;
 
+    /// Carries out a call on a collection, on collections or on the server: everything that has a `Result`, so neither reads nor
+    /// writes of documents. What has to happen before, behind or instead of each of them stands here once.
+    ///
+    /// # Errors
+    /// As the call says.
+    async fn around<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        call.await
+    }
+
     /// See [`Store::limits`].
     fn limits(&self) -> Limits {
         self.inner().limits()
@@ -65,7 +77,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
 
     /// See [`Store::refresh`].
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner().refresh(collection).await
+        self.around(self.inner().refresh(collection)).await
     }
 
     /// See [`Store::scan`].
@@ -76,42 +88,42 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        self.inner().scan(collection, filter, size, from).await
+        self.around(self.inner().scan(collection, filter, size, from)).await
     }
 
     /// See [`Store::open_collection`].
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.inner().open_collection(spec).await
+        self.around(self.inner().open_collection(spec)).await
     }
 
     /// See [`Store::drop_collection`].
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.inner().drop_collection(name).await
+        self.around(self.inner().drop_collection(name)).await
     }
 
     /// See [`Store::add_alias`].
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.inner().add_alias(alias, collection).await
+        self.around(self.inner().add_alias(alias, collection)).await
     }
 
     /// See [`Store::block_writes`].
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.inner().block_writes(collection, blocked).await
+        self.around(self.inner().block_writes(collection, blocked)).await
     }
 
     /// See [`Store::list_collections`].
     async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.inner().list_collections(prefix).await
+        self.around(self.inner().list_collections(prefix)).await
     }
 
     /// See [`Store::release_collection`].
     async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner().release_collection(collection).await
+        self.around(self.inner().release_collection(collection)).await
     }
 
     /// See [`Store::server_time`].
     async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.inner().server_time().await
+        self.around(self.inner().server_time()).await
     }
 }
 

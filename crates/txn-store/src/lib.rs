@@ -37,6 +37,7 @@ pub mod embedded;
 pub mod fields;
 mod layer;
 mod memory;
+mod shown;
 
 use std::fmt;
 use std::sync::Arc;
@@ -104,7 +105,7 @@ pub struct Version {
 pub type Source = Arc<str>;
 
 /// What a read shows of one document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Read {
     /// The document, and the version that it stood at.
     Found {
@@ -142,7 +143,7 @@ impl Write {
 }
 
 /// What a [`Write`] does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum WriteOp {
     /// Writes the document if there is none with this key: [`Outcome::Applied`] or
     /// [`Outcome::Conflict`].
@@ -328,7 +329,7 @@ pub enum Role {
 }
 
 /// What to open, and whether to make it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CollectionSpec {
     /// The name, which may be an alias of one collection.
     pub name: String,
@@ -370,7 +371,7 @@ pub enum Filter {
 pub struct Cursor(pub String);
 
 /// One page of a scan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Page {
     /// Documents with their versions at the time of the scan.
     pub documents: Vec<(Key, Version, Source)>,
@@ -412,7 +413,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// One page of the documents of a collection, at most `size` of them, in no particular order.
     /// Pages of one scan together hold every document that was visible (see [`Store::refresh`])
-    /// when the scan began, once.
+    /// when the scan began, once. A cursor is used once: where its page does not come, the scan begins anew.
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection.

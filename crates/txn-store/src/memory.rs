@@ -1,6 +1,7 @@
 //! The store in memory: the reference of the contract, and the ground of the property tests.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +28,24 @@ struct State {
     aliases: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-#[derive(Debug)]
 struct Collection {
     uid: Arc<str>,
     owner: Option<String>,
     blocked: bool,
     documents: BTreeMap<Place, (Version, Source)>,
+}
+
+/// Documents stay out of logs: only their number is shown.
+impl fmt::Debug for Collection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { uid, owner, blocked, documents } = self;
+        f.debug_struct("Collection")
+            .field("uid", uid)
+            .field("owner", owner)
+            .field("blocked", blocked)
+            .field("documents", &documents.len())
+            .finish()
+    }
 }
 
 impl MemoryStore {
@@ -145,28 +158,11 @@ impl Store for MemoryStore {
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
         let mut state = self.state.lock();
-        let name = state.resolve(collection).cloned();
+        let name = state.resolve(collection).cloned().unwrap_or_default();
         let documents = &state.existing(collection)?.documents;
-        // The cursor is the last key seen: documents written meanwhile may show up or not.
-        let after = from.as_ref().map(embedded::place_of).transpose()?;
-        let mut page = Page::default();
-        for (place, (version, source)) in documents {
-            if after.as_ref().is_some_and(|after| place <= after) {
-                continue;
-            }
-            if !embedded::matches(filter, source) {
-                continue;
-            }
-            if page.documents.len() == size.max(1) {
-                let last = page.documents.last().map(|(key, ..): &(Key, _, _)| key);
-                page.next = last.map(|key| embedded::cursor_after(&key.id, key.routing.as_deref()));
-                break;
-            }
-            let collection = name.clone().unwrap_or_default();
-            let key = Key { collection, id: place.0.clone(), routing: place.1.clone() };
-            page.documents.push((key, *version, source.clone()));
-        }
-        Ok(page)
+        let documents =
+            documents.iter().map(|(place, (version, source))| (place, *version, source));
+        embedded::page(&name, documents, filter, size, from.as_ref())
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {

@@ -1,11 +1,14 @@
 //! What an owner does without asking anybody: it goes on to the next phase when it is through with one.
 
+use txn_protocol::machines::attempt::{self, Footprint, locks_absences, operation};
+use txn_protocol::record::Op;
 use txn_protocol::rule::Rule;
 
 use crate::owner::is_pessimistic;
 use crate::parallel::all_answered;
-use crate::scenario::{Kind, Scenario, Script, Use};
+use crate::scenario::{Kind, Scenario, Use};
 use crate::state::{DOCS, Phase, Told, Txn, World};
+use crate::translate::change;
 
 /// Goes on as far as nothing has to be asked.
 pub(crate) fn advance(scenario: &Scenario, w: &mut World, t: usize) {
@@ -15,40 +18,31 @@ pub(crate) fn advance(scenario: &Scenario, w: &mut World, t: usize) {
 fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
     let (script, before) = (&scenario.scripts[t], w.txns[t]);
     let txn = &mut w.txns[t];
-    let early = scenario.lacks(Rule::ValidateAfterLocks);
     match before.phase {
         Phase::Reading if is_pessimistic(script, txn) => {
             if script.documents().any(|d| before.held[d] == 0) {
                 return false;
             }
-            after_locks(txn, script);
+            go_on(scenario, w, t, attempt::Phase::Locking);
         }
         Phase::Reading if script.kind == Kind::Instant => return false,
         Phase::Reading => {
             if before.unsure > 0 || script.documents().any(|d| !before.seen[d].read) {
                 return false;
             }
-            after_reads(scenario, txn, script, early);
+            after_reads(scenario, w, t);
         }
         Phase::Locking => {
             if !scenario.wanted_locks(t, txn).is_empty() {
                 return false;
             }
-            after_locks(txn, script);
-            if txn.phase == Phase::Validating && (early || scenario.lacks(Rule::ValidateReads)) {
-                after_validation(txn, script);
-            }
+            go_on(scenario, w, t, attempt::Phase::Locking);
         }
         Phase::Validating => {
             if !scenario.unvalidated(t, txn).is_empty() {
                 return false;
             }
-            txn.done = 0;
-            if early && txn.held == [0; DOCS] && script.writes() {
-                txn.phase = Phase::Locking;
-            } else {
-                after_validation(txn, script);
-            }
+            go_on(scenario, w, t, attempt::Phase::Validating);
         }
         Phase::Verifying => {
             if (0..DOCS).any(|d| before.held[d] > 0 && before.done & (1 << d) == 0) {
@@ -86,19 +80,20 @@ fn released(txn: &mut Txn, attempts: u8) {
     txn.phase = Phase::Done;
 }
 
-fn after_reads(scenario: &Scenario, txn: &mut Txn, script: &Script, validate_first: bool) {
-    txn.done = 0;
+fn after_reads(scenario: &Scenario, w: &mut World, t: usize) {
+    let (script, txn) = (&scenario.scripts[t], &mut w.txns[t]);
     // A create has no condition that a fence could shut out.
     let inserts = script.written().any(|d| txn.seen[d].absent);
     // Whoever recovers could not validate them.
     let reads = script.documents().any(|d| script.uses[d] == Use::Read);
     let explicit = (inserts && !scenario.lacks(Rule::StageNoInserts))
         || (reads && !scenario.lacks(Rule::StageNoReads));
+    txn.done = 0;
     match script.kind {
-        Kind::Explicit if validate_first => txn.phase = Phase::Validating,
-        Kind::Explicit | Kind::ReadOnly => txn.phase = Phase::Locking,
-        Kind::Parallel if explicit => txn.phase = Phase::Locking,
-        Kind::Parallel => txn.phase = Phase::Staging,
+        Kind::Parallel if !explicit => txn.phase = Phase::Staging,
+        Kind::Explicit | Kind::ReadOnly | Kind::Parallel => {
+            go_on(scenario, w, t, attempt::Phase::Reading);
+        }
         Kind::Single => txn.phase = Phase::Committing,
         Kind::Reader | Kind::Instant => {
             (txn.phase, txn.told) = (Phase::Done, Told::Committed);
@@ -106,20 +101,24 @@ fn after_reads(scenario: &Scenario, txn: &mut Txn, script: &Script, validate_fir
     }
 }
 
-fn after_locks(txn: &mut Txn, script: &Script) {
+/// The phase after one that the owner is through with.
+fn go_on(scenario: &Scenario, w: &mut World, t: usize, through: attempt::Phase) {
+    let (script, txn) = (&scenario.scripts[t], w.txns[t]);
+    let changes = |d: usize| operation(change(script.uses[d]), !txn.seen[d].absent) != Ok(Op::Read);
+    let footprint = Footprint {
+        to_lock: !scenario.wanted_locks(t, &txn).is_empty(),
+        to_validate: !scenario.unvalidated(t, &txn).is_empty(),
+        commits: script.documents().any(changes),
+    };
+    let txn = &mut w.txns[t];
     txn.done = 0;
-    if script.documents().any(|d| txn.held[d] == 0) {
-        txn.phase = Phase::Validating;
-    } else {
-        after_validation(txn, script);
-    }
-}
-
-fn after_validation(txn: &mut Txn, script: &Script) {
-    let nothing = |d: usize| script.uses[d] == Use::Delete && txn.seen[d].absent;
-    let writes = |d: usize| !matches!(script.uses[d], Use::Read | Use::No) && !nothing(d);
-    let commits = script.documents().any(writes);
-    txn.phase = if commits { Phase::Committing } else { Phase::Verifying };
+    txn.phase = match through.next(&scenario.rules, footprint) {
+        attempt::Phase::Reading => Phase::Reading,
+        attempt::Phase::Locking => Phase::Locking,
+        attempt::Phase::Validating => Phase::Validating,
+        attempt::Phase::Verifying => Phase::Verifying,
+        attempt::Phase::Committing => Phase::Committing,
+    };
 }
 
 impl Scenario {
@@ -131,11 +130,10 @@ impl Scenario {
 
     /// The documents that a transaction only read and still has to validate.
     pub(crate) fn unvalidated(&self, t: usize, txn: &Txn) -> Vec<usize> {
-        let early = self.lacks(Rule::ValidateAfterLocks);
         self.scripts[t]
             .documents()
             .filter(|d| txn.held[*d] == 0 && txn.done & (1 << *d) == 0)
-            .filter(|d| !(early && self.wants_lock(t, txn, *d)))
+            .filter(|d| !self.wants_lock(t, txn, *d))
             .collect()
     }
 
@@ -146,13 +144,11 @@ impl Scenario {
             Use::No => false,
             Use::Put | Use::Insert | Use::Delete => true,
             Use::Read if script.lock_reads => true,
-            Use::Read if self.lacks(Rule::LockAbsentReads) => false,
-            // An absence has no version that could be validated together with others.
             Use::Read => {
                 let only_read = || script.documents().filter(|d| script.uses[*d] == Use::Read);
                 let absent = only_read().filter(|d| txn.seen[*d].absent).count();
-                let alone = if script.writes() { only_read().count() <= 1 } else { absent <= 1 };
-                txn.seen[d].absent && !alone
+                let (writes, only_read) = (script.writes(), only_read().count());
+                txn.seen[d].absent && locks_absences(&self.rules, writes, only_read, absent)
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Meeting somebody's lock: deciding its holder, applying or voiding, and recovering a staged one. Owners,
 //! readers and janitors alike.
 
+use txn_protocol::machines::record::{Decide, Decision, Finish};
+use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
+use txn_protocol::machines::settle::{Machine, Settle};
 use txn_protocol::record::Participant;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
 use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
-use txn_protocol::rules::resolve::{Recovery, recovery};
 use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
 use crate::scenario::Death;
@@ -13,7 +15,7 @@ use crate::state::{
     Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Who, World, attempt_of,
     txn_of, who,
 };
-use crate::translate::{self, commit_tid, holder_state, tid, view};
+use crate::translate::{self, commit_tid, holder_state, standing, tid, view};
 use crate::turn::{Actor, Object, Turn, help_of, learn};
 
 impl Turn<'_> {
@@ -34,52 +36,44 @@ impl Turn<'_> {
         }
     }
 
-    /// Carries out the recovery table.
+    /// Decides a holder.
     pub(crate) fn decide(&mut self, holder: Who) {
-        let state = holder_state(self.world.rec(holder).mark);
-        self.carry_out(holder, recovery(&self.scenario.rules, state, self.knows(holder)));
+        let standing = standing(self.world.rec(holder));
+        let known_aborted = self.knows(holder);
+        let decide = Decide { rules: &self.scenario.rules, known_aborted };
+        self.carry_out(holder, decide.next(&standing));
     }
 
-    /// Writes what the recovery table asks for, and knows more if that is acknowledged.
-    pub(crate) fn carry_out(&mut self, holder: Who, recovery: Recovery) {
+    /// Carries out a decision, and knows more if that is acknowledged.
+    pub(crate) fn carry_out(&mut self, holder: Who, settle: Settle<Decision>) {
         let (actor, rec) = (self.actor, *self.world.rec(holder));
-        let aborted = Rec { mark: Mark::Aborted, ..Rec::default() };
-        let if_aborted = move |w: &mut World, answer: Option<u8>| {
-            if answer.is_some() {
+        let proven = move |w: &mut World, decision: Decision| match decision {
+            Decision::Aborted => {
                 learn(w, actor, holder);
                 learned_own(w, actor, holder);
             }
+            Decision::Committed => learned_committed(w, actor, holder),
         };
-        match recovery {
-            Recovery::CreateAborted => self.put_rec("aborts", holder, aborted, if_aborted),
-            Recovery::SwapToAborted => self.put_rec("aborts", holder, aborted, if_aborted),
-            Recovery::TouchAborted => {
-                self.put_rec("touches the aborted", holder, rec, if_aborted);
+        let acknowledged = move |w: &mut World, answer: Option<u8>, decision: Decision| {
+            if answer.is_some() {
+                proven(w, decision);
             }
-            Recovery::Void => self.go("knows as aborted", Object::Rec(holder), |w| {
-                if_aborted(w, Some(0));
-            }),
-            Recovery::RollForward | Recovery::ApplyOrVoid => {
-                let known = move |w: &mut World, answer: Option<u8>| {
-                    if answer.is_none() {
-                        return;
-                    }
-                    if let Actor::Owner(t) = actor
-                        && who(t, w.txns[t].attempt) == holder
-                    {
-                        let txn = &mut w.txns[t];
-                        (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
-                    } else if let Some(help) = help_of(w, actor) {
-                        *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
-                    }
-                };
-                if recovery == Recovery::RollForward && self.lacks(Rule::TouchCommitted) {
-                    self.go("sees the committed", Object::Rec(holder), |w| known(w, Some(0)));
-                } else {
-                    self.put_rec("touches the committed", holder, rec, known);
-                }
+        };
+        match settle {
+            Settle::Known(decision) => {
+                self.go("knows what became of", Object::Rec(holder), |w| proven(w, decision));
             }
-            Recovery::DecideStaged => {
+            Settle::Write(_, decision) => {
+                let aborted = Rec { mark: Mark::Aborted, ..Rec::default() };
+                self.put_rec("aborts", holder, aborted, |w, a| acknowledged(w, a, decision));
+            }
+            Settle::Touch(_, decision) => {
+                self.put_rec("touches the decided", holder, rec, |w, a| {
+                    acknowledged(w, a, decision);
+                });
+            }
+            // Staged: its participants decide it.
+            Settle::Stuck => {
                 self.go("begins to recover", Object::Rec(holder), |w| {
                     if let Some(help) = help_of(w, actor) {
                         let version = rec.version;
@@ -117,10 +111,9 @@ impl Turn<'_> {
             .filter(|d| done & (1 << *d) == 0)
             .filter_map(|d| Some((d, self.step(holder, &rec, d, &self.participant(&rec, d)?))))
             .collect();
-        // Whoever has a write of its own left helps nobody else.
-        let writes = left.iter().any(|(_, step)| is_write(*step));
+        let turn = roll_forward(left.iter().map(|(_, step)| *step));
         for (d, step) in &left {
-            if !(writes && matches!(step, Applying::Held(_))) {
+            if !(turn == RollForward::Write && matches!(step, Applying::Held(_))) {
                 self.apply_member(&rec, holder, *d, *step, done, requester);
             }
         }
@@ -130,10 +123,10 @@ impl Turn<'_> {
         for d in &strays {
             self.unlock(*d, holder, None);
         }
-        if !left.is_empty() || !strays.is_empty() {
+        if turn != RollForward::Finish || !strays.is_empty() {
             return;
         }
-        if rec.mark == Mark::Finished {
+        if let Settle::Known(()) = Finish.next(&standing(&rec)) {
             self.go("is done with", Object::Rec(holder), |w| set_done(w, actor, None));
             return;
         }
@@ -352,24 +345,23 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a step is a write that is sent with those of the other participants.
-fn is_write(step: Applying) -> bool {
-    match step {
-        Applying::Write(_)
-        | Applying::Delete(_)
-        | Applying::Unlock(_)
-        | Applying::RemovePlaceholder(_)
-        | Applying::Touch(_)
-        | Applying::Overtaken(_) => true,
-        Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => false,
-    }
-}
-
 impl Doc {
     /// Stands somewhere, for a write that is not a deletion; the store gives the version.
     #[must_use]
     pub fn at_some(self) -> Self {
         Self { version: 1, ..self }
+    }
+}
+
+/// A committed transaction is applied: one's own, or as help.
+fn learned_committed(w: &mut World, actor: Actor, holder: Who) {
+    if let Actor::Owner(t) = actor
+        && who(t, w.txns[t].attempt) == holder
+    {
+        let txn = &mut w.txns[t];
+        (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
+    } else if let Some(help) = help_of(w, actor) {
+        *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
     }
 }
 

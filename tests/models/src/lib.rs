@@ -1,6 +1,7 @@
 //! Models of the protocol, explored to their end, on the engine's own decisions.
 mod advance;
 mod canonical;
+pub mod chains;
 pub mod check;
 pub mod everything;
 pub mod explicit_insert;

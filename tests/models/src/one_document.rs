@@ -4,8 +4,8 @@
 use stateright::{Model, Property};
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
+use txn_protocol::machines::settle::{Machine, Settle, SingleOutcome, SingleWrite};
 use txn_protocol::rule::{Rule, Rules};
-use txn_protocol::rules::single::{Settling, settling};
 use txn_protocol::rules::validate::Observed;
 
 use crate::state::Told;
@@ -201,21 +201,26 @@ impl Single {
         let observed = Observed::of(&read.view(self.keeps));
         let mut touched = *state;
         touched.put(state.now);
-        match settling(&observed, commit, &state.now.view(self.keeps)) {
-            Settling::Resend => {
+        let told = |outcome| match outcome {
+            SingleOutcome::Committed => ("finds its commit", Told::Committed),
+            SingleOutcome::Overtaken => ("finds another's commit", Told::Failed),
+        };
+        let machine = SingleWrite { rules: &self.rules, read: &observed, commit };
+        match machine.next(&state.now.view(self.keeps)) {
+            Settle::Write(..) => {
                 let mut to = *state;
                 to.writers[writer] = At::Send(read);
                 steps.push(Step(writer, "finds its condition still true", to));
             }
-            Settling::CommittedOnceTouched(_) => {
-                let to = if self.lacks(Rule::TouchOwnCommit) { *state } else { touched };
-                steps.push(Step(writer, "finds its commit", to.end(writer, Told::Committed)));
+            Settle::Touch(_, outcome) => {
+                let (what, told) = told(outcome);
+                steps.push(Step(writer, what, touched.end(writer, told)));
             }
-            Settling::NotAppliedOnceTouched(_) => {
-                let to = if self.lacks(Rule::TouchLaterCommit) { *state } else { touched };
-                steps.push(Step(writer, "finds another's commit", to.end(writer, Told::Failed)));
+            Settle::Known(outcome) => {
+                let (what, told) = told(outcome);
+                steps.push(Step(writer, what, state.end(writer, told)));
             }
-            Settling::Unknown => {
+            Settle::Stuck => {
                 steps.push(Step(writer, "cannot tell", state.end(writer, Told::Nothing)));
             }
         }

@@ -1,17 +1,18 @@
-//! The owner of a transaction: reads, locks, validates, commits, applies, lets go. The order of things is the
-//! driver's (`attempt/` in `txn-core`), the decisions are the engine's own.
+//! The owner of a transaction: reads, locks, validates, commits, applies, lets go. The decisions and their order are the
+//! engine's own, from `txn-protocol`.
 
+use txn_protocol::machines::attempt::{operation, validated_first};
+use txn_protocol::machines::record::{Commit, Decide, DecideOwn, Decision};
+use txn_protocol::machines::settle::{Machine, Settle};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking};
-use txn_protocol::rules::resolve::recovery;
-use txn_protocol::rules::staged::own_record;
 use txn_protocol::rules::validate::{Validity, validity};
 
 use crate::reading::ended;
 use crate::scenario::{Kind, Script, Use};
-use crate::state::{DOCS, Deed, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
-use crate::translate::{self, holder_state, observed, stamp, tid, view};
+use crate::state::{DOCS, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
+use crate::translate::{self, change, deed, observed, stamp, standing, tid, view};
 use crate::turn::{Actor, Object, Turn};
 
 impl Turn<'_> {
@@ -51,12 +52,13 @@ impl Turn<'_> {
             Phase::Staging | Phase::Marking => self.parallel(t, me, &script),
             Phase::Applying => self.apply(me, txn.done, Requester::Patient),
             Phase::Aborting => {
-                let state = holder_state(self.world.rec(me).mark);
-                let does = match script.kind {
-                    Kind::Parallel => own_record(&self.scenario.rules, state),
-                    _ => recovery(&self.scenario.rules, state, false),
+                let standing = standing(self.world.rec(me));
+                let rules = &self.scenario.rules;
+                let settle = match script.kind {
+                    Kind::Parallel => DecideOwn { rules }.next(&standing),
+                    _ => Decide { rules, known_aborted: false }.next(&standing),
                 };
-                self.carry_out(me, does);
+                self.carry_out(me, settle);
             }
             Phase::Releasing => self.release(t, me),
             Phase::Done | Phase::Dead => {}
@@ -91,6 +93,10 @@ impl Turn<'_> {
         let mut bare = doc;
         if doc.lock > 0 && doc.lock != me && self.knows(doc.lock) {
             bare.lock = 0;
+        }
+        if let Some((predecessor, over)) = self.over(script, d) {
+            self.lock_over(t, me, d, predecessor, over);
+            return;
         }
         let read = txn.seen[d].read.then(|| observed(&txn.seen[d]));
         let after = ended(self.world);
@@ -152,10 +158,9 @@ impl Turn<'_> {
     fn validate(&mut self, t: usize, me: Who, script: &Script, requester: Requester) {
         let txn = self.world.txns[t];
         let open = self.scenario.unvalidated(t, &txn);
-        // An absence has no version: it is verified first, alone.
-        let last = self.lacks(Rule::AbsenceFirst);
         let all_absent = open.iter().all(|d| txn.seen[*d].absent);
-        let first = |d: &usize| txn.seen[*d].absent != (last && !all_absent);
+        let first =
+            |d: &usize| validated_first(&self.scenario.rules, txn.seen[*d].absent, all_absent);
         // A lock that is being taken over is settled before anything else.
         let taking = open.iter().copied().find(|d| txn.unsure & (1 << *d) != 0);
         if let Some(d) = taking {
@@ -235,13 +240,8 @@ impl Turn<'_> {
                 (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
             }
         };
-        let mark = match rec.mark {
-            // An abort that is overlooked.
-            Mark::Aborted if self.lacks(Rule::AbortFlag) => Mark::Pending,
-            mark => mark,
-        };
-        match mark {
-            Mark::Missing | Mark::Pending | Mark::Staged => {
+        match (Commit { rules: &self.scenario.rules }).next(&standing(&rec)) {
+            Settle::Write(..) => {
                 let Some(record) = self.record(t, script, Mark::Committed) else {
                     self.go("cannot insert what exists", Object::Nothing, |w| {
                         give_up(&mut w.txns[t], script.heartbeat);
@@ -254,19 +254,13 @@ impl Turn<'_> {
                     self.believes_refusals(t, |w| give_up(&mut w.txns[t], false));
                 }
             }
-            Mark::Committed | Mark::Finished if self.lacks(Rule::CommitSettled) => {
+            Settle::Known(_) => {
                 self.go("sees its commit", Object::Rec(me), |w| committed(w, Some(0)));
             }
-            Mark::Committed | Mark::Finished => {
-                self.put_rec("touches its commit", me, rec, committed);
-            }
-            Mark::Aborted if txn.told == Told::Committed => {
+            Settle::Touch(_, Decision::Aborted) if txn.told == Told::Committed => {
                 self.go("is undone", Object::Rec(me), |w| w.fault = Some(Fault::Undone));
             }
-            Mark::Aborted => {
-                let does = recovery(&self.scenario.rules, holder_state(rec.mark), false);
-                self.carry_out(me, does);
-            }
+            settle => self.carry_out(me, settle),
         }
     }
 
@@ -277,13 +271,7 @@ impl Turn<'_> {
         let staged = |d: usize| mark == Mark::Staged && script.uses[d] != Use::Read;
         for d in script.documents().filter(|d| staged(*d) || txn.held[*d] > 0) {
             let absent = txn.seen[d].absent;
-            rec.deeds[d] = match (script.uses[d], absent) {
-                (Use::Put | Use::Insert, true) => Deed::Insert,
-                (Use::Put, false) => Deed::Write,
-                (Use::Insert, false) => return None,
-                (Use::Delete, false) => Deed::Delete,
-                (Use::Delete, true) | (Use::Read | Use::No, _) => Deed::Read,
-            };
+            rec.deeds[d] = deed(operation(change(script.uses[d]), !absent).ok()?);
             rec.versions[d] = match mark {
                 Mark::Staged => txn.seen[d].version,
                 _ if absent => txn.held[d],

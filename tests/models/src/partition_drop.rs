@@ -3,12 +3,16 @@
 
 mod day;
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use stateright::{Model, Property};
+use txn_protocol::machines::partition::{Dropping, Making, may_drop};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Recovery, recovery};
 
-use day::{Doing, Domain, Dropping, Held, Making, Partition, Wrote};
+use day::{Doing, Held, Janitor, Maker, Partition, Wrote, today};
 
 pub use day::Day;
 
@@ -57,45 +61,42 @@ impl Drops {
         let name = u8::try_from(process + 1).unwrap_or_default();
         let mut to = *day;
         match day.making[process] {
-            Making::No | Making::Gone => {}
-            Making::Ask => {
-                if !self.lacks(Rule::TouchGone) {
-                    to.rule(|_| {});
-                }
-                to.making[process] = match (day.domain.dropped, day.domain.official) {
-                    (true, _) => Making::Gone,
-                    (false, 0) => Making::Create,
-                    (false, official) => Making::Alias(official),
+            Maker::No | Maker::Gone => {}
+            Maker::Ask => {
+                let document = match self.lacks(Rule::TouchGone) {
+                    true => day.domain.document(),
+                    false => to.change(|_| {}),
                 };
+                // Whatever is made here is named by the rules, which say that the day is gone.
+                to.making[process] = Maker::of(&Making::asked(&document, &Rules::all(), today()));
                 steps.push(Step("asks the domain document", to));
             }
-            Making::Create => {
+            Maker::Create => {
                 to.partitions[process] = Partition { exists: true, ..Partition::default() };
-                to.making[process] = Making::Name;
+                to.making[process] = Maker::Name;
                 if self.lacks(Rule::OfficialBeforeAlias) && to.alias == 0 {
                     to.alias = name;
                 }
                 steps.push(Step("creates a partition", to));
             }
-            Making::Name => {
-                let gone = day.domain.dropped && !self.lacks(Rule::DroppedThrough);
-                let official =
-                    if day.domain.official == 0 && !gone { name } else { day.domain.official };
-                to.rule(|domain| domain.official = official);
-                if official != name {
+            Maker::Name => {
+                let document = to.change(|document| {
+                    document.name_partition(&self.rules, today(), &name.to_string());
+                });
+                let next = Making::named(&document, today());
+                if next != Making::AddAlias(name.to_string()) {
                     to.partitions[process] = Partition::default();
                     to.alias = if to.alias == name { 0 } else { to.alias };
                 }
-                to.making[process] =
-                    if official == 0 { Making::Gone } else { Making::Alias(official) };
+                to.making[process] = Maker::of(&next);
                 steps.push(Step("names its partition", to));
             }
-            Making::Alias(official) => {
+            Maker::AddAlias(official) => {
                 if to.partition(official).is_some() {
                     to.alias = official;
-                    to.making[process] = Making::No;
+                    to.making[process] = Maker::No;
                 } else {
-                    to.making[process] = Making::Ask;
+                    to.making[process] = Maker::Ask;
                 }
                 steps.push(Step("adds the alias", to));
             }
@@ -106,17 +107,17 @@ impl Drops {
     fn owner(&self, day: &Day, steps: &mut Vec<Step>) {
         let mut to = *day;
         match (day.owner, day.making[OWNER]) {
-            (Doing::Record, Making::Gone) => {
+            (Doing::Record, Maker::Gone) => {
                 // The commit cannot happen any more: the day is gone, and nothing brings it back. If it was sent
                 // before, it may have happened: that is not known any more.
                 to.owner = Doing::Over;
                 to.told = if day.sent { Told::Nothing } else { Told::Failed };
                 steps.push(Step("the owner gives up", to));
             }
-            (Doing::Record, Making::No) => {
+            (Doing::Record, Maker::No) => {
                 match to.write(&[Mark::Missing], Mark::Committed, self.requires_alias()) {
                     Wrote::Yes => (to.owner, to.told) = (Doing::Apply, Told::Committed),
-                    Wrote::Missing => to.making[OWNER] = Making::Ask,
+                    Wrote::Missing => to.making[OWNER] = Maker::Ask,
                     Wrote::Blocked => return,
                     Wrote::Conflict => {
                         let alias = to.alias;
@@ -136,7 +137,7 @@ impl Drops {
                 }
                 if day.lags > 0 {
                     let mut to = *day;
-                    (to.making[OWNER], to.lags) = (Making::Ask, day.lags - 1);
+                    (to.making[OWNER], to.lags) = (Maker::Ask, day.lags - 1);
                     steps.push(Step("a node that lags knows no partition, says the owner's", to));
                 }
             }
@@ -164,11 +165,11 @@ impl Drops {
     fn finder(&self, day: &Day, steps: &mut Vec<Step>) {
         let mut to = *day;
         match (day.finder, day.making[FINDER]) {
-            (Doing::Record, Making::Gone) => {
+            (Doing::Record, Maker::Gone) => {
                 to.finder = self.after(recovery(&self.rules, HolderState::Gone, false));
                 steps.push(Step("the finder hears that the day is gone", to));
             }
-            (Doing::Record, Making::No) => {
+            (Doing::Record, Maker::No) => {
                 let found = to.partition(day.alias).map(|p| p.record);
                 match found {
                     None => steps.push(Step("the finder finds no partition", self.not_found(day))),
@@ -211,7 +212,7 @@ impl Drops {
         if self.lacks(Rule::MissingIsNotGone) {
             to.finder = self.after(recovery(&self.rules, HolderState::Gone, false));
         } else {
-            to.making[FINDER] = Making::Ask;
+            to.making[FINDER] = Maker::Ask;
         }
         to
     }
@@ -227,7 +228,7 @@ impl Drops {
         };
         match to.write(&[from], into, self.requires_alias()) {
             Wrote::Yes => to.finder = self.after(does),
-            Wrote::Missing => to.making[FINDER] = Making::Ask,
+            Wrote::Missing => to.making[FINDER] = Maker::Ask,
             Wrote::Blocked | Wrote::Conflict => return,
         }
         steps.push(Step("the finder writes what recovery asks for", to));
@@ -243,101 +244,98 @@ impl Drops {
     /// A janitor drops the day.
     fn drop_day(&self, day: &Day, janitor: usize, steps: &mut Vec<Step>) {
         let mut to = *day;
-        match day.dropping[janitor] {
-            Dropping::Idle => {
-                let left = day.domain.dropping;
-                if day.domain.dropped && to.partition(left).is_some() {
-                    to.rule(|_| {});
-                    to.dropping[janitor] = Dropping::Delete(left);
-                    steps.push(Step("a janitor finds a partition of a day that is gone", to));
-                    return;
-                }
-                if day.domain.dropped || day.domain.official == 0 {
-                    return;
-                }
-                let name = day.domain.official;
-                if day.partitions[usize::from(name) - 1].blocked {
-                    let mut to = *day;
-                    to.dropping[janitor] = Dropping::Undo(name);
-                    steps.push(Step("a janitor is hindered by a block", to));
-                }
-                let lifted = day.dropping.iter().any(|d| matches!(d, Dropping::Lift(_)));
-                if lifted && !self.lacks(Rule::LiftSettles) {
-                    return;
-                }
-                to.dropping[janitor] = Dropping::Read(day.domain.version, name);
-                steps.push(Step("a janitor reads the domain document", to));
-            }
-            Dropping::Read(version, name) => {
-                to.dropping[janitor] = Dropping::Blocked(version, name);
-                if let Some(partition) = to.partition(name)
-                    && !self.lacks(Rule::BlockBeforeDrop)
-                {
+        let Janitor::At(step, version, name) = day.dropping[janitor] else {
+            self.begin(day, janitor, steps);
+            return;
+        };
+        let (mut next, what) = match step {
+            Dropping::Block => {
+                if let Some(partition) = to.partition(name) {
                     partition.blocked = true;
                 }
-                steps.push(Step("a janitor blocks the partition", to));
+                (step.next(&self.rules, true), "a janitor blocks the partition")
             }
-            Dropping::Blocked(version, name) => {
-                let open = day.partitions[usize::from(name) - 1].record;
-                let open = matches!(open, Mark::Pending | Mark::Staged | Mark::Committed)
-                    && !self.lacks(Rule::DropOnlyResolved);
-                to.dropping[janitor] =
-                    if open { Dropping::Undo(name) } else { Dropping::Scanned(version, name) };
-                steps.push(Step("a janitor scans the partition", to));
+            Dropping::Look => {
+                let record = day.partitions[usize::from(name) - 1].record;
+                let open = matches!(record, Mark::Pending | Mark::Staged | Mark::Committed);
+                (step.next(&self.rules, !open), "a janitor scans the partition")
             }
-            Dropping::Scanned(version, name) => {
-                if version != day.domain.version && !self.lacks(Rule::WatermarkBeforeBlock) {
-                    to.dropping[janitor] = Dropping::Undo(name);
-                    steps.push(Step("a janitor cannot move the watermark", to));
-                    return;
+            Dropping::MoveWatermark => {
+                let stands =
+                    version == Some(day.domain.version) || self.lacks(Rule::WatermarkBeforeBlock);
+                if stands {
+                    to.change(|document| document.drop_day(today()));
                 }
-                to.dropping[janitor] = Dropping::Delete(name);
-                let before = to.domain;
-                to.rule(|domain| {
-                    *domain = Domain { dropped: true, official: 0, dropping: name, ..*domain }
-                });
-                steps.push(Step("a janitor moves the watermark", to));
-                if day.vanishing > 0 {
-                    to.durable = Some(before);
-                    to.vanishing -= 1;
-                    to.dropping[janitor] = Dropping::Undo(name);
-                    steps.push(Step("a janitor moves the watermark, on the primary only", to));
-                }
+                (step.next(&self.rules, stands), "a janitor moves the watermark, or cannot")
             }
-            Dropping::Undo(name) => {
-                to.rule(|_| {});
-                to.dropping[janitor] =
-                    if day.domain.dropped { Dropping::Delete(name) } else { Dropping::Lift(name) };
-                steps.push(Step(
-                    "a janitor asks again, and notes a lift if the day is not gone",
-                    to,
-                ));
+            Dropping::NoteLift => {
+                let mut noted = to.change(|_| {});
+                noted.note_lift(&BTreeSet::from([today()]), "");
+                let next = Dropping::noted(&noted, today(), "");
+                (next, "a janitor asks again, and notes a lift if the day is not gone")
             }
-            Dropping::Lift(name) => {
+            Dropping::Lift => {
                 if let Some(partition) = to.partition(name) {
                     partition.blocked = false;
                 }
-                to.dropping[janitor] = Dropping::Idle;
-                steps.push(Step("a lift arrives", to));
+                (step.next(&self.rules, true), "a lift arrives")
             }
-            Dropping::Delete(name) => {
+            Dropping::Delete => {
                 to.partitions[usize::from(name) - 1] = Partition::default();
                 to.alias = if to.alias == name { 0 } else { to.alias };
-                to.dropping[janitor] = Dropping::Idle;
-                steps.push(Step("a janitor deletes the partition", to));
+                (step.next(&self.rules, true), "a janitor deletes the partition")
             }
+            Dropping::Dropped | Dropping::Left => return,
+        };
+        to.dropping[janitor] = Janitor::at(next, version, name);
+        steps.push(Step(what, to));
+        if step == Dropping::MoveWatermark && next == Dropping::Delete && day.vanishing > 0 {
+            next = step.next(&self.rules, false);
+            to.durable = Some(day.domain);
+            to.vanishing -= 1;
+            to.dropping[janitor] = Janitor::at(next, version, name);
+            steps.push(Step("a janitor moves the watermark, on the primary only", to));
         }
         if day.deaths > 0 {
             let mut to = *day;
-            (to.dropping[janitor], to.deaths) = (Dropping::Idle, day.deaths - 1);
+            (to.dropping[janitor], to.deaths) = (Janitor::Idle, day.deaths - 1);
             steps.push(Step("a janitor dies, and another one takes its place", to));
         }
+    }
+
+    /// A janitor finds something to do about the day.
+    fn begin(&self, day: &Day, janitor: usize, steps: &mut Vec<Step>) {
+        let mut to = *day;
+        let left = day.domain.dropping;
+        if day.domain.dropped && to.partition(left).is_some() {
+            to.change(|_| {});
+            to.dropping[janitor] = Janitor::at(Dropping::Delete, None, left);
+            steps.push(Step("a janitor finds a partition of a day that is gone", to));
+            return;
+        }
+        if day.domain.dropped || day.domain.official == 0 {
+            return;
+        }
+        let name = day.domain.official;
+        if day.partitions[usize::from(name) - 1].blocked {
+            let mut to = *day;
+            to.dropping[janitor] = Janitor::at(Dropping::NoteLift, None, name);
+            steps.push(Step("a janitor is hindered by a block", to));
+        }
+        let lifts = |janitor: &Janitor| matches!(janitor, Janitor::At(Dropping::Lift, ..));
+        let known_for = day.dropping.iter().any(lifts).then_some(Duration::ZERO);
+        if !may_drop(&self.rules, known_for) {
+            return;
+        }
+        let version = Some(day.domain.version);
+        to.dropping[janitor] = Janitor::at(Dropping::begin(&self.rules), version, name);
+        steps.push(Step("a janitor reads the domain document", to));
     }
 
     /// Whether everything is over.
     #[must_use]
     pub fn is_over(&self, day: &Day) -> bool {
-        let idle = day.dropping.iter().all(|d| *d == Dropping::Idle);
+        let idle = day.dropping.iter().all(|d| *d == Janitor::Idle);
         idle && day.owner == Doing::Over
             && day.finder == Doing::Over
             && day.document != Held::Locked
@@ -350,8 +348,8 @@ impl Model for Drops {
 
     fn init_states(&self) -> Vec<Day> {
         // The slow process has looked at its clock: it is about to make the partition.
-        let mut making = [Making::No; PROCESSES];
-        making[SLOW] = Making::Ask;
+        let mut making = [Maker::No; PROCESSES];
+        making[SLOW] = Maker::Ask;
         let Self { lags, lates, vanishing, deaths, .. } = *self;
         vec![Day { making, lags, lates, vanishing, deaths, ..Day::default() }]
     }

@@ -53,6 +53,8 @@ pub struct Script {
     pub lock_reads: bool,
     /// The transaction that its caller waits for before it begins.
     pub after: Option<usize>,
+    /// The transaction of the same process over whose commit it may lock, without waiting for the apply.
+    pub over: Option<usize>,
     /// Whether its content may not fit: a dry run fails.
     pub may_misfit: bool,
     /// Whether it may write its record as `pending` first.

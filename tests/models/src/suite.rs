@@ -172,6 +172,7 @@ pub fn all() -> Vec<Suite> {
     vec![
         crate::explicit_insert::suite(),
         crate::wound_wait::suite(),
+        crate::chains::suite(),
         crate::validated_reads::suite(),
         crate::vanishing_writes::suite(),
         crate::two_recoverers::suite(),

@@ -4,6 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
+use txn_protocol::machines::attempt::Change;
+use txn_protocol::machines::record::Standing;
 use txn_protocol::record::Participant;
 use txn_protocol::record::{Op, State};
 use txn_protocol::rules::conflict::HolderState;
@@ -11,6 +13,7 @@ use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 use txn_store::{Source, Version};
 
+use crate::scenario::Use;
 use crate::state::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 
 /// The most commits that one causal chain of a model can have.
@@ -132,6 +135,34 @@ pub(crate) fn holder_state(mark: Mark) -> HolderState {
         Mark::Committed => HolderState::Record(State::Committed),
         Mark::Finished => HolderState::Record(State::Finished),
         Mark::Aborted => HolderState::Record(State::Aborted),
+    }
+}
+
+/// The same, with where it stands.
+pub(crate) fn standing(rec: &Rec) -> Standing {
+    Standing {
+        state: holder_state(rec.mark),
+        version: (rec.version > 0).then(|| version(rec.version)),
+    }
+}
+
+/// What a transaction wants to do with a document.
+pub(crate) fn change(what: Use) -> Change {
+    match what {
+        Use::Put => Change::Put,
+        Use::Insert => Change::Insert,
+        Use::Delete => Change::Delete,
+        Use::Read | Use::No => Change::Read,
+    }
+}
+
+/// What becomes of a participant, in the words of the models.
+pub(crate) fn deed(op: Op) -> Deed {
+    match op {
+        Op::Write => Deed::Write,
+        Op::Delete => Deed::Delete,
+        Op::Insert => Deed::Insert,
+        Op::Read => Deed::Read,
     }
 }
 

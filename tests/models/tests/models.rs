@@ -89,6 +89,7 @@ macro_rules! models {
 models!(
     explicit_insert,
     wound_wait,
+    chains,
     validated_reads,
     vanishing_writes,
     two_recoverers,

@@ -15,10 +15,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::clock::{Clock, Entropy};
-use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
-    StoreError, Write,
-};
+use txn_core::store::{Key, Layer, Outcome, Read, Store, StoreError, Write};
 
 /// Noon of a day in the simulated world.
 const EPOCH: Duration = Duration::from_secs(1_795_262_400);
@@ -289,13 +286,16 @@ impl Entropy for EntropyOf {
 pub struct StoreOf(pub Arc<Process>);
 
 #[async_trait]
-impl Store for StoreOf {
-    fn limits(&self) -> Limits {
-        self.0.store.limits()
+impl Layer for StoreOf {
+    fn inner(&self) -> &dyn Store {
+        &*self.0.store
     }
 
-    fn request_timeout(&self) -> Duration {
-        self.0.store.request_timeout()
+    async fn around<V: Send>(
+        &self,
+        call: impl Future<Output = Result<V, StoreError>> + Send,
+    ) -> Result<V, StoreError> {
+        self.0.ask(call).await
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -317,47 +317,5 @@ impl Store for StoreOf {
         }
         self.0.perhaps_panic();
         outcomes
-    }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.0.ask(self.0.store.refresh(collection)).await
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        self.0.ask(self.0.store.scan(collection, filter, size, from)).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.0.ask(self.0.store.open_collection(spec)).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.0.ask(self.0.store.drop_collection(name)).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.0.ask(self.0.store.add_alias(alias, collection)).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.0.ask(self.0.store.block_writes(collection, blocked)).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.0.ask(self.0.store.list_collections(prefix)).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.0.ask(self.0.store.release_collection(collection)).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.0.ask(self.0.store.server_time()).await
     }
 }

@@ -1,9 +1,7 @@
 //! The command: reads its line, carries it out, and says what became of it.
 
-pub(crate) mod args;
-pub(crate) mod failure;
-pub(crate) mod output;
-pub(crate) mod store;
+mod locks;
+mod requests;
 mod veil;
 
 use std::io::{IsTerminal, Write};
@@ -14,11 +12,13 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::json;
 use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, Tally, Transferred};
-use txn_core::{Config, ErrorKind, TransactionOutcome};
+use txn_core::{ErrorKind, TransactionOutcome};
 
-use args::{Cli, Command, Global};
-use failure::{Exit, Failure};
-use store::{Address, OpenStore};
+use crate::console::address::Address;
+use crate::console::args::{Cli, Command, Global};
+use crate::console::failure::{Exit, Failure};
+use crate::console::store::OpenStore;
+use crate::console::{address_of, config, output, said};
 
 /// How long a command waits at its end until what it committed is applied.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -129,14 +129,6 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
     done
 }
 
-pub(crate) fn config() -> Config {
-    Config::default().with_application(Some("txn-bank".to_owned()))
-}
-
-pub(crate) fn address_of(global: &Global) -> Address {
-    global.store.clone().unwrap_or_else(|| Address::Redb("bank.redb".into()))
-}
-
 /// A command whose input is sound as far as it can be known without the store.
 enum Asked {
     Init,
@@ -145,6 +137,9 @@ enum Asked {
     Accounts(Vec<String>),
     ShowTransfer(String),
     Audit { recover: bool },
+    Request(requests::Asked),
+    Locks,
+    Break { category: String, id: String },
 }
 
 impl Asked {
@@ -161,11 +156,7 @@ impl Asked {
                 Self::Open(new.with_overdraft(overdraft))
             }
             Command::Transfer { legs, id } => {
-                let legs: Result<Vec<Leg>, BankError> =
-                    legs.iter().map(|leg| Leg::parse(leg)).collect();
-                let legs = legs?;
-                txn_bank::check_transfer(id.as_deref(), &legs)?;
-                Self::Transfer { legs, key: id }
+                Self::Transfer { legs: legs_of(&legs, id.as_deref())?, key: id }
             }
             Command::Balance { names } => Self::Accounts(names),
             Command::Show { what } => match <[String; 2]>::try_from(what) {
@@ -176,10 +167,29 @@ impl Asked {
                 Err(names) => Self::Accounts(names),
             },
             Command::Audit { no_recover } => Self::Audit { recover: !no_recover },
+            Command::Locks => Self::Locks,
+            Command::Break { category, id } => Self::Break { category, id },
+            command @ (Command::Submit { .. }
+            | Command::Status { .. }
+            | Command::Wait { .. }
+            | Command::Cancel { .. }
+            | Command::Reverse { .. }
+            | Command::Process { .. }
+            | Command::Recover { .. }
+            | Command::Stuck { .. }
+            | Command::Release { .. }) => Self::Request(requests::Asked::check(command)?),
             // The others were carried out before.
             _ => Self::Init,
         })
     }
+}
+
+/// The legs of a transfer that can be made, as far as can be said without looking at accounts.
+fn legs_of(texts: &[String], key: Option<&str>) -> Result<Vec<Leg>, Failure> {
+    let legs: Result<Vec<Leg>, BankError> = texts.iter().map(|leg| Leg::parse(leg)).collect();
+    let legs = legs?;
+    txn_bank::check_transfer(key, &legs)?;
+    Ok(legs)
 }
 
 async fn carry_out(
@@ -257,13 +267,11 @@ async fn carry_out(
             }
             output::audit(&audit, json)
         }
+        Asked::Request(asked) => return requests::carry_out(bank, asked, global).await,
+        Asked::Locks => return locks::list(bank, json).await,
+        Asked::Break { category, id } => return locks::take_away(bank, &category, &id, json).await,
     };
     said(written, exit)
-}
-
-/// The exit of a command that was carried out, once what it had to say is written.
-pub(crate) fn said(written: std::io::Result<()>, exit: Exit) -> Result<Exit, Failure> {
-    written.map(|()| exit).map_err(|error| Failure::unwritten(exit, &error))
 }
 
 /// A transfer whose outcome is asked for if it is not known at once.
@@ -288,7 +296,7 @@ async fn transfer(bank: &Bank, key: &str, legs: &[Leg]) -> Result<Transferred, F
 }
 
 /// Returns on Ctrl-C, and when the system asks the process to end.
-async fn asked_to_stop() {
+pub(crate) async fn asked_to_stop() {
     let interrupted = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

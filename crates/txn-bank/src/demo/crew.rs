@@ -10,9 +10,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use txn_bank::Bank;
 
-use crate::cli::args::Global;
-use crate::cli::failure::Failure;
-use crate::cli::store::{Address, OpenStore};
+use crate::console::address::Address;
+use crate::console::args::Global;
+use crate::console::failure::Failure;
+use crate::console::store::OpenStore;
 use crate::demo::journal::Told;
 use crate::demo::line::Line;
 use crate::demo::worker;

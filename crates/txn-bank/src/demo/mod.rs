@@ -18,10 +18,11 @@ use txn_bank::{Audit, Bank, NewAccount};
 use txn_core::TransactionOutcome;
 use txn_core::clock::{Entropy, SystemEntropy};
 
-use crate::cli::args::Global;
-use crate::cli::config;
-use crate::cli::failure::{Exit, Failure};
-use crate::cli::store::{Address, OpenStore};
+use crate::console::address::Address;
+use crate::console::args::Global;
+use crate::console::config;
+use crate::console::failure::{Exit, Failure};
+use crate::console::store::OpenStore;
 use crew::{Crew, Heard};
 use journal::{Fate, JANITOR, Journal, Told};
 use line::{Line, Teller};
@@ -76,11 +77,11 @@ pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
     let story = Box::pin(Demo::play(&global, &address, place, shown)).await?;
     let clean = story.audit.is_clean();
     let written = match global.json {
-        true => crate::cli::output::print_json(&story),
-        false => crate::cli::output::print(&story.to_string()),
+        true => crate::console::output::print_json(&story),
+        false => crate::console::output::print(&story.to_string()),
     };
     drop(temporary);
-    crate::cli::said(written, if clean { Exit::Done } else { Exit::Found })
+    crate::console::said(written, if clean { Exit::Done } else { Exit::Found })
 }
 
 struct Demo {

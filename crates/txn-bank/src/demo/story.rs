@@ -7,7 +7,7 @@ use serde::Serialize;
 use txn_bank::Audit;
 use txn_core::Tid;
 
-use crate::cli::output::grouped;
+use crate::console::output::grouped;
 use crate::demo::DEPOSIT;
 use crate::demo::journal::{Fate, Flight, JANITOR, Wound};
 use crate::demo::worker::{AT_ONCE, NAMES, THINK_MS};

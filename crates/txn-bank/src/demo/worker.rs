@@ -10,10 +10,10 @@ use txn_bank::{Bank, BankError, Leg, TransferOptions};
 use txn_core::clock::{Entropy, SystemEntropy};
 use txn_core::{Config, Options};
 
-use crate::cli::args::Global;
-use crate::cli::failure::{Exit, Failure};
-use crate::cli::store::OpenStore;
-use crate::cli::{address_of, config};
+use crate::console::args::Global;
+use crate::console::failure::{Exit, Failure};
+use crate::console::store::OpenStore;
+use crate::console::{address_of, config};
 use crate::demo::line::{Line, Teller};
 
 /// The accounts of the demo.

@@ -143,7 +143,7 @@ fn stores_that_are_not_there() {
 }
 
 #[test]
-fn an_output_that_can_not_be_written_is_told() {
+fn an_output_that_cannot_be_written_is_told() {
     let desk = Desk::with_accounts();
     let transfer = "transfer alice:-30 bob:30 --id pipe";
     for words in [transfer, "--json show alice", "audit", "balance bob", "--json audit", "init"] {

@@ -3,6 +3,7 @@
 mod audit;
 mod demo;
 mod input;
+mod requests;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,21 +1,21 @@
 //! The barrier: waits until everything that was acknowledged before it is applied, and searches see it.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::failure_detector::LookedAt;
 use crate::engine::lock_resolver::Holding;
+use crate::engine::pages::Documents;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Cursor, Filter, Page};
+use crate::store::Filter;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
 use txn_protocol::tid::{Day, Tid};
-
-/// Records that a scan asks for at once.
-const PAGE: usize = 500;
 
 impl Domain {
     /// Waits until every transaction of the domain that was acknowledged before the call, by whichever process, is
@@ -77,21 +77,15 @@ impl Engine {
             }
             refreshed => refreshed?,
         }
-        let mut from: Option<Cursor> = None;
-        loop {
-            let cursor = from.take();
-            let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
-            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
+        let note = |documents: Documents| {
             for (key, ..) in documents {
                 let tid = key.id.parse();
                 let foreign = |_| Error::damaged("it is no record of a transaction").at(&key);
                 committed.insert(tid.map_err(foreign)?);
             }
-            match next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
+            Ok(ControlFlow::<()>::Continue(()))
+        };
+        self.each_page(partition, &open, deadline, note).await.map(|_| ())
     }
 
     /// Waits for the owners, and takes the place of those that show no sign of life for their lease.
@@ -105,9 +99,11 @@ impl Engine {
             // The owner of one that lives here is at it.
             let away =
                 committed.iter().copied().filter(|tid| !self.live_attempts.is_live(*tid)).collect();
-            let at = self.now();
-            for (tid, found) in self.records(&away, ReadPreference::Primary, deadline).await? {
-                let HolderState::Record(State::Committed | State::Staged) = found.state else {
+            let asked = self.now();
+            let records = self.records(&away, ReadPreference::Primary, deadline).await?;
+            let at = LookedAt { asked, answered: self.now() };
+            for (tid, found) in records {
+                let HolderState::Record(State::Committed | State::Staged) = found.state() else {
                     committed.remove(&tid);
                     continue;
                 };

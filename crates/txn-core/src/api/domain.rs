@@ -8,15 +8,17 @@ use tracing::Instrument;
 use crate::api::collection::{Codec, Collection, Raw};
 use crate::api::transaction::Transaction;
 use crate::attempt::{Attempt, Receipt};
-use crate::config::Options;
+use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::RegistryDocument;
 use crate::engine::lost::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Write, WriteOp,
+    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Write, WriteOp,
 };
+use txn_protocol::machines::domain::MakeOnce;
 use txn_protocol::tid::Tid;
 
 /// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
@@ -85,6 +87,20 @@ impl Domain {
     #[must_use]
     pub fn name(&self) -> &str {
         self.engine.table.domain()
+    }
+
+    /// The settings that the domain was opened with: whatever is built on it takes clock and randomness from here.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.engine.config
+    }
+
+    /// The store behind the domain, for looking through collections by [`Store::scan`]. A scan shows candidates: read
+    /// those that matter by a [`Reader`](crate::Reader) or in a transaction. Whatever else writes to documents of the
+    /// domain goes behind the engine's back.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.engine.store
     }
 
     /// Opens a collection that exists, and claims it for this domain. `C` is [`Typed`](crate::Typed) for serde
@@ -213,7 +229,7 @@ impl Domain {
             let tid = logical.with_attempt(attempt);
             let tx = self.start(tid, &options, pessimistic, deadline)?;
             let span = tracing::debug_span!("attempt", %tid, attempt);
-            let cause = match crate::attempt::nesting::within(tid, closure(&tx))
+            let reason = match crate::attempt::nesting::within(tid, closure(&tx))
                 .instrument(span)
                 .await
             {
@@ -224,7 +240,7 @@ impl Domain {
                         return Err(error.into());
                     }
                     Err(AttemptError::Fail(error)) => return Err(error.in_transaction(tid).into()),
-                    Err(AttemptError::Retry(cause)) => cause,
+                    Err(AttemptError::Retry(reason)) => reason,
                 },
                 Err(error) => match tx.examine().await {
                     Ok(()) => {
@@ -233,7 +249,7 @@ impl Domain {
                             .await;
                         return Err(error);
                     }
-                    Err(AttemptError::Retry(cause)) => cause,
+                    Err(AttemptError::Retry(reason)) => reason,
                     // It may rest on a state that never was.
                     Err(AttemptError::Fail(error)) => {
                         tx.attempt().roll_back(error.to_string(), false).await;
@@ -241,7 +257,7 @@ impl Domain {
                     }
                 },
             };
-            tx.attempt().roll_back(cause.to_string(), true).await;
+            tx.attempt().roll_back(reason.to_string(), true).await;
             attempt += 1;
             if tx.attempt().has_writes() {
                 pessimistic = true;
@@ -250,7 +266,7 @@ impl Domain {
                 (pessimistic, options.lock_reads) = (true, true);
             }
             drop(tx);
-            self.check_retry(tid, attempt, deadline, &cause)?;
+            self.check_retry(tid, attempt, deadline, &reason)?;
         }
     }
 
@@ -259,11 +275,11 @@ impl Domain {
         tid: Tid,
         attempt: u16,
         deadline: Duration,
-        cause: &RetryReason,
+        reason: &RetryReason,
     ) -> Result<()> {
         let engine = &self.engine;
         let give_up =
-            |why: &str| Err(cause.clone().into_error(&format!("{why}: ")).in_transaction(tid));
+            |why: &str| Err(reason.clone().into_error(&format!("{why}: ")).in_transaction(tid));
         if attempt >= engine.config.max_attempts {
             return give_up(&format!("gave up after {attempt} attempts"));
         }
@@ -340,7 +356,7 @@ impl Engine {
         let key = Claim::key(&info.uid);
         let domain = self.table.domain();
         let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
-        let create = Write::new(key.clone(), WriteOp::Create(claim.to_string().into()));
+        let claim = Source::from(claim.to_string());
         if let Some(owner) = info.owner.as_ref().filter(|owner| **owner != **domain)
             && self.claimed_by(&key).await?.is_none()
         {
@@ -351,28 +367,18 @@ impl Engine {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message).into());
         }
-        let mut backoff = self.backoff();
-        loop {
-            let why = match self.write_one(create.clone()).await {
-                Outcome::Applied(_) => break,
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) => why,
-                Outcome::Conflict | Outcome::Unknown(_) => match self.claimed_by(&key).await? {
-                    Some(owner) if owner == **domain => break,
-                    Some(owner) => {
-                        let message = format!(
-                            "the collection {:?} belongs to the domain {owner:?}: open it there, or use another \
-                             collection",
-                            info.name
-                        );
-                        return Err(Error::new(ErrorKind::Misconfigured, message).into());
-                    }
-                    None => "its claim is not acknowledged".to_owned(),
-                },
-                refused => {
-                    return Err(Error::from_refused(&refused, &key, "claim the collection").into());
-                }
-            };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+        let (place, content) = (RegistryDocument(&key), |_: &_| Ok(claim.clone()));
+        let settled = self.settle(&place, &MakeOnce, (None, None), content, deadline).await;
+        let settled = settled.map_err(|e| e.while_doing("claim the collection"))?;
+        if let (_, Some(source)) = settled.found {
+            let owner = Claim::read(&key, &source)?.domain;
+            if owner != **domain {
+                let message = format!(
+                    "the collection {:?} belongs to the domain {owner:?}: open it there, or use another collection",
+                    info.name
+                );
+                return Err(Error::new(ErrorKind::Misconfigured, message).into());
+            }
         }
         let (name, uid) = (info.name.to_string(), info.uid.to_string());
         let (known, ..) = self.domain_document(deadline).await?;

@@ -8,8 +8,8 @@ use tokio_util::task::TaskTracker;
 use crate::api::domain::Domain;
 use crate::config::Config;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::domain_document::{DomainDocument, REGISTRY, encode};
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::{REGISTRY, RegistryDocument, encode};
 use crate::engine::failure_detector::Liveness;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::server_clock::ServerClock;
@@ -17,7 +17,8 @@ use crate::engine::shared_requests::SharedRequests;
 use crate::engine::transaction_table::Table;
 use crate::engine::{Engine, KnownAborted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{CollectionSpec, Outcome, Role, Store, Write, WriteOp};
+use crate::store::{CollectionSpec, Role, Store};
+use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
 use txn_protocol::tid::{Day, TidSource};
 
 impl Domain {
@@ -73,9 +74,11 @@ impl Engine {
         check_name(name)?;
         let tasks = TaskTracker::new();
         let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
-        let store: Arc<dyn Store> = match shares {
-            true => Arc::new(SharedRequests::new(store, &tasks, &config.clock)),
-            false => store,
+        let front = || -> Arc<dyn Store> {
+            match shares {
+                true => Arc::new(SharedRequests::new(store.clone(), &tasks, &config.clock)),
+                false => store.clone(),
+            }
         };
         Ok(Arc::new(Self {
             tids: TidSource::new(config.clock.clone(), &*config.entropy),
@@ -84,12 +87,15 @@ impl Engine {
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
             collections: parking_lot::Mutex::default(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
+            // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
+            records: front(),
+            store: front(),
             tasks,
             closing: CancellationToken::new(),
             left_over: std::sync::atomic::AtomicBool::default(),
             absence_probe: tokio::sync::Mutex::default(),
             server_clock: ServerClock::default(),
-            store,
             rules: config.rules.clone(),
             config,
         }))
@@ -147,23 +153,10 @@ impl Engine {
     async fn make_domain(&self, deadline: &Deadline) -> Result<(), AttemptError> {
         self.open_registry(deadline).await?;
         let key = self.table.domain_key();
-        let create = WriteOp::Create(encode(&DomainDocument::default())?);
-        let mut backoff = self.backoff();
-        while self.read_domain(deadline).await?.is_none() {
-            let why = match self.write_one(Write::new(key.clone(), create.clone())).await {
-                Outcome::Applied(_) => return Ok(()),
-                Outcome::Conflict => "others are making the domain document".to_owned(),
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    why
-                }
-                refused => {
-                    let doing = "make the domain document";
-                    return Err(Error::from_refused(&refused, &key, doing).into());
-                }
-            };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
-        }
-        Ok(())
+        let content = |_: &_| encode(&DomainDocument::default());
+        let place = RegistryDocument(&key);
+        let settled = self.settle(&place, &MakeOnce, (None, None), content, deadline).await;
+        settled.map(|_| ()).map_err(|e| e.while_doing("make the domain document"))
     }
 
     /// Makes the registry, if it is missing.

@@ -3,6 +3,7 @@
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::failure_detector::LookedAt;
 use crate::engine::lock_resolver::Decided;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
@@ -48,15 +49,17 @@ impl Engine {
     ) -> Result<TransactionOutcome, AttemptError> {
         let key = self.table.record_key(tid);
         loop {
+            let asked = self.now();
             let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
-            if found.state == HolderState::Gone {
+            let at = LookedAt { asked, answered: self.now() };
+            if found.state() == HolderState::Gone {
                 return Ok(TransactionOutcome::Forgotten);
             }
             let lease = self.config.lease_of(tid.attempt());
             let signs = (found.version(), None);
             let dead = !self.live_attempts.is_live(tid)
-                && self.liveness.is_dead(tid, &key, signs, lease, self.now());
-            if conflict(&self.rules, Requester::Patient, tid, found.state, dead)
+                && self.liveness.is_dead(tid, &key, signs, lease, at);
+            if conflict(&self.rules, Requester::Patient, tid, found.state(), dead)
                 == Conflict::Resolve
             {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";

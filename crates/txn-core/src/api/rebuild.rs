@@ -8,9 +8,10 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::domain_document::{DomainDocument, encode};
+use crate::engine::domain_document::encode;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{CollectionSpec, Key, Outcome, Role, Store, Write, WriteOp};
+use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::tid::Day;
 
 /// What a rebuild made of what was left.

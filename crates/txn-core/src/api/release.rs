@@ -1,17 +1,15 @@
 //! Taking the engine out again: releasing a collection, removing a domain.
 
+use std::ops::ControlFlow;
+
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::lost::Claim;
+use crate::engine::pages::Documents;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{
-    CollectionSpec, Cursor, Filter, Key, Outcome, Page, Read, Role, Write, WriteOp,
-};
-
-/// Records that a scan asks for at once.
-const PAGE: usize = 500;
+use crate::store::{CollectionSpec, Filter, Key, Outcome, Read, Role, Write, WriteOp};
 
 impl Domain {
     /// Releases a collection: takes off its claim, its entry in the domain document, and what the store added to it.
@@ -109,11 +107,7 @@ impl Engine {
             refreshed => refreshed?,
         }
         let locked = Filter::Exists(crate::fields::TRANSACTION_TID);
-        let mut from: Option<Cursor> = None;
-        loop {
-            let cursor = from.take();
-            let scan = || self.store.scan(name, &locked, PAGE, cursor.clone());
-            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
+        let check = |documents: Documents| {
             for (key, version, source) in documents {
                 if let Some(holder) = view(&key, version, &source)?.holder() {
                     let message =
@@ -121,11 +115,9 @@ impl Engine {
                     return Err(in_use(message).at(&key).in_transaction(holder).into());
                 }
             }
-            match next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
+            Ok(ControlFlow::<()>::Continue(()))
+        };
+        self.each_page(name, &locked, deadline, check).await.map(|_| ())
     }
 
     async fn check_unnamed(
@@ -135,12 +127,7 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         self.retry_unavailable(deadline, || self.store.refresh(partition)).await?;
-        let mut from: Option<Cursor> = None;
-        loop {
-            let cursor = from.take();
-            let open = crate::engine::survey::open_records();
-            let scan = || self.store.scan(partition, &open, PAGE, cursor.clone());
-            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
+        let check = |documents: Documents| {
             for (key, _, source) in documents {
                 let record = crate::engine::format::read_record(&key, &source)?;
                 if record.participants.iter().any(|participant| *participant.collection == *name) {
@@ -148,11 +135,10 @@ impl Engine {
                     return Err(in_use(message).in_transaction(record.tid).into());
                 }
             }
-            match next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
+            Ok(ControlFlow::<()>::Continue(()))
+        };
+        let open = crate::engine::survey::open_records();
+        self.each_page(partition, &open, deadline, check).await.map(|_| ())
     }
 
     async fn remove(&self, deadline: &Deadline) -> Result<(), AttemptError> {

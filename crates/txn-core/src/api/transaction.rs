@@ -77,6 +77,23 @@ impl Transaction {
             .collect()
     }
 
+    /// The commit that wrote the content which this transaction found in a document; `None` if the document does not
+    /// exist, or if no transaction ever wrote it. Reads the document if that was not done yet. What the transaction
+    /// itself writes is no commit yet: ask before writing.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a document that the transaction
+    /// wrote without having read it.
+    pub async fn version<C: Codec>(
+        &self,
+        collection: &Collection<C>,
+        id: impl Into<DocumentId>,
+    ) -> Result<Option<Tid>> {
+        let key = collection.key(id);
+        self.images(std::slice::from_ref(&key)).await?;
+        self.attempt.version(&key)
+    }
+
     /// Reads documents of any collections in one round trip, so that each `get` of one of them that follows is
     /// answered from the transaction. The keys are those of [`Collection::key`].
     ///
@@ -264,10 +281,10 @@ impl Transaction {
 
     /// Notes why the attempt has to start again, if it has to.
     fn doom(&self, stop: AttemptError) -> Error {
-        if let AttemptError::Retry(cause) = &stop {
+        if let AttemptError::Retry(reason) = &stop {
             let mut doomed = self.doomed.lock();
             if !matches!(&*doomed, Some(AttemptError::Retry(_))) {
-                *doomed = Some(AttemptError::Retry(cause.clone()));
+                *doomed = Some(AttemptError::Retry(reason.clone()));
             }
         }
         stop.into_error().in_transaction(self.attempt.tid)

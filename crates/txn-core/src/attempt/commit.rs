@@ -1,6 +1,7 @@
 //! The commit: locks, validation, the one write that decides, and the apply behind it.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,19 +11,23 @@ use tokio::sync::oneshot;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Departure, Locks, Mutation, ReadEntry, Slot};
+use super::stage::{Decisive, Stage};
+use super::{Attempt, Locks, Mutation, ReadEntry};
 use crate::config::Acknowledge;
-use crate::engine::ReadPreference;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::transaction_table::Partition;
+use crate::engine::settle::{RecordOf, Settled};
+use crate::engine::transaction_table::{Partition, RecordLookup};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::store::{Key, Version, Write, WriteOp};
 use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::machines::attempt::{Change, Footprint, Phase, operation};
+use txn_protocol::machines::invariant::{Invariant, check_commit_tid, check_order};
+use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
 /// How a transaction ended that did not fail.
@@ -52,7 +57,7 @@ pub(super) struct CommittedRecord {
 impl Attempt {
     /// Commits, by a tracked task that goes on when the caller is dropped.
     pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, AttemptError> {
-        if self.concluding.swap(true, Ordering::AcqRel) {
+        if !self.progress.conclude() {
             return Err(self.over());
         }
         let (acknowledge, acknowledged) = oneshot::channel();
@@ -73,15 +78,17 @@ impl Attempt {
     /// The answer for a caller who cannot wait for that of the commit. What has not left this process yet never will;
     /// what is committed is said to be, and not to be applied yet.
     fn cut_short(&self, why: &str) -> Result<Receipt, AttemptError> {
-        if self.depart(Departure::Closed) {
+        if self.progress.close() {
             self.handle.cancel();
             return Err(Error::unavailable(why).into());
         }
-        let departure = *self.departure.lock();
-        match (departure, self.working.lock().writes.keys().next()) {
-            (Departure::Committed(receipt), _) => Ok(receipt),
-            (Departure::Single, Some(key)) => {
-                Err(crate::engine::single_write::unknown(key, &Error::unavailable(why)))
+        let single = || self.working.lock().writes.keys().next().cloned();
+        match self.progress.stage() {
+            Stage::Committed(receipt) => Ok(receipt),
+            Stage::Sent(Decisive::Single) | Stage::Released(Some(Decisive::Single))
+                if let Some(key) = single() =>
+            {
+                Err(crate::engine::single_write::unknown(&key, &Error::unavailable(why)))
             }
             _ => Err(self.in_doubt(Error::unavailable(why).into())),
         }
@@ -96,7 +103,7 @@ impl Attempt {
     /// The commit panicked: what may be committed is left to whoever meets it.
     async fn give_up(self: &Arc<Self>) {
         tracing::error!(tid = %self.tid, "a task of the engine panicked");
-        if self.depart(Departure::Closed) {
+        if self.progress.close() {
             return self.release("a task of the engine panicked", false).await;
         }
         self.leave_to_others();
@@ -105,7 +112,7 @@ impl Attempt {
     /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
     fn leave_to_others(&self) {
         self.engine.left_over.store(true, Ordering::Release);
-        self.released.store(true, Ordering::Release);
+        self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
         let locks = self.locks.lock();
@@ -128,7 +135,7 @@ impl Attempt {
             Ok(Prepared::Single(single)) => {
                 let result = self.commit_single(&single).await;
                 self.engine.live_attempts.forget(self.tid);
-                self.released.store(true, Ordering::Release);
+                self.progress.release();
                 say(match result {
                     Ok(commit) => {
                         self.refresh_if_asked([&single.key]).await;
@@ -138,7 +145,6 @@ impl Attempt {
                 });
             }
             Ok(Prepared::CommittedRecord(committed)) => {
-                self.released.store(true, Ordering::Release);
                 let commit = committed.record.commit_tid;
                 if self.options.acknowledge == Acknowledge::Committed {
                     say(Ok(receipt(Some(self.tid), commit, false)));
@@ -154,7 +160,7 @@ impl Attempt {
             }
             Err(stop) => {
                 let (why, retried) = match &stop {
-                    AttemptError::Retry(cause) => (cause.to_string(), true),
+                    AttemptError::Retry(reason) => (reason.to_string(), true),
                     AttemptError::Fail(error) => (error.to_string(), false),
                 };
                 self.release_by_deadline(why, retried).await;
@@ -189,10 +195,10 @@ impl Attempt {
         if !writes.is_empty() {
             self.engine.check_clock()?;
         }
-        let held = self.locks.lock().held.clone();
         if let Some(single) = self.single_document(&reads, &writes).await? {
-            return Ok(single);
+            return Ok(Prepared::Single(Box::new(single)));
         }
+        let held = self.locks.lock().held.clone();
         let mut wanted: BTreeMap<Key, Option<ReadEntry>> = writes
             .keys()
             .filter(|key| !held.contains_key(*key))
@@ -203,20 +209,44 @@ impl Attempt {
             .filter(|(key, _)| !held.contains_key(key) && !writes.contains_key(key))
             .collect();
         wanted.append(&mut self.take_reads_to_lock(&mut only_read, !writes.is_empty()));
-        let checks = self.dry_runs(&writes)?;
+        let mut checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;
-        if !wanted.is_empty() || !checks.is_empty() {
-            self.acquire(wanted, checks, &CancellationToken::new()).await?;
+        let mut phase = Phase::Reading;
+        loop {
+            let before = phase;
+            phase = phase.next(
+                &self.engine.rules,
+                Footprint {
+                    to_lock: !wanted.is_empty() || !checks.is_empty(),
+                    to_validate: !only_read.is_empty(),
+                    commits: self.changes_anything(&writes),
+                },
+            );
+            let first = !self.engine.rules.decides(Rule::ValidateAfterLocks);
+            check_order(before, phase, first).map_err(|broken| self.broken(broken))?;
+            match phase {
+                Phase::Locking => {
+                    let (wanted, checks) = (take(&mut wanted), take(&mut checks));
+                    self.acquire(wanted, checks, &CancellationToken::new()).await?;
+                }
+                Phase::Validating => self.validate(take(&mut only_read)).await?,
+                Phase::Verifying => {
+                    // Nothing to commit: that everything was held at once is all that was asked for.
+                    self.verify_locks().await?;
+                    return Ok(Prepared::Nothing);
+                }
+                Phase::Reading | Phase::Committing => break,
+            }
         }
-        self.validate(only_read).await?;
+        // The lock of a read that was given up may stand, or land yet: the record would not name it.
+        if let Some(key) = self.locks.lock().uncertain.first() {
+            return Err(AttemptError::Retry(RetryReason::Changed(key.clone())));
+        }
         let (participants, images, known) = self.participants(&writes)?;
-        if participants.iter().all(|participant| participant.op == Op::Read) {
-            // Nothing to commit: that everything was held at once is all that was asked for.
-            self.verify_locks().await?;
-            return Ok(Prepared::Nothing);
-        }
         let commit = self.commit_tid()?;
+        let overwritten = participants.iter().map(|participant| participant.before);
+        check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
         let record = Record {
             commit_tid: Some(commit),
             participants,
@@ -227,9 +257,22 @@ impl Attempt {
         let written = known.len();
         let version = self.commit_record(&record).await?;
         let receipt = self.receipt(Some(self.tid), Some(commit));
-        *self.departure.lock() = Departure::Committed(receipt);
+        self.progress.committed(receipt);
         self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
         Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, version, known })))
+    }
+
+    /// Whether the commit changes a document, by what stands under the locks.
+    fn changes_anything(&self, writes: &BTreeMap<Key, Mutation>) -> bool {
+        let locks = self.locks.lock();
+        let exists = |key| locks.held.get(key).is_none_or(|held| !held.before.absent);
+        writes.iter().any(|(key, mutation)| {
+            !matches!(operation(mutation.change(), exists(key)), Ok(Op::Read))
+        })
+    }
+
+    fn broken(&self, invariant: Invariant) -> AttemptError {
+        Error::broken(invariant).in_transaction(self.tid).into()
     }
 
     /// Would the new contents be accepted? Asked before the commit, for after it there is no way back.
@@ -302,19 +345,14 @@ impl Attempt {
         &self,
         writes: &BTreeMap<Key, Mutation>,
     ) -> Result<(Vec<Participant>, Vec<Option<Image>>, BTreeMap<Key, View>), Error> {
-        let Locks { held, .. } = &*self.locks.lock();
+        let Locks { held, uncertain } = &*self.locks.lock();
+        let acknowledged = held.keys().all(|key| !uncertain.contains(key));
+        Invariant::HeldLockAcknowledged.check(acknowledged).map_err(Error::broken)?;
         let (mut participants, mut images, mut known) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (key, lock) in held {
             let absent = lock.before.absent;
-            let op = match writes.get(key) {
-                Some(Mutation::Insert(_) | Mutation::Withdrawn) if !absent => {
-                    return Err(Self::exists(key));
-                }
-                Some(Mutation::Put(_) | Mutation::Insert(_)) if absent => Op::Insert,
-                Some(Mutation::Put(_) | Mutation::Insert(_)) => Op::Write,
-                Some(Mutation::Delete) if !absent => Op::Delete,
-                Some(Mutation::Delete | Mutation::Withdrawn) | None => Op::Read,
-            };
+            let change = writes.get(key).map_or(Change::Read, Mutation::change);
+            let op = operation(change, !absent).map_err(|_| Self::exists(key))?;
             let placeholder = absent.then_some(lock.version);
             let participant = participant_of(key, op, lock.expected, lock.before.tid);
             participants.push(Participant { placeholder, ..participant });
@@ -343,102 +381,39 @@ impl Attempt {
         // From here on only the record says whether the attempt is aborted.
         let deadline = Deadline::until(self.ends_at);
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
-        let mut backoff = engine.backoff();
         self.heart.cancel();
         let mut slot = self.slot.lock().await;
-        let before = std::mem::replace(&mut *slot, Slot::Sealed);
-        let mut pending = match before {
-            Slot::Pending(version) => Some(version),
-            Slot::Unwritten | Slot::InDoubt => None,
-            Slot::Sealed => return Err(Error::unavailable("the transaction is over").into()),
-        };
-        if !self.depart(Departure::Record) {
+        let before = *slot;
+        let presumed = slot.seal().ok_or(Invariant::RecordFromSlot);
+        let presumed = presumed.map_err(|broken| self.broken(broken))?;
+        if !self.progress.send(Decisive::Record) {
             *slot = before;
             return Err(self.over());
         }
-        let mut sent = false;
-        loop {
-            let op = match pending {
-                None => WriteOp::Create(source.clone()),
-                Some(version) => WriteOp::Replace(source.clone(), version),
-            };
-            let outcome = match engine.write_record(self.tid, &op, &deadline).await {
-                Ok(outcome) => outcome,
-                // It was sent, and its partition was missing: no proof that nothing happened.
-                Err(stop) => return Err(self.in_doubt(stop)),
-            };
-            sent |= !outcome.is_certainly_not_applied();
-            let why = match outcome {
-                Outcome::Applied(version) => return Ok(version),
-                Outcome::Rejected(why) => why,
-                Outcome::Conflict | Outcome::Unknown(_)
-                    if !engine.rules.decides(Rule::CommitSettled) =>
-                {
-                    return Err(AttemptError::Retry(RetryReason::Wounded));
-                }
-                Outcome::Conflict => "its record is there already".to_owned(),
-                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => why,
-                refused => {
-                    let key = engine.table.record_key(self.tid);
-                    let error = Error::from_refused(&refused, &key, "commit").into();
-                    return Err(self.late(sent, error));
-                }
-            };
-            match self.settle_commit(&mut pending, &deadline).await {
-                Ok(Some(version)) => return Ok(version),
-                Ok(None) => {}
-                // Said by an acknowledged touch.
-                Err(stop @ AttemptError::Retry(RetryReason::Wounded)) => return Err(stop),
-                Err(stop) => return Err(self.late(sent, stop)),
+        let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
+        let (presumed, content) = (RecordLookup::known(presumed), |_: &_| Ok(source.clone()));
+        match engine.settle(&place, &commit, presumed, content, &deadline).await {
+            Ok(Settled { proven: Decision::Committed, written, found }) => {
+                let version = written.or(found.version());
+                version.ok_or_else(|| Error::damaged("a record without a version").into())
             }
-            if let Err(stop) = engine.pause(&deadline, &mut backoff, WaitReason::Store(why)).await {
-                return Err(self.late(sent, stop));
-            }
-        }
-    }
-
-    /// After a 409 or an unknown: what stands there decides, once an acknowledged write says so.
-    async fn settle_commit(
-        &self,
-        pending: &mut Option<Version>,
-        deadline: &Deadline,
-    ) -> Result<Option<Version>, AttemptError> {
-        let engine = &self.engine;
-        let found = engine.record_of(self.tid, ReadPreference::Primary, deadline).await?;
-        let (HolderState::Record(state), Some((version, source))) = (found.state, found.at) else {
-            *pending = None;
-            return Ok(None);
-        };
-        let touch = WriteOp::Replace(source, version);
-        match state {
-            State::Pending | State::Staged => {
-                *pending = Some(version);
-                Ok(None)
-            }
-            State::Aborted if !engine.rules.decides(Rule::AbortFlag) => {
-                *pending = Some(version);
-                Ok(None)
-            }
-            // Only the owner commits what was not staged: it was our own write.
-            State::Committed | State::Finished => {
-                match engine.write_record(self.tid, &touch, deadline).await? {
-                    Outcome::Applied(version) => Ok(Some(version)),
-                    _ => Ok(None),
-                }
-            }
-            State::Aborted => match engine.write_record(self.tid, &touch, deadline).await? {
-                Outcome::Applied(_) => {
+            Ok(Settled { proven: Decision::Aborted, written, .. }) => {
+                if written.is_some() {
                     engine.aborted.insert(self.tid);
-                    Err(AttemptError::Retry(RetryReason::Wounded))
                 }
-                _ => Ok(None),
-            },
+                Err(AttemptError::Retry(RetryReason::Wounded))
+            }
+            Err(unsettled) => {
+                let in_doubt = unsettled.in_doubt;
+                let stop = unsettled.while_doing("commit");
+                if in_doubt {
+                    return Err(self.in_doubt(stop));
+                }
+                // Nothing happened: the release decides what a heartbeat left.
+                *slot = before;
+                Err(stop)
+            }
         }
-    }
-
-    /// No time is left. If a commit was sent whose fate is not known, the caller is told so.
-    fn late(&self, sent: bool, stop: AttemptError) -> AttemptError {
-        if sent { self.in_doubt(stop) } else { stop }
     }
 
     fn in_doubt(&self, stop: AttemptError) -> AttemptError {
@@ -474,7 +449,7 @@ impl Attempt {
         if let Err(stop) = &done {
             let why = match stop {
                 AttemptError::Fail(error) => error.to_string(),
-                AttemptError::Retry(cause) => cause.to_string(),
+                AttemptError::Retry(reason) => reason.to_string(),
             };
             tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
             if let AttemptError::Fail(error) = stop

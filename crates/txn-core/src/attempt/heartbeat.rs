@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 
-use super::{Attempt, Slot};
+use super::Attempt;
 use crate::engine::ReadPreference;
-use crate::store::{Outcome, WriteOp};
+use crate::store::WriteOp;
+use txn_protocol::machines::record::Beat;
+use txn_protocol::machines::settle::{Answer, Condition};
 use txn_protocol::record::{Record, State};
-use txn_protocol::rules::conflict::HolderState;
 
 impl Attempt {
     /// Starts the heartbeat, once, with the first lock. At the limit of an attempt it ends, and the attempt with it.
@@ -33,8 +34,8 @@ impl Attempt {
 
     /// Beats, and never returns: also an attempt whose heart stopped, by a panic of the store, has a limit.
     async fn beat_whatever_happens(&self) {
-        if AssertUnwindSafe(self.beat()).catch_unwind().await.is_err() {
-            tracing::error!(tid = %self.tid, "a heartbeat panicked");
+        while AssertUnwindSafe(self.beat()).catch_unwind().await.is_err() {
+            tracing::error!(tid = %self.tid, "a heartbeat panicked; it beats again");
         }
         std::future::pending::<()>().await;
     }
@@ -57,44 +58,38 @@ impl Attempt {
             ..self.engine.record(self.tid, State::Pending)
         };
         let Ok(source) = pending.encode() else { return false };
-        let unsent = matches!(*slot, Slot::Unwritten);
-        let op = match *slot {
-            Slot::Unwritten | Slot::InDoubt => WriteOp::Create(source),
-            Slot::Pending(version) => WriteOp::Replace(source, version),
-            Slot::Sealed => return false,
+        let before = *slot;
+        let op = match slot.beat() {
+            Some(Condition::Absent) => WriteOp::Create(source),
+            Some(Condition::At(version)) => WriteOp::Replace(source, version),
+            None => return false,
         };
-        if unsent {
-            *slot = Slot::InDoubt;
-        }
-        match self.engine.write_record(self.tid, &op, &self.deadline).await {
-            Ok(Outcome::Applied(version)) => {
-                *slot = Slot::Pending(version);
+        let Ok(outcome) = self.engine.write_record(self.tid, &op, &self.deadline).await else {
+            return false;
+        };
+        match Answer::from(outcome) {
+            Answer::Proof(Some(version)) => {
+                slot.beaten(version);
                 true
             }
-            Ok(Outcome::Conflict | Outcome::RejectedInDoubt(_) | Outcome::Unknown(_)) => {
+            Answer::Later(_) => {
+                *slot = before;
+                true
+            }
+            Answer::Doubt(_) => {
                 let found =
                     self.engine.record_of(self.tid, ReadPreference::Primary, &self.deadline).await;
                 let Ok(found) = found else { return false };
-                match (found.state, found.version()) {
-                    (HolderState::Record(State::Pending), Some(version)) => {
-                        *slot = Slot::Pending(version);
-                        true
-                    }
-                    (HolderState::Record(State::Aborted), _) => {
+                match slot.seen(found.standing) {
+                    Beat::GoOn => true,
+                    Beat::Wounded => {
                         self.handle.wound();
                         false
                     }
-                    (HolderState::Missing, _) => true,
-                    _ => false,
+                    Beat::Stop => false,
                 }
             }
-            Ok(Outcome::Rejected(_)) => {
-                if unsent {
-                    *slot = Slot::Unwritten;
-                }
-                true
-            }
-            _ => false,
+            Answer::Proof(None) | Answer::Refused(_) => false,
         }
     }
 }

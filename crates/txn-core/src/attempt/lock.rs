@@ -4,7 +4,6 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +61,7 @@ impl Attempt {
         given_up: &CancellationToken,
     ) -> Result<(), AttemptError> {
         let _one_at_a_time = self.locking.lock().await;
-        if self.concluding.load(Ordering::Acquire) {
+        if !self.progress.is_working() {
             // A read that the closure did not wait for: nobody would take its lock off.
             return Err(self.over());
         }
@@ -132,6 +131,10 @@ impl Attempt {
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await?;
             match reason {
+                // Whether the lock that was sent stands is not worth that wait: the attempt does not commit.
+                _ if !busy.is_empty() && given_up.is_cancelled() => {
+                    wants.retain(|key, _| !busy.contains_key(key));
+                }
                 _ if !busy.is_empty() => {
                     self.wait_for(&busy, &mut queues, &mut backoff, given_up).await?;
                 }
@@ -349,7 +352,7 @@ impl Attempt {
             biased;
             _ = futures::future::select_all(woken) => {}
             () = self.handle.notify.notified() => {}
-            () = given_up.cancelled(), if !given_up.is_cancelled() => {}
+            () = given_up.cancelled() => {}
             () = engine.config.clock.sleep(poll.min(left)) => {}
         }
         Ok(())
@@ -359,7 +362,7 @@ impl Attempt {
     async fn check_own_record(&self) -> Result<(), AttemptError> {
         let found =
             self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
-        if found.state == HolderState::Record(State::Aborted) {
+        if found.state() == HolderState::Record(State::Aborted) {
             self.handle.wound();
         }
         Ok(())

@@ -11,6 +11,7 @@ pub(crate) mod nesting;
 mod read;
 mod release;
 mod single;
+mod stage;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,10 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
 use txn_protocol::document::Stored;
+use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
+
+use stage::Progress;
 
 pub use commit::Receipt;
 pub(crate) use mutation::{Edit, Mutation};
@@ -79,35 +83,6 @@ struct Locks {
     uncertain: BTreeSet<Key>,
 }
 
-/// Where the attempt's own record stands. All its writes go through here, one after the other.
-#[derive(Debug)]
-enum Slot {
-    /// Nothing was sent.
-    Unwritten,
-    /// A heartbeat sent the first `pending` and was not answered, or not yet: it may land late.
-    InDoubt,
-    /// A heartbeat wrote `pending`.
-    Pending(Version),
-    /// The commit was sent, or the attempt is over: no heartbeat any more.
-    Sealed,
-}
-
-/// Whether the commit may have left this process. Settled once, by whoever comes first: the commit, or a caller who
-/// does not wait any longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Departure {
-    /// Not yet.
-    Open,
-    /// Nothing was sent and nothing will be.
-    Closed,
-    /// The record that decides was sent, or is about to be.
-    Record,
-    /// The one write of a transaction without a record was sent, or is about to be.
-    Single,
-    /// It is acknowledged.
-    Committed(Receipt),
-}
-
 pub(crate) struct Attempt {
     engine: Arc<Engine>,
     pub(crate) tid: Tid,
@@ -127,14 +102,11 @@ pub(crate) struct Attempt {
     /// One lock operation of the attempt at a time.
     locking: tokio::sync::Mutex<()>,
     slot: tokio::sync::Mutex<Slot>,
-    departure: Mutex<Departure>,
+    progress: Progress,
     /// Somebody knows the tid and may ask what became of it: only a record can tell.
     asked: AtomicBool,
     heart: CancellationToken,
     beating: AtomicBool,
-    /// The commit has begun: a tracked task sees the attempt through, whoever goes away.
-    concluding: AtomicBool,
-    released: AtomicBool,
 }
 
 impl Attempt {
@@ -162,13 +134,11 @@ impl Attempt {
             working: Mutex::default(),
             locks: Mutex::default(),
             locking: tokio::sync::Mutex::default(),
-            slot: tokio::sync::Mutex::new(Slot::Unwritten),
-            departure: Mutex::new(Departure::Open),
+            slot: tokio::sync::Mutex::default(),
+            progress: Progress::default(),
             asked: AtomicBool::new(false),
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
-            concluding: AtomicBool::new(false),
-            released: AtomicBool::new(false),
         })
     }
 
@@ -178,8 +148,12 @@ impl Attempt {
         work: impl Future<Output = Result<T, AttemptError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, AttemptError>> {
         let task = self.engine.tasks.spawn(work);
-        let panicked = |join| {
-            AttemptError::Fail(Error::unavailable("a task of the engine panicked").because(join))
+        let panicked = |join: tokio::task::JoinError| {
+            let why = match join.is_panic() {
+                true => "a task of the engine panicked",
+                false => "the runtime of a task of the engine has ended",
+            };
+            AttemptError::Fail(Error::unavailable(why).because(join))
         };
         self.by_deadline(async move { task.await.map_err(panicked)? })
     }
@@ -195,7 +169,7 @@ impl Attempt {
     /// Ends the attempt without a commit, and takes its locks off. Returns once that is done, or the deadline passed;
     /// it goes on then, and when the caller is dropped.
     pub(crate) async fn roll_back(self: &Arc<Self>, why: String, retried: bool) {
-        if !self.concluding.swap(true, Ordering::AcqRel) {
+        if self.progress.conclude() {
             self.release_by_deadline(why, retried).await;
         }
     }
@@ -211,19 +185,10 @@ impl Attempt {
         }
     }
 
-    /// Settles whether the commit leaves this process. Returns whether it is as asked for.
-    fn depart(&self, as_what: Departure) -> bool {
-        let mut departure = self.departure.lock();
-        if *departure == Departure::Open {
-            *departure = as_what;
-        }
-        *departure == as_what
-    }
-
     /// The attempt came to its limit while its caller was busy with something else: its heart stops, and its locks are
     /// given back. The caller finds out with its next call.
     fn expire(self: &Arc<Self>) {
-        if self.concluding.swap(true, Ordering::AcqRel) {
+        if !self.progress.conclude() {
             return;
         }
         self.handle.expire();
@@ -249,7 +214,7 @@ impl Attempt {
 
     /// The caller is gone: stop as soon as possible, and take the locks off.
     pub(crate) fn abandon(self: &Arc<Self>) {
-        if self.concluding.swap(true, Ordering::AcqRel) {
+        if !self.progress.conclude() {
             return;
         }
         self.handle.cancel();
@@ -258,12 +223,14 @@ impl Attempt {
             self.engine.live_attempts.forget(self.tid);
             return;
         }
+        self.heart.cancel();
         let this = self.clone();
-        // After the tracker is closed, tasks are still tracked: a shutdown waits for them.
-        if tokio::runtime::Handle::try_current().is_ok() {
-            self.engine
-                .tasks
-                .spawn(async move { this.release("its caller went away", false).await });
+        let release = async move { this.release("its caller went away", false).await };
+        // After the tracker is closed, tasks are still tracked: a shutdown waits for them. Whoever drops a handle need not be
+        // in a runtime; then it is that of the domain.
+        let here = tokio::runtime::Handle::try_current().ok();
+        if let Some(runtime) = here.as_ref().or(self.engine.runtime.as_ref()) {
+            self.engine.tasks.spawn_on(release, runtime);
         }
     }
 

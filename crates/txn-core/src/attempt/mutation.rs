@@ -1,6 +1,7 @@
 //! What a transaction wants to do with one document, and what a further call makes of that.
 
 use txn_protocol::document::Image;
+use txn_protocol::machines::attempt::Change;
 
 /// What one call of the closure asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,15 @@ impl Mutation {
         match self {
             Self::Put(image) | Self::Insert(image) => Some(image),
             Self::Delete | Self::Withdrawn => None,
+        }
+    }
+
+    pub(super) fn change(&self) -> Change {
+        match self {
+            Self::Put(_) => Change::Put,
+            Self::Insert(_) => Change::Insert,
+            Self::Delete => Change::Delete,
+            Self::Withdrawn => Change::Withdrawn,
         }
     }
 }

@@ -8,8 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::Attempt;
 use crate::engine::ReadPreference;
 use crate::engine::attempt_error::AttemptError;
+use crate::error::Error;
 use crate::store::Key;
 use txn_protocol::document::Image;
+use txn_protocol::tid::Tid;
 
 impl Attempt {
     /// The committed content of documents, or what the transaction itself wrote; one per key, in order.
@@ -33,6 +35,14 @@ impl Attempt {
             None => working.reads.get(key).and_then(|read| read.observed.image.clone()),
         };
         Ok(keys.iter().map(content).collect())
+    }
+
+    /// The commit that wrote what was read of a document.
+    pub(crate) fn version(&self, key: &Key) -> Result<Option<Tid>, Error> {
+        let working = self.working.lock();
+        let unread = || Error::invalid("it was written without being read: ask before").at(key);
+        let entry = working.reads.get(key).ok_or_else(unread)?;
+        Ok(entry.observed.image.as_ref().and(entry.observed.tid))
     }
 
     async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), AttemptError> {

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::{Attempt, Slot};
+use super::Attempt;
 use crate::engine::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write, WriteOp};
@@ -15,7 +14,7 @@ impl Attempt {
     /// What cannot be taken off now is left to whoever meets it.
     #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
-        if self.released.swap(true, Ordering::AcqRel) {
+        if !self.progress.release() {
             return;
         }
         // However this ends, also by a panic of the store, nobody in this process waits for the attempt any more.
@@ -31,8 +30,9 @@ impl Attempt {
         };
         let has_record = {
             let mut slot = self.slot.lock().await;
-            let before = std::mem::replace(&mut *slot, Slot::Sealed);
-            matches!(before, Slot::Pending(_) | Slot::InDoubt)
+            let may_have_record = slot.may_have_record();
+            slot.seal();
+            may_have_record
         };
         let deadline = engine.deadline(engine.config.lease_of(self.tid.attempt()));
         if has_record || !uncertain.is_empty() {

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::commit::{Prepared, Single};
-use super::{Attempt, Departure, Mutation, ReadEntry};
+use super::commit::Single;
+use super::stage::Decisive;
+use super::{Attempt, Mutation, ReadEntry};
 use crate::engine::ReadPreference;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::single_write::SingleOutcome;
 use crate::event::Event;
 use crate::store::Key;
+use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
 use txn_protocol::tid::Tid;
 
@@ -23,7 +24,7 @@ impl Attempt {
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,
         writes: &BTreeMap<Key, Mutation>,
-    ) -> Result<Option<Prepared>, AttemptError> {
+    ) -> Result<Option<Single>, AttemptError> {
         let Some((key, Mutation::Put(image))) = writes.first_key_value() else { return Ok(None) };
         let alone = writes.len() == 1 && reads.keys().all(|read| read == key);
         let wants_record = self.options.metadata.is_some() || self.asked.load(Ordering::Acquire);
@@ -53,7 +54,7 @@ impl Attempt {
             return Ok(None);
         }
         let (key, image) = (key.clone(), image.clone());
-        Ok(Some(Prepared::Single(Box::new(Single { key, entry, image }))))
+        Ok(Some(Single { key, entry, image }))
     }
 
     #[tracing::instrument(name = "commit_single", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
@@ -62,14 +63,14 @@ impl Attempt {
         Single { key, entry, image }: &Single,
     ) -> Result<Tid, AttemptError> {
         let commit = self.commit_tid()?;
-        if !self.depart(Departure::Single) {
+        if !self.progress.send(Decisive::Single) {
             return Err(self.over());
         }
         let outcome = self.engine.write_single(key, entry, image, commit, &self.deadline).await?;
         match outcome {
             SingleOutcome::Committed => {
                 let receipt = self.receipt(None, Some(commit));
-                *self.departure.lock() = Departure::Committed(receipt);
+                self.progress.committed(receipt);
                 let tid = self.tid;
                 self.engine.emit(&Event::Committed { tid, commit_tid: commit, written: 1 });
                 Ok(commit)

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +13,7 @@ use crate::engine::lock_resolver::{Lock, Resolution};
 use crate::error::Error;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
+use txn_protocol::machines::attempt::{locks_absences, validated_first};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::validate::{Validity, validity};
@@ -28,7 +28,7 @@ impl Attempt {
         let this = self.clone();
         let examined = async move {
             let _one_at_a_time = this.locking.lock().await;
-            if this.concluding.load(Ordering::Acquire) {
+            if !this.progress.is_working() {
                 return Err(this.over());
             }
             this.validate_all().await
@@ -58,10 +58,8 @@ impl Attempt {
         only_read: &mut BTreeMap<Key, ReadEntry>,
         has_writes: bool,
     ) -> BTreeMap<Key, Option<ReadEntry>> {
-        let absent = || only_read.values().filter(|read| read.observed.image.is_none()).count();
-        // An absence has no version that could be validated together with others.
-        let verifiable = if has_writes { only_read.len() <= 1 } else { absent() <= 1 };
-        let lock_absent = !verifiable && self.engine.rules.decides(Rule::LockAbsentReads);
+        let absent = only_read.values().filter(|read| read.observed.image.is_none()).count();
+        let lock_absent = locks_absences(&self.engine.rules, has_writes, only_read.len(), absent);
         let lock = |read: &ReadEntry| {
             self.options.lock_reads || (lock_absent && read.observed.image.is_none())
         };
@@ -84,13 +82,13 @@ impl Attempt {
             return Ok(());
         }
         let mut backoff = engine.backoff();
-        // An absence has no version: it is verified first, alone; more than one are locked.
-        let absent = reads.iter().find(|(_, read)| read.observed.image.is_none());
-        if let Some(key) = absent.map(|(key, _)| key.clone())
-            && let Some(read) = reads.remove(&key)
-        {
-            self.validate_round(BTreeMap::from([(key, read)]), requester, &mut backoff).await?;
-        }
+        let absent = |read: &ReadEntry| read.observed.image.is_none();
+        let all = reads.values().all(absent);
+        let first =
+            |_: &Key, read: &mut ReadEntry| validated_first(&engine.rules, absent(read), all);
+        // More than one absence are locked.
+        let alone = reads.extract_if(.., first).collect();
+        self.validate_round(alone, requester, &mut backoff).await?;
         self.validate_round(reads, requester, &mut backoff).await
     }
 

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
+use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
@@ -45,6 +46,8 @@ struct Round {
     absences: Vec<Key>,
     held: Vec<Lock>,
     overtaken: BTreeSet<Key>,
+    /// What each of them asks for.
+    steps: BTreeMap<Key, Applying>,
 }
 
 impl Work<'_> {
@@ -131,7 +134,7 @@ impl Engine {
             work.blocked.clear();
             self.look_at_participants(&mut work).await;
             let round = self.next_steps(&mut work);
-            let conflicts = self.carry_out(&mut work, &round).await;
+            self.carry_out(&mut work, &round).await;
             for key in &round.absences {
                 match self.prove_absence(key, deadline).await {
                     Ok(true) => drop(work.pending.remove(key)),
@@ -140,10 +143,10 @@ impl Engine {
                     Err(retry) => return Err(retry),
                 }
             }
-            // Only whoever has no lock left to take off helps others: two transactions, each with a forked
-            // placeholder on a participant of the other, would help each other without an end.
+            let left = round.steps.iter().filter(|(key, _)| work.pending.contains_key(*key));
+            let turn = roll_forward(left.map(|(_, step)| *step));
             match deadline.deeper() {
-                Some(deadline) if work.blocked.is_empty() && !conflicts => {
+                Some(deadline) if turn == RollForward::Help && work.blocked.is_empty() => {
                     self.step_aside(&mut work, requester, round.held, &deadline).await?;
                 }
                 _ => work.wait_for(&round.held),
@@ -229,6 +232,7 @@ impl Engine {
             let Some(view) = work.known.get(&key) else { continue };
             let step =
                 applying(&self.rules, tid, work.commit, &work.record.participants[index], view);
+            round.steps.insert(key.clone(), step);
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());
             }
@@ -251,11 +255,10 @@ impl Engine {
         round
     }
 
-    /// Sends the writes of a round. Returns whether others changed one of the documents.
-    async fn carry_out(&self, work: &mut Work<'_>, round: &Round) -> bool {
-        let mut conflicts = false;
+    /// Sends the writes of a round. What is not acknowledged is looked at in the next one.
+    async fn carry_out(&self, work: &mut Work<'_>, round: &Round) {
         if round.writes.is_empty() {
-            return conflicts;
+            return;
         }
         for (write, outcome) in round.writes.iter().zip(self.write_all(&round.writes).await) {
             let key = &write.key;
@@ -271,19 +274,17 @@ impl Engine {
                 {
                     work.pending.remove(key);
                 }
-                Outcome::Conflict => conflicts = true,
+                // The next look tells whether the collection is gone.
+                Outcome::Conflict | Outcome::MissingCollection => {}
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     work.blocked.insert(key.clone(), WaitReason::Store(why));
                 }
-                // The next look tells whether the collection is gone.
-                Outcome::MissingCollection => conflicts = true,
                 refused => {
                     let error = Error::from_refused(&refused, key, "apply a committed write");
                     work.never(key, &error.to_string());
                 }
             }
         }
-        conflicts
     }
 
     /// Other transactions hold participants that seem applied: they are decided first.

@@ -81,7 +81,7 @@ impl AttemptError {
     pub(crate) fn at(self, document: &Key) -> Self {
         match self {
             Self::Fail(error) => Self::Fail(error.at(document)),
-            Self::Retry(cause) => Self::Retry(cause),
+            Self::Retry(reason) => Self::Retry(reason),
         }
     }
 
@@ -89,7 +89,7 @@ impl AttemptError {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Fail(error) => error,
-            Self::Retry(cause) => cause.into_error(""),
+            Self::Retry(reason) => reason.into_error(""),
         }
     }
 }

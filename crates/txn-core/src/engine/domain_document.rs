@@ -1,57 +1,18 @@
-//! The document that rules a domain: which partitions are official, which days are gone, which collections belong to
-//! it. It is made once, by [`Domain::create`](crate::Domain::create), and changed by conditional writes only. One that
-//! is missing later was lost: it is never made anew in silence, for the partitions beside it would be forgotten.
+//! The document that rules a domain, and the other documents of the registry. It is made once, by
+//! [`Domain::create`](crate::Domain::create), and changed by conditional writes only. One that is missing later was lost: it
+//! is never made anew in silence, for the partitions beside it would be forgotten.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use txn_protocol::machines::domain::{ChangeDomain, Changing, DomainDocument};
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::settle::{Place, perhaps_lagging};
 use crate::error::Error;
-use crate::store::{Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
-use txn_protocol::format::Format;
-use txn_protocol::tid::Day;
+use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 
 /// The collection of domain documents and claims, shared by all domains.
 pub(crate) const REGISTRY: &str = "txn-registry";
-
-/// The document that rules a domain; changed by conditional writes only.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DomainDocument {
-    #[serde(default)]
-    pub(crate) format: Format,
-    /// Partitions up to this day are gone.
-    pub(crate) dropped_through: Option<Day>,
-    /// The official partition of each day.
-    #[serde(default)]
-    pub(crate) partitions: BTreeMap<Day, String>,
-    /// Partitions of days that are gone, as long as they may still stand.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) dropping: BTreeMap<Day, String>,
-    /// Days whose write block somebody lifts or lifted, with a mark of the last time.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) lifted: BTreeMap<Day, String>,
-    /// The collections of the domain, by physical name, with their identity.
-    #[serde(default)]
-    pub(crate) collections: BTreeMap<String, String>,
-}
-
-impl DomainDocument {
-    fn parse(source: &str) -> Result<Self, String> {
-        let document: Self = serde_json::from_str(source)
-            .map_err(|e| format!("the domain document cannot be read: {e}"))?;
-        match document.format.is_known() {
-            true => Ok(document),
-            false => Err("a newer library wrote it".to_owned()),
-        }
-    }
-
-    pub(crate) fn is_gone(&self, day: Day) -> bool {
-        self.dropped_through.is_some_and(|through| day <= through)
-    }
-}
 
 impl Engine {
     /// The domain document as the primary has it.
@@ -78,16 +39,25 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Option<(DomainDocument, Version, Source)>, AttemptError> {
         let key = self.table.domain_key();
+        let Some((version, source)) = self.read_registry(&key, deadline).await? else {
+            return Ok(None);
+        };
+        let document = DomainDocument::parse(&source)
+            .map_err(|fault| crate::engine::format::unreadable(&key, &source, &fault))?;
+        Ok(Some((document, version, source)))
+    }
+
+    /// A document of the registry as the primary has it, if there is one.
+    pub(crate) async fn read_registry(
+        &self,
+        key: &Key,
+        deadline: &Deadline,
+    ) -> Result<Option<(Version, Source)>, AttemptError> {
         let mut backoff = self.backoff();
         loop {
-            let read = self.store.read_primary(std::slice::from_ref(&key)).await;
+            let read = self.store.read_primary(std::slice::from_ref(key)).await;
             let why = match read.into_iter().next() {
-                Some(Read::Found { version, source }) => {
-                    let document = DomainDocument::parse(&source).map_err(|fault| {
-                        crate::engine::format::unreadable(&key, &source, &fault)
-                    })?;
-                    return Ok(Some((document, version, source)));
-                }
+                Some(Read::Found { version, source }) => return Ok(Some((version, source))),
                 Some(Read::Absent | Read::MissingCollection) => return Ok(None),
                 Some(Read::Unavailable(error)) if error.kind != StoreErrorKind::Unavailable => {
                     return Err(Error::from(error).into());
@@ -105,39 +75,104 @@ impl Engine {
     pub(crate) async fn change_domain(
         &self,
         deadline: &Deadline,
-        mut change: impl FnMut(&mut DomainDocument) -> bool + Send,
+        change: impl Fn(&mut DomainDocument) -> bool + Send + Sync,
     ) -> Result<(DomainDocument, Version), AttemptError> {
-        let key = self.table.domain_key();
-        let mut backoff = self.backoff();
-        loop {
-            let (mut document, version, source) = self.domain_document(deadline).await?;
-            let source = if change(&mut document) { encode(&document)? } else { source };
-            let write = Write::new(key.clone(), WriteOp::Replace(source, version));
-            let why = match self.write_one(write).await {
-                Outcome::Applied(version) => {
-                    if let Some(through) = document.dropped_through {
-                        self.table.note_dropped(through);
-                    }
-                    return Ok((document, version));
-                }
-                Outcome::Conflict => "the domain document is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    why
-                }
-                // It was there a moment ago: a node that lags.
-                Outcome::MissingCollection => "its collection seems to be missing".to_owned(),
-                refused => {
-                    let doing = "change the domain document";
-                    return Err(Error::from_refused(&refused, &key, doing).into());
-                }
-            };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+        let place = TheDomain { change };
+        let found = place.look(self, deadline).await?;
+        let content = |found: &Changed| encode(&found.document);
+        let settled = self.settle(&place, &ChangeDomain, found, content, deadline).await;
+        let settled = settled.map_err(|e| e.while_doing("change the domain document"))?;
+        let Changed { document, changing, .. } = settled.found;
+        if let Some(through) = document.dropped_through {
+            self.table.note_dropped(through);
         }
+        Ok((document, settled.written.unwrap_or(changing.version)))
+    }
+}
+
+/// The domain document, which is about to be changed.
+struct TheDomain<F> {
+    change: F,
+}
+
+/// The domain document after a change that is not written yet.
+struct Changed {
+    document: DomainDocument,
+    changing: Changing,
+    /// As it stands.
+    source: Source,
+}
+
+impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<F> {
+    type Found = Changed;
+    type Seen = Changing;
+
+    fn seen(found: &Changed) -> &Changing {
+        &found.changing
+    }
+
+    fn source(found: &Changed) -> Option<Source> {
+        Some(found.source.clone())
+    }
+
+    fn key(&self, engine: &Engine) -> Key {
+        engine.table.domain_key()
+    }
+
+    async fn write(
+        &self,
+        engine: &Engine,
+        op: &WriteOp,
+        _: &Deadline,
+    ) -> Result<Outcome, AttemptError> {
+        let outcome = engine.write_one(Write::new(self.key(engine), op.clone())).await;
+        Ok(perhaps_lagging(outcome))
+    }
+
+    async fn look(&self, engine: &Engine, deadline: &Deadline) -> Result<Changed, AttemptError> {
+        let (mut document, version, source) = engine.domain_document(deadline).await?;
+        let changes = (self.change)(&mut document);
+        Ok(Changed { document, changing: Changing { version, changes }, source })
+    }
+}
+
+/// A document of the registry that is there for good once it is made: whoever comes first makes it.
+pub(crate) struct RegistryDocument<'a>(pub(crate) &'a Key);
+
+impl Place for RegistryDocument<'_> {
+    type Found = (Option<Version>, Option<Source>);
+    type Seen = Option<Version>;
+
+    fn seen((version, _): &Self::Found) -> &Option<Version> {
+        version
+    }
+
+    fn source((_, source): &Self::Found) -> Option<Source> {
+        source.clone()
+    }
+
+    fn key(&self, _: &Engine) -> Key {
+        self.0.clone()
+    }
+
+    async fn write(
+        &self,
+        engine: &Engine,
+        op: &WriteOp,
+        _: &Deadline,
+    ) -> Result<Outcome, AttemptError> {
+        Ok(engine.write_one(Write::new(self.0.clone(), op.clone())).await)
+    }
+
+    async fn look(
+        &self,
+        engine: &Engine,
+        deadline: &Deadline,
+    ) -> Result<Self::Found, AttemptError> {
+        Ok(engine.read_registry(self.0, deadline).await?.unzip())
     }
 }
 
 pub(crate) fn encode(document: &DomainDocument) -> Result<Source, Error> {
-    let text = serde_json::to_string(document);
-    text.map(Into::into)
-        .map_err(|e| Error::damaged(format!("cannot encode the domain document: {e}")))
+    document.encode().map_err(Error::damaged)
 }

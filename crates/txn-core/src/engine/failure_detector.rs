@@ -20,6 +20,14 @@ struct Sighting {
     last: Duration,
 }
 
+/// When something was looked at, on the monotonic clock. An answer may be late: what it shows stood there at some time between
+/// the two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookedAt {
+    pub(crate) asked: Duration,
+    pub(crate) answered: Duration,
+}
+
 /// Remembers since when each lock that was met has stood unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
@@ -43,22 +51,23 @@ impl Liveness {
         at: &Key,
         signs: Signs,
         lease: Duration,
-        now: Duration,
+        LookedAt { asked, answered }: LookedAt,
     ) -> bool {
         let mut sightings = self.sightings.lock();
         if sightings.len() >= MOST {
-            sightings.retain(|_, sighting| now.saturating_sub(sighting.last) < lease * 10);
+            sightings.retain(|_, sighting| answered.saturating_sub(sighting.last) < lease * 10);
         }
         if sightings.len() >= MOST {
             sightings.clear();
         }
-        let fresh = || Sighting { signs, since: now, last: now };
+        // A look that took long shows what may have changed a moment ago.
+        let fresh = || Sighting { signs, since: answered, last: answered };
         let sighting = sightings.entry((holder, at.clone())).or_insert_with(fresh);
         if sighting.signs != signs {
             *sighting = fresh();
         }
-        sighting.last = now;
-        now.saturating_sub(sighting.since) >= lease
+        sighting.last = answered;
+        asked.saturating_sub(sighting.since) >= lease
     }
 
     /// Notes that a collection is missing, and tells for how long it was missing at every look of this process.
@@ -101,11 +110,13 @@ mod tests {
     fn dead_is_what_stands_unchanged_for_a_lease() {
         let liveness = Liveness::default();
         let key = Key::new("c", "i");
-        let sees = |record: u64, at: u64| {
+        let looks = |record: u64, asked: u64, answered: u64| {
             let signs = (Some(version(record)), Some(version(1)));
-            let (lease, now) = (Duration::from_secs(1), Duration::from_millis(at));
-            liveness.is_dead(tid(1, 0), &key, signs, lease, now)
+            let (asked, answered) = (Duration::from_millis(asked), Duration::from_millis(answered));
+            let at = LookedAt { asked, answered };
+            liveness.is_dead(tid(1, 0), &key, signs, Duration::from_secs(1), at)
         };
+        let sees = |record: u64, at: u64| looks(record, at, at);
         assert!(!sees(1, 0));
         assert!(!sees(1, 999));
         assert!(!sees(2, 1_000), "a heartbeat");
@@ -113,5 +124,8 @@ mod tests {
         assert!(sees(2, 2_000));
         liveness.forget(tid(1, 0), &key);
         assert!(!sees(2, 2_001));
+        assert!(!looks(3, 3_000, 4_100), "the heartbeat may have come with the answer");
+        assert!(!looks(3, 4_101, 5_200), "nobody knows what stood there when it was answered");
+        assert!(looks(3, 5_101, 5_102));
     }
 }

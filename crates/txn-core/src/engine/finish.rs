@@ -1,11 +1,14 @@
 //! The record of a committed transaction while it is applied, and the mark that it is finished.
 
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::settle::{Because, RecordOf, Unsettled};
+use crate::engine::transaction_table::RecordLookup;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Outcome, Version, WriteOp};
+use txn_protocol::machines::record::{Finish, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::tid::Tid;
@@ -20,7 +23,7 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let found = self.record_of(record.tid, ReadPreference::Primary, deadline).await?;
-        if found.state == HolderState::Missing {
+        if found.state() == HolderState::Missing {
             let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
             let write = self.write_record(record.tid, &WriteOp::Create(source), deadline).await?;
             if let Outcome::Applied(_) = write {
@@ -41,40 +44,25 @@ impl Engine {
         let finished =
             Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
         let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
-        let key = self.table.record_key(tid);
-        let mut op = WriteOp::Replace(source.clone(), version);
-        let mut backoff = self.backoff();
-        loop {
-            let why = match self.write_record(tid, &op, deadline).await? {
-                Outcome::Applied(_) | Outcome::MissingCollection => return Ok(()),
-                Outcome::Conflict => "its record is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    why
+        let presumed = RecordLookup::known(Standing::at(State::Committed, version));
+        let content = |_: &RecordLookup| Ok(source.clone());
+        let settled = self.settle(&RecordOf(tid), &Finish, presumed, content, deadline).await;
+        match settled {
+            Ok(settled) => {
+                if settled.found.state() == HolderState::Missing {
+                    self.tell_of_removed(tid);
                 }
-                refused => {
-                    return Err(Error::from_refused(&refused, &key, "finish a transaction").into());
-                }
-            };
-            let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
-            match (found.state, found.version()) {
-                // Others finished it; its day may even be dropped since.
-                (HolderState::Gone | HolderState::Record(State::Finished), _) => return Ok(()),
-                (HolderState::Record(State::Committed), Some(now)) => {
-                    op = WriteOp::Replace(source.clone(), now);
-                }
-                (HolderState::Missing, _) => {
-                    if !matches!(op, WriteOp::Create(_)) {
-                        self.tell_of_removed(tid);
-                    }
-                    op = WriteOp::Create(source.clone());
-                }
-                _ => {
-                    let message = "its committed record was removed, and replaced by something else: \
-                                   look at each of its documents";
-                    return Err(Error::damaged(message).at(&key).in_transaction(tid).into());
-                }
+                Ok(())
             }
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+            // Its day was dropped, which takes that others finished it.
+            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => Ok(()),
+            Err(Unsettled { because: Because::Stuck, .. }) => {
+                let message = "its committed record was removed, and replaced by something else: \
+                               look at each of its documents";
+                let key = self.table.record_key(tid);
+                Err(Error::damaged(message).at(&key).in_transaction(tid).into())
+            }
+            Err(unsettled) => Err(unsettled.while_doing("finish a transaction")),
         }
     }
 

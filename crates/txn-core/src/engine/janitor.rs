@@ -2,10 +2,9 @@
 //! partitions. It searches only to discover candidates; every verdict is by acknowledged writes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::domain_document::DomainDocument;
+use crate::engine::failure_detector::LookedAt;
 use crate::engine::lock_resolver::{Holding, Lock, Resolution, Resolutions};
 use crate::engine::survey::{Faults, Survey, Suspect};
 use crate::engine::transaction_table::RecordLookup;
@@ -13,6 +12,7 @@ use crate::engine::{Engine, ReadPreference, view};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;
+use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::{Day, Tid};
@@ -141,6 +141,10 @@ impl Engine {
                     }
                 }
             }
+            report.locked.sort();
+            report.locked.dedup();
+            report.open.sort_by_key(|(tid, _)| *tid);
+            report.open.dedup_by_key(|(tid, _)| *tid);
             report.add(survey.faults);
             self.find_lost_parts(&document, &mut faults).await;
         }
@@ -308,15 +312,16 @@ impl<'a> Pass<'a> {
     async fn records(
         &self,
         holders: impl Iterator<Item = Tid>,
-    ) -> BTreeMap<Tid, (RecordLookup, Duration)> {
+    ) -> BTreeMap<Tid, (RecordLookup, LookedAt)> {
         let engine = self.engine;
         let tids: BTreeSet<Tid> = holders.collect();
-        let at = engine.now();
+        let asked = engine.now();
         let deadline = engine.deadline(engine.config.lease);
         let found = match tids.is_empty() {
             true => Ok(BTreeMap::new()),
             false => engine.records(&tids, ReadPreference::AnyCopy, &deadline).await,
         };
+        let at = LookedAt { asked, answered: engine.now() };
         found.unwrap_or_default().into_iter().map(|(tid, found)| (tid, (found, at))).collect()
     }
 
@@ -325,7 +330,7 @@ impl<'a> Pass<'a> {
         &mut self,
         holder: Tid,
         held: Held,
-        found: Option<(RecordLookup, Duration)>,
+        found: Option<(RecordLookup, LookedAt)>,
     ) -> Vec<Key> {
         let engine = self.engine;
         let met_at = held.locks.iter().map(|lock| lock.key.clone());
@@ -360,15 +365,16 @@ impl<'a> Pass<'a> {
         &self,
         holder: Tid,
         Held { locks, whole }: Held,
-        found: Option<(RecordLookup, Duration)>,
+        found: Option<(RecordLookup, LookedAt)>,
     ) -> Result<Resolutions, AttemptError> {
         let engine = self.engine;
         let deadline = engine.deadline(engine.config.lease);
         let (found, at) = match found {
             Some(found) => found,
             None => {
-                let at = engine.now();
-                (engine.record_of(holder, ReadPreference::AnyCopy, &deadline).await?, at)
+                let asked = engine.now();
+                let found = engine.record_of(holder, ReadPreference::AnyCopy, &deadline).await?;
+                (found, LookedAt { asked, answered: engine.now() })
             }
         };
         let holding = Holding { holder, locks: locks.clone(), found, at, whole };

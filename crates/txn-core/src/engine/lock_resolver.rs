@@ -2,22 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::engine::apply::Unapplied;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::failure_detector::LookedAt;
+use crate::engine::settle::{Because, RecordOf, Settled, Unsettled};
 use crate::engine::transaction_table::RecordLookup;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{Key, Outcome, Version, WriteOp};
+use crate::store::{Key, Outcome, Version};
 use txn_protocol::document::View;
+use txn_protocol::machines::record::{Decide, Decision};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::is_locked_by;
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
-use txn_protocol::rules::resolve::{Recovery, recovery};
 use txn_protocol::tid::Tid;
 
 /// A transaction that will not change any more, by an acknowledged write.
@@ -62,9 +63,9 @@ pub(crate) struct Holding {
     pub(crate) holder: Tid,
     /// Its locks.
     pub(crate) locks: Vec<Lock>,
-    /// Its record, and when it was asked for, on the monotonic clock.
+    /// Its record, and when it was looked at.
     pub(crate) found: RecordLookup,
-    pub(crate) at: Duration,
+    pub(crate) at: LookedAt,
     /// Its record was met as well: all of its participants are wanted, wherever they stand.
     pub(crate) whole: bool,
 }
@@ -124,8 +125,9 @@ impl Engine {
             return Ok(met);
         }
         let tids = holders.keys().copied().collect();
-        let at = self.now();
+        let asked = self.now();
         let mut records = self.records(&tids, ReadPreference::AnyCopy, deadline).await?;
+        let at = LookedAt { asked, answered: self.now() };
         for (holder, locks) in holders {
             let Some(found) = records.remove(&holder) else { continue };
             let holding = Holding { holder, locks, found, at, whole: false };
@@ -157,10 +159,10 @@ impl Engine {
         // Each of them is noted, whatever the others say.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;
         let dead = (unchanged || whole && stands(&record_key, None)) && !live;
-        if conflict(&self.rules, requester, holder, found.state, dead) == Conflict::Wait {
+        if conflict(&self.rules, requester, holder, found.state(), dead) == Conflict::Wait {
             return Ok(all(Resolution::Blocked));
         }
-        let (state, recorded) = (found.state, found.record.is_some());
+        let (state, recorded) = (found.state(), found.record.is_some());
         let why = match requester {
             Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
             _ => "unchanged for one lease: taken for dead".to_owned(),
@@ -253,70 +255,47 @@ impl Engine {
 
     /// Carries out the recovery table until the transaction is decided by an acknowledged write. It must be
     /// dead, wounded or decided already.
-    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state))]
+    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(crate) async fn decide(
         &self,
         tid: Tid,
-        mut found: RecordLookup,
+        found: RecordLookup,
         why: &str,
         deadline: &Deadline,
     ) -> Result<Decided, AttemptError> {
-        let mut backoff = self.backoff();
-        loop {
-            let op = match (
-                recovery(&self.rules, found.state, self.aborted.contains(tid)),
-                &found.at,
-            ) {
-                (Recovery::Void, _) => return Ok(Decided::Aborted),
-                (Recovery::RollForward, Some((version, _)))
-                    if !self.rules.decides(Rule::TouchCommitted) =>
-                {
-                    let Some(record) = found.record.clone() else { continue };
-                    return Ok(Decided::Committed { record, version: *version });
+        let place = RecordOf(tid);
+        let decide = Decide { rules: &self.rules, known_aborted: self.aborted.contains(tid) };
+        let aborted = |_: &RecordLookup| self.encode_aborted(tid, why);
+        // Rare, and large.
+        let settled = Box::pin(self.settle(&place, &decide, found, aborted, deadline));
+        let settled = match settled.await {
+            Ok(settled) => settled,
+            // Gone: the lock of a dropped day is void.
+            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
+                return Ok(Decided::Aborted);
+            }
+            Err(Unsettled { because: Because::Stuck, .. }) => {
+                let message = "its coordinator commits in parallel, by a newer version of this \
+                               library that has to recover it; this version cannot";
+                return Err(Error::new(ErrorKind::Misconfigured, message)
+                    .in_transaction(tid)
+                    .into());
+            }
+            Err(unsettled) => return Err(unsettled.while_doing("decide the holder of a lock")),
+        };
+        let Settled { proven, written, found } = settled;
+        match (proven, found.record, written.or(found.standing.version)) {
+            (Decision::Committed, Some(record), Some(version)) => {
+                Ok(Decided::Committed { record, version })
+            }
+            (Decision::Committed, ..) => Err(Error::damaged("a record without a version").into()),
+            (Decision::Aborted, ..) => {
+                if written.is_some() {
+                    self.aborted.insert(tid);
+                    self.live_attempts.wound(tid);
                 }
-                (Recovery::CreateAborted, _) => WriteOp::Create(self.encode_aborted(tid, why)?),
-                (Recovery::SwapToAborted, Some((version, _))) => {
-                    WriteOp::Replace(self.encode_aborted(tid, why)?, *version)
-                }
-                (
-                    Recovery::TouchAborted | Recovery::RollForward | Recovery::ApplyOrVoid,
-                    Some((version, source)),
-                ) => WriteOp::Replace(source.clone(), *version),
-                (Recovery::DecideStaged, _) => {
-                    let message = "its coordinator commits in parallel, by a newer version of this \
-                                   library that has to recover it; this version cannot";
-                    return Err(Error::new(ErrorKind::Misconfigured, message)
-                        .in_transaction(tid)
-                        .into());
-                }
-                (_, None) => return Err(Error::damaged("a record without a version").into()),
-            };
-            let why_not = match self.write_record(tid, &op, deadline).await? {
-                Outcome::Applied(version) => match &found.record {
-                    Some(record) if record.state.is_committed() => {
-                        return Ok(Decided::Committed { record: record.clone(), version });
-                    }
-                    _ => {
-                        self.aborted.insert(tid);
-                        self.live_attempts.wound(tid);
-                        return Ok(Decided::Aborted);
-                    }
-                },
-                // Gone: the lock of a dropped day is void.
-                Outcome::MissingCollection => return Ok(Decided::Aborted),
-                Outcome::Conflict => "its record is being changed by others".to_owned(),
-                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    why
-                }
-                refused @ (Outcome::Invalid(_) | Outcome::Holds) => {
-                    let key = self.table.record_key(tid);
-                    return Err(
-                        Error::from_refused(&refused, &key, "decide the holder of a lock").into()
-                    );
-                }
-            };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why_not)).await?;
-            found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
+                Ok(Decided::Aborted)
+            }
         }
     }
 

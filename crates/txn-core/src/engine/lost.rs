@@ -1,19 +1,19 @@
 //! What was lost of a domain, found by what is left of it.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::domain_document::{DomainDocument, REGISTRY};
+use crate::engine::domain_document::REGISTRY;
+use crate::engine::pages::Documents;
 use crate::engine::survey::Faults;
 use crate::error::Error;
-use crate::store::{Cursor, Filter, Key, Page, Read};
+use crate::store::{Filter, Key, Read};
+use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::tid::Day;
-
-/// Documents that a scan asks for at once.
-const PAGE: usize = 500;
 
 /// The claim of a collection, in the registry under `collection:<uid>`.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -63,11 +63,7 @@ impl Engine {
     ) -> Result<BTreeMap<String, String>, AttemptError> {
         self.retry_unavailable(deadline, || self.store.refresh(REGISTRY)).await?;
         let mut claims = BTreeMap::new();
-        let mut from: Option<Cursor> = None;
-        loop {
-            let cursor = from.take();
-            let scan = || self.store.scan(REGISTRY, &Filter::All, PAGE, cursor.clone());
-            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
+        let note = |documents: Documents| {
             for (key, _, source) in documents {
                 let Some(uid) = key.id.strip_prefix("collection:") else { continue };
                 let claim = Claim::read(&key, &source)?;
@@ -75,11 +71,10 @@ impl Engine {
                     claims.insert(claim.collection, uid.to_owned());
                 }
             }
-            match next {
-                Some(next) => from = Some(next),
-                None => return Ok(claims),
-            }
-        }
+            Ok(ControlFlow::<()>::Continue(()))
+        };
+        self.each_page(REGISTRY, &Filter::All, deadline, note).await?;
+        Ok(claims)
     }
 
     /// Whether a collection holds any document.

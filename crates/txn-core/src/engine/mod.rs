@@ -12,8 +12,10 @@ pub(crate) mod lock_queue;
 pub(crate) mod lock_resolver;
 pub(crate) mod lost;
 pub(crate) mod observe;
+pub(crate) mod pages;
 pub(crate) mod retention;
 pub(crate) mod server_clock;
+pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
 pub(crate) mod survey;
@@ -58,6 +60,10 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// The collections that were opened, by physical name.
     pub(crate) collections: Mutex<BTreeMap<Arc<str>, CollectionInfo>>,
+    /// Where records are written and read: the same store, past the queues of documents.
+    pub(crate) records: Arc<dyn Store>,
+    /// The runtime that the domain was opened in, if it was one.
+    pub(crate) runtime: Option<tokio::runtime::Handle>,
     /// Every task of the domain.
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the domain begins to shut down.

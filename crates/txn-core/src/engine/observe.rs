@@ -91,7 +91,7 @@ fn resolve_observed(
         let participant = &record.participants[*index];
         writes(participant.op) && is_locked_by(rules, participant, record.tid, view)
     });
-    match reading(rules, found.state, written.is_some()) {
+    match reading(rules, found.state(), written.is_some()) {
         Reading::CommittedImage => {}
         Reading::RecordImage => {
             observed.image = written.and_then(|(record, index)| record.images[index].clone());

@@ -1,23 +1,16 @@
 //! Dropping the days of the transaction table that are past their retention.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::domain_document::{DomainDocument, encode};
+use crate::engine::domain_document::encode;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-use txn_protocol::rule::Rule;
+use txn_protocol::machines::domain::DomainDocument;
+use txn_protocol::machines::partition::{Dropping, LIFT_WITHIN, may_drop};
 use txn_protocol::tid::Day;
-
-/// How long a request to lift a block may be under way after it was noted. It carries no condition: no day is dropped
-/// into which one may still come.
-const LIFT_SETTLES: Duration = Duration::from_secs(600);
-
-/// What was noted for so long is not lifted any more.
-const LIFT_WITHIN: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// Drops the partitions of days that are past their retention, oldest first, and counts them. Stops at a day with
@@ -60,9 +53,8 @@ impl Engine {
             return Ok(false);
         }
         let now = self.now();
-        if let Some(mark) = document.lifted.get(&day)
-            && now < self.table.lift_known_since(day, mark, now) + LIFT_SETTLES
-        {
+        let known_for = |mark| now.saturating_sub(self.table.lift_known_since(day, mark, now));
+        if !may_drop(&self.rules, document.lifted.get(&day).map(|mark| known_for(mark))) {
             // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
             if matches!(
@@ -77,19 +69,40 @@ impl Engine {
         if self.has_open_records(name, deadline).await? {
             return Ok(false);
         }
-        if self.rules.decides(Rule::BlockBeforeDrop) {
-            self.retry_unavailable(deadline, || self.store.block_writes(name, true)).await?;
+        let mark = self.new_mark();
+        let mut lift_by = deadline.clone();
+        let mut step = Dropping::begin(&self.rules);
+        loop {
+            let yes = match step {
+                Dropping::Block => {
+                    self.retry_unavailable(deadline, || self.store.block_writes(name, true))
+                        .await?;
+                    true
+                }
+                Dropping::Look => !self.has_open_records(name, deadline).await?,
+                Dropping::MoveWatermark => {
+                    self.move_watermark(document.clone(), version, day).await?
+                }
+                Dropping::NoteLift => {
+                    lift_by = self.lift_deadline(deadline);
+                    let noted = self.note_lift(&BTreeSet::from([day]), &mark, &lift_by).await?;
+                    step = Dropping::noted(&noted, day, &mark);
+                    continue;
+                }
+                Dropping::Lift => {
+                    self.lift(name, &lift_by).await?;
+                    true
+                }
+                Dropping::Delete => {
+                    self.remove_partition(day, name, deadline).await?;
+                    self.emit(&Event::PartitionDropped { day });
+                    true
+                }
+                Dropping::Dropped => return Ok(true),
+                Dropping::Left => return Ok(false),
+            };
+            step = step.next(&self.rules, yes);
         }
-        if !self.has_open_records(name, deadline).await?
-            && self.move_watermark(document, version, day, deadline).await?
-        {
-            self.remove_partition(day, name, deadline).await?;
-            self.emit(&Event::PartitionDropped { day });
-            return Ok(true);
-        }
-        // Still open, or others are at it.
-        self.lift_blocks(&BTreeSet::from([day]), deadline).await?;
-        Ok(false)
     }
 
     /// Deletes a partition of a day that is gone, and forgets its name.
@@ -104,29 +117,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves `dropped_through` on the version of the domain document that was read before the block.
+    /// Moves the watermark on the version of the domain document that was read before the block. Returns whether that was
+    /// acknowledged.
     async fn move_watermark(
         &self,
         mut document: DomainDocument,
         version: Version,
         day: Day,
-        deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        document.dropped_through = document.dropped_through.max(Some(day));
-        if let Some(name) = document.partitions.remove(&day) {
-            document.dropping.insert(day, name);
-        }
-        document.lifted.remove(&day);
+        document.drop_day(day);
         let replace = WriteOp::Replace(encode(&document)?, version);
         let write = Write::new(self.table.domain_key(), replace);
-        if matches!(self.write_one(write).await, Outcome::Applied(_)) {
+        let moved = matches!(self.write_one(write).await, Outcome::Applied(_));
+        if moved {
             self.table.note_dropped(day);
-            return Ok(true);
         }
-        // A conflict may be our own write.
-        let (now, _) = self.change_domain(deadline, |_| false).await?;
-        // A day before one that is gone is gone, too, though its partition may still be named.
-        Ok(now.is_gone(day) && !now.partitions.contains_key(&day))
+        Ok(moved)
     }
 
     /// Takes the write blocks of these days off, as far as they are not gone. A janitor that is dropping one of them
@@ -136,26 +142,39 @@ impl Engine {
         days: &BTreeSet<Day>,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let deadline = deadline.at_most(self.now() + LIFT_WITHIN);
-        let mark = format!("{:016x}", self.config.entropy.next_u64());
-        let note = |document: &mut DomainDocument| {
-            let mut noted = false;
-            for day in days {
-                if document.partitions.contains_key(day) && !document.is_gone(*day) {
-                    let before = document.lifted.insert(*day, mark.clone());
-                    noted |= before.as_ref() != Some(&mark);
-                }
-            }
-            noted
-        };
-        let (document, _) = self.change_domain(&deadline, note).await?;
+        let deadline = self.lift_deadline(deadline);
+        let mark = self.new_mark();
+        let document = self.note_lift(days, &mark, &deadline).await?;
         for (day, name) in document.partitions {
             if document.lifted.get(&day) == Some(&mark) {
-                deadline
-                    .left(&*self.config.clock, &WaitReason::Store("a lift is late".to_owned()))?;
-                self.retry_unavailable(&deadline, || self.store.block_writes(&name, false)).await?;
+                self.lift(&name, &deadline).await?;
             }
         }
         Ok(())
+    }
+
+    /// A mark that tells one lift from another.
+    fn new_mark(&self) -> String {
+        format!("{:016x}", self.config.entropy.next_u64())
+    }
+
+    /// From the note on a lift has this long: it carries no condition, and others count on it.
+    fn lift_deadline(&self, deadline: &Deadline) -> Deadline {
+        deadline.at_most(self.now() + LIFT_WITHIN)
+    }
+
+    async fn note_lift(
+        &self,
+        days: &BTreeSet<Day>,
+        mark: &str,
+        deadline: &Deadline,
+    ) -> Result<DomainDocument, AttemptError> {
+        let noted = self.change_domain(deadline, |document| document.note_lift(days, mark)).await;
+        noted.map(|(document, _)| document)
+    }
+
+    async fn lift(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
+        deadline.left(&*self.config.clock, &WaitReason::Store("a lift is late".to_owned()))?;
+        self.retry_unavailable(deadline, || self.store.block_writes(name, false)).await
     }
 }

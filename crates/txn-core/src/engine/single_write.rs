@@ -2,25 +2,16 @@
 //! acknowledged, is told by the document itself: it keeps the last commit tids.
 
 use txn_protocol::document::{Image, View};
-use txn_protocol::rule::Rule;
-use txn_protocol::rules::single::{Settling, settling};
+use txn_protocol::machines::settle::{SingleOutcome, SingleWrite};
 use txn_protocol::tid::Tid;
 
+use super::Engine;
 use super::attempt_error::AttemptError;
 use super::deadline::{Deadline, WaitReason};
 use super::observe::ReadEntry;
-use super::{Engine, ReadPreference};
+use super::settle::{Because, Document, Unsettled};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-
-/// What became of a write without a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SingleOutcome {
-    /// It is committed.
-    Committed,
-    /// Another write came first, and this one never happens.
-    Overtaken,
-}
 
 impl Engine {
     /// Writes one document on the version that was read, which carried no lock.
@@ -41,64 +32,19 @@ impl Engine {
             return Ok(SingleOutcome::Overtaken);
         }
         let source = self.committed(stored, commit, image).encode();
-        let write = Write::new(key.clone(), WriteOp::Replace(source, *version));
-        let mut backoff = self.backoff();
-        let mut sent = false;
-        let doubt = |stop: AttemptError, sent: bool| {
-            if sent { unknown(key, &stop.into_error()) } else { stop }
-        };
-        loop {
-            let why = match self.write_one(write.clone()).await {
-                Outcome::Applied(_) => return Ok(SingleOutcome::Committed),
-                Outcome::Rejected(why) => {
-                    let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
-                    wait.map_err(|stop| doubt(stop, sent))?;
-                    continue;
-                }
-                Outcome::Conflict | Outcome::Unknown(_)
-                    if !self.rules.decides(Rule::SettleSingle) =>
-                {
-                    return Ok(SingleOutcome::Overtaken);
-                }
-                Outcome::Conflict => "the document is being changed".to_owned(),
-                Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => why,
-                Outcome::MissingCollection => "its collection seems to be missing".to_owned(),
-                refused if !refused.is_certainly_not_applied() => {
-                    return Err(unknown(key, &Error::from_refused(&refused, key, "write it")));
-                }
-                refused => {
-                    let error = Error::from_refused(&refused, key, "write it").into();
-                    return Err(doubt(error, sent));
-                }
-            };
-            sent = true;
-            let views = self
-                .read_documents(std::slice::from_ref(key), ReadPreference::Primary, deadline)
-                .await;
-            let views = views.map_err(|stop| doubt(stop, sent))?;
-            let now = views.first().unwrap_or(&View::Absent);
-            let (touched, outcome) = match settling(&entry.observed, commit, now) {
-                Settling::CommittedOnceTouched(version) => (version, SingleOutcome::Committed),
-                Settling::NotAppliedOnceTouched(version) => (version, SingleOutcome::Overtaken),
-                Settling::Resend => {
-                    let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
-                    wait.map_err(|stop| doubt(stop, sent))?;
-                    continue;
-                }
-                Settling::Unknown => {
-                    let error = Error::new(ErrorKind::Conflict, "too many other writes followed");
-                    return Err(unknown(key, &error));
-                }
-            };
-            if let View::Present { source, .. } = now {
-                let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), touched));
-                if matches!(self.write_one(touch).await, Outcome::Applied(_)) {
-                    return Ok(outcome);
-                }
+        let machine = SingleWrite { rules: &self.rules, read: &entry.observed, commit };
+        let (place, read) = (Document(key), entry.view.clone());
+        let settled = self.settle(&place, &machine, read, |_| Ok(source.clone()), deadline).await;
+        settled.map(|settled| settled.proven).map_err(|unsettled| match unsettled {
+            Unsettled { because: Because::Stuck, .. } => {
+                unknown(key, &Error::new(ErrorKind::Conflict, "too many other writes followed"))
             }
-            let wait = self.pause(deadline, &mut backoff, WaitReason::Store(why)).await;
-            wait.map_err(|stop| doubt(stop, sent))?;
-        }
+            unsettled => {
+                let in_doubt = unsettled.in_doubt;
+                let stop = unsettled.while_doing("write it");
+                if in_doubt { unknown(key, &stop.into_error()) } else { stop }
+            }
+        })
     }
 
     /// Whether a document is still at the version that was read, asked as long as nothing was sent: a conflict is then

@@ -3,17 +3,16 @@
 //! their turn. What is found is a hint only: scans are stale, and may miss things.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::domain_document::DomainDocument;
+use crate::engine::pages::{Documents, PAGE};
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Source, Version};
+use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::tid::{Day, Tid};
-
-/// Documents that a scan asks for at once.
-const PAGE: usize = 500;
 
 /// A place to look at.
 #[derive(Clone, Debug)]
@@ -82,7 +81,10 @@ impl Faults {
 pub(crate) struct Survey<'a> {
     engine: &'a Engine,
     places: VecDeque<Place>,
-    at: Option<(Place, Cursor)>,
+    /// The place that is being looked at, and where its next page begins; none: at its beginning.
+    at: Option<(Place, Option<Cursor>)>,
+    /// Documents that are asked for at once; fewer where a page did not come.
+    size: usize,
     complete: bool,
     pub(crate) faults: Faults,
 }
@@ -99,21 +101,32 @@ impl<'a> Survey<'a> {
             .iter()
             .map(|(day, name)| Place::Partition { day: *day, name: name.clone() });
         let places = collections.chain(partitions).collect();
-        Self { engine, places, at: None, complete, faults: Faults::default() }
+        Self { engine, places, at: None, size: PAGE, complete, faults: Faults::default() }
     }
 
-    /// What the next page shows; `None` when all was looked at.
+    /// What the next page shows; `None` when all was looked at. A place may be looked at again from its beginning.
     pub(crate) async fn next(&mut self) -> Option<Vec<Suspect>> {
         loop {
             let (place, cursor) = match self.at.take() {
-                Some((place, cursor)) => (place, Some(cursor)),
-                None => (self.places.pop_front()?, None),
+                Some(at) => at,
+                None => {
+                    self.size = PAGE;
+                    (self.places.pop_front()?, None)
+                }
             };
+            let going_on = cursor.is_some();
             match self.page(&place, cursor).await {
                 Ok(Page { documents, next }) => {
                     let suspects = self.suspects(&place, documents);
-                    self.at = next.map(|next| (place, next));
+                    self.at = next.map(|next| (place, Some(next)));
                     return Some(suspects);
+                }
+                // A cursor is used once, for it may have moved on: the place is looked at anew.
+                Err(AttemptError::Fail(error))
+                    if going_on && self.size > 1 && error.kind() == ErrorKind::Unavailable =>
+                {
+                    self.size /= 2;
+                    self.at = Some((place, None));
                 }
                 Err(stop) => self.note(&place, stop).await,
             }
@@ -144,8 +157,12 @@ impl<'a> Survey<'a> {
             }
         }
         let filter = place.filter();
+        if cursor.is_some() {
+            let page = engine.store.scan(name, &filter, self.size, cursor).await;
+            return page.map_err(|error| Error::from(error).into());
+        }
         engine
-            .retry_unavailable(&deadline, || engine.store.scan(name, &filter, PAGE, cursor.clone()))
+            .retry_unavailable(&deadline, || engine.store.scan(name, &filter, self.size, None))
             .await
     }
 
@@ -202,19 +219,11 @@ impl Engine {
         deadline: &crate::engine::deadline::Deadline,
     ) -> Result<bool, AttemptError> {
         self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
-        let open = open_records();
-        let mut from: Option<Cursor> = None;
-        loop {
-            let cursor = from.take();
-            let scan = || self.store.scan(name, &open, 1, cursor.clone());
-            let Page { documents, next } = self.retry_unavailable(deadline, scan).await?;
-            if !documents.is_empty() {
-                return Ok(self.rules.decides(txn_protocol::rule::Rule::DropOnlyResolved));
-            }
-            match next {
-                Some(next) => from = Some(next),
-                None => return Ok(false),
-            }
-        }
+        let any = |documents: Documents| match documents.is_empty() {
+            true => Ok(ControlFlow::Continue(())),
+            false => Ok(ControlFlow::Break(())),
+        };
+        let found = self.each_page(name, &open_records(), deadline, any).await?;
+        Ok(found.is_some() && self.rules.decides(txn_protocol::rule::Rule::DropOnlyResolved))
     }
 }

@@ -14,12 +14,16 @@ use parking_lot::Mutex;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::domain_document::{DomainDocument, REGISTRY};
+use crate::engine::domain_document::REGISTRY;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
 use crate::store::{
-    CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
+    CollectionSpec, Key, Outcome, Read, Role, Source, Store, StoreErrorKind, Version, Write,
+    WriteOp,
 };
+use txn_protocol::machines::domain::DomainDocument;
+use txn_protocol::machines::partition::Making;
+use txn_protocol::machines::record::Standing;
 use txn_protocol::record::Record;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
@@ -31,15 +35,21 @@ const UNTOLD_DAYS: i64 = 30;
 /// A record as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordLookup {
-    pub(crate) state: HolderState,
-    /// Where the record stands and its bytes, to be touched; none if there is no record.
-    pub(crate) at: Option<(Version, Source)>,
+    /// Its state, and where it stands.
+    pub(crate) standing: Standing,
+    /// Its bytes, to be touched; none if there is no record.
+    pub(crate) source: Option<Source>,
     pub(crate) record: Option<Arc<Record>>,
 }
 
 impl RecordLookup {
     fn without_record(state: HolderState) -> Self {
-        Self { state, at: None, record: None }
+        Self { standing: Standing { state, version: None }, source: None, record: None }
+    }
+
+    /// A record that is known by an acknowledged write, and was not read.
+    pub(crate) fn known(standing: Standing) -> Self {
+        Self { standing, source: None, record: None }
     }
 
     /// No record, and its day is not gone.
@@ -47,8 +57,12 @@ impl RecordLookup {
         Self::without_record(HolderState::Missing)
     }
 
+    pub(crate) fn state(&self) -> HolderState {
+        self.standing.state
+    }
+
     pub(crate) fn version(&self) -> Option<Version> {
-        self.at.as_ref().map(|(version, _)| *version)
+        self.standing.version
     }
 }
 
@@ -154,9 +168,6 @@ impl Engine {
         make: bool,
         deadline: &Deadline,
     ) -> Result<Partition, AttemptError> {
-        let is_gone = |document: &DomainDocument| {
-            document.is_gone(day) && self.rules.decides(Rule::DroppedThrough)
-        };
         if self.table.is_known_gone(day) && self.rules.decides(Rule::DroppedThrough) {
             return Ok(Partition::Gone);
         }
@@ -167,57 +178,71 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let (document, _) = self.change_domain(deadline, |_| false).await?;
-        if is_gone(&document) {
-            return Ok(Partition::Gone);
-        }
-        let official = match document.partitions.get(&day) {
-            Some(official) => official.clone(),
-            None if !make => return Ok(Partition::Unmade),
-            None => match self.make_partition(day, deadline).await? {
-                Some(official) => official,
-                None => return Ok(Partition::Gone),
-            },
-        };
-        let alias = self.table.alias(day);
-        match self.retry_unavailable(deadline, || self.store.add_alias(&alias, &official)).await {
-            Ok(()) => {
-                self.table.ready.lock().insert(day);
-                Ok(Partition::Ready)
-            }
-            Err(AttemptError::Fail(error)) if error.is_not_found() => {
-                let (document, _) = self.change_domain(deadline, |_| false).await?;
-                match is_gone(&document) {
-                    // Dropped between the two steps.
-                    true => Ok(Partition::Gone),
-                    false => Err(self.lost_partition(day, &official).into()),
+        let mut step = Making::Ask;
+        let mut own = String::new();
+        let mut missing: Option<String> = None;
+        loop {
+            step = match step {
+                Making::Ask => {
+                    let (document, _) = self.change_domain(deadline, |_| false).await?;
+                    match (Making::asked(&document, &self.rules, day), missing.take()) {
+                        (Making::AddAlias(official), Some(missing)) if official == missing => {
+                            return Err(self.lost_partition(day, &official).into());
+                        }
+                        (Making::Create, _) if !make => return Ok(Partition::Unmade),
+                        (step, _) => step,
+                    }
                 }
-            }
-            Err(stop) => Err(stop),
+                Making::Create => match self.may_make(day, deadline).await? {
+                    true => {
+                        own = self.create_partition(day, deadline).await?;
+                        Making::Name
+                    }
+                    false => Making::Gone,
+                },
+                Making::Name => {
+                    let named = |document: &mut DomainDocument| {
+                        document.name_partition(&self.rules, day, &own)
+                    };
+                    let (document, _) = self.change_domain(deadline, named).await?;
+                    let step = Making::named(&document, day);
+                    if step != Making::AddAlias(own.clone()) {
+                        self.retry_unavailable(deadline, || self.store.drop_collection(&own))
+                            .await?;
+                    }
+                    step
+                }
+                Making::AddAlias(official) => {
+                    let alias = self.table.alias(day);
+                    let add = || self.store.add_alias(&alias, &official);
+                    match self.retry_unavailable(deadline, add).await {
+                        Ok(()) => Making::Ready,
+                        Err(AttemptError::Fail(error)) if error.is_not_found() => {
+                            missing = Some(official);
+                            Making::Ask
+                        }
+                        Err(stop) => return Err(stop),
+                    }
+                }
+                Making::Ready => {
+                    self.table.ready.lock().insert(day);
+                    return Ok(Partition::Ready);
+                }
+                Making::Gone => return Ok(Partition::Gone),
+            };
         }
     }
 
-    /// Makes a collection for a day that is not far ahead, and names it in the domain document. Returns the official
-    /// one, or `None` if the day is gone.
-    async fn make_partition(
-        &self,
-        day: Day,
-        deadline: &Deadline,
-    ) -> Result<Option<String>, AttemptError> {
+    /// Whether a day without a partition may have one: it is neither past its retention, nor far ahead.
+    async fn may_make(&self, day: Day, deadline: &Deadline) -> Result<bool, AttemptError> {
         // By the server's clock, where it is known: this process's own may be wrong.
         let time = self.server_time();
         let today = Day::of_unix_time(time.unwrap_or_else(|| self.config.clock.wall()));
         if day < today.plus(-1 - i64::from(self.config.retention_days)) {
             // Past its retention and without any record: gone, unless an older day is still kept.
-            let gone = |document: &mut DomainDocument| {
-                let free = document.partitions.keys().all(|kept| *kept > day);
-                if free {
-                    document.dropped_through = document.dropped_through.max(Some(day));
-                }
-                free
-            };
-            if self.change_domain(deadline, gone).await?.0.is_gone(day) {
-                return Ok(None);
+            let (document, _) = self.change_domain(deadline, |d| d.give_up(day)).await?;
+            if document.is_gone(day) {
+                return Ok(false);
             }
         }
         let ahead = if time.is_some() { 1 } else { UNTOLD_DAYS };
@@ -229,6 +254,15 @@ impl Engine {
             );
             return Err(Error::damaged(message).into());
         }
+        Ok(true)
+    }
+
+    /// Makes a collection for a day, which is not official yet.
+    async fn create_partition(
+        &self,
+        day: Day,
+        deadline: &Deadline,
+    ) -> Result<String, AttemptError> {
         let name = format!("{}-{:016x}", self.table.alias(day), self.config.entropy.next_u64());
         let spec = CollectionSpec {
             name: name.clone(),
@@ -237,22 +271,7 @@ impl Engine {
             mappings: None,
         };
         self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await?;
-        let (document, _) = self
-            .change_domain(deadline, |document| {
-                let gone = document.is_gone(day) && self.rules.decides(Rule::DroppedThrough);
-                let free = !gone && !document.partitions.contains_key(&day);
-                if free {
-                    document.partitions.insert(day, name.clone());
-                }
-                free
-            })
-            .await?;
-        let official = document.partitions.get(&day).cloned();
-        if official.as_ref() != Some(&name) {
-            // Another process was first, or the day is gone: ours was never official.
-            self.retry_unavailable(deadline, || self.store.drop_collection(&name)).await?;
-        }
-        Ok(official)
+        Ok(name)
     }
 
     /// The error of a partition that the domain document names and that does not exist.
@@ -291,7 +310,11 @@ impl Engine {
 
     /// Writes, with an outcome for each, also where the store answers for too few.
     pub(crate) async fn write_all(&self, writes: &[Write]) -> Vec<Outcome> {
-        let mut outcomes = self.store.write_many(writes).await;
+        self.write_to(&*self.store, writes).await
+    }
+
+    async fn write_to(&self, store: &dyn Store, writes: &[Write]) -> Vec<Outcome> {
+        let mut outcomes = store.write_many(writes).await;
         outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
         for outcome in &mut outcomes {
             if let Outcome::RejectedInDoubt(why) = outcome
@@ -314,12 +337,13 @@ impl Engine {
         let mut backoff = self.backoff();
         let mut in_doubt = false;
         loop {
-            let outcome = self.write_one(self.table.record_write(tid, op.clone())).await;
+            let write = self.table.record_write(tid, op.clone());
+            let outcome = self.write_to(&*self.records, &[write]).await.swap_remove(0);
             if outcome != Outcome::MissingCollection {
                 return Ok(if in_doubt { outcome.in_doubt() } else { outcome });
             }
             self.table.forget_ready(tid.day());
-            if self.ensure_partition(tid.day(), deadline).await? == Partition::Gone {
+            if Box::pin(self.ensure_partition(tid.day(), deadline)).await? == Partition::Gone {
                 return Ok(outcome);
             }
             let missing = WaitReason::Store("its partition is not known everywhere yet".to_owned());
@@ -354,8 +378,8 @@ impl Engine {
             );
             let keys: Vec<Key> = asked.iter().map(|tid| self.table.record_key(*tid)).collect();
             let reads = match from {
-                ReadPreference::AnyCopy => self.store.get_many(&keys).await,
-                ReadPreference::Primary => self.store.read_primary(&keys).await,
+                ReadPreference::AnyCopy => self.records.get_many(&keys).await,
+                ReadPreference::Primary => self.records.read_primary(&keys).await,
             };
             let short = reads.len() < keys.len();
             let mut why = short.then(|| "the store answered for too few records".to_owned());
@@ -364,12 +388,9 @@ impl Engine {
                     Read::Found { version, source } => {
                         let record = crate::engine::format::read_record(key, &source)
                             .map_err(|e| e.in_transaction(*tid))?;
-                        let state = HolderState::Record(record.state);
-                        let at = Some((version, source));
-                        found.insert(
-                            *tid,
-                            RecordLookup { state, at, record: Some(Arc::new(record)) },
-                        );
+                        let standing = Standing::at(record.state, version);
+                        let (source, record) = (Some(source), Some(Arc::new(record)));
+                        found.insert(*tid, RecordLookup { standing, source, record });
                     }
                     Read::Absent => {
                         found.insert(*tid, RecordLookup::missing());
@@ -377,7 +398,8 @@ impl Engine {
                     Read::MissingCollection => {
                         self.table.forget_ready(tid.day());
                         let partition = match self.rules.decides(Rule::MissingIsNotGone) {
-                            true => self.partition(tid.day(), false, deadline).await?,
+                            // Rare, and large.
+                            true => Box::pin(self.partition(tid.day(), false, deadline)).await?,
                             false => Partition::Gone,
                         };
                         match partition {

@@ -82,7 +82,7 @@ async fn absences_behind_an_error_are_locked_and_not_looked_at_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_can_not_be_examined_is_not_surfaced() {
+async fn an_error_that_cannot_be_examined_is_not_surfaced() {
     let shop = Shop::open(&["a"]).await;
     let (items, store) = (&shop.items, &shop.store);
     let options = Options::default().with_deadline(Some(Duration::from_secs(3)));

@@ -9,8 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use txn_core::store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, MemoryStore, Outcome, Page, Read,
-    Store, StoreError, StoreErrorKind, Write, WriteOp,
+    Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
 use txn_core::{Collection, Config, Domain, Error, Typed};
 
@@ -94,13 +93,17 @@ impl Scripted {
 }
 
 #[async_trait]
-impl Store for Scripted {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
+impl Layer for Scripted {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn request_timeout(&self) -> Duration {
-        self.inner.request_timeout()
+    async fn around<V: Send>(
+        &self,
+        call: impl Future<Output = Result<V, StoreError>> + Send,
+    ) -> Result<V, StoreError> {
+        self.up()?;
+        call.await
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
@@ -143,52 +146,6 @@ impl Store for Scripted {
             Fate::Hang => std::future::pending().await,
             _ => self.inner.refresh(collection).await,
         }
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        self.up()?;
-        self.inner.scan(collection, filter, size, from).await
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.up()?;
-        self.inner.open_collection(spec).await
-    }
-
-    async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.up()?;
-        self.inner.drop_collection(name).await
-    }
-
-    async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.up()?;
-        self.inner.add_alias(alias, collection).await
-    }
-
-    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.up()?;
-        self.inner.block_writes(collection, blocked).await
-    }
-
-    async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.up()?;
-        self.inner.list_collections(prefix).await
-    }
-
-    async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.up()?;
-        self.inner.release_collection(collection).await
-    }
-
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.up()?;
-        self.inner.server_time().await
     }
 }
 

@@ -1,7 +1,9 @@
 //! What stands there when a lock is to be taken, or was not acknowledged.
 
+use super::apply::is_participants_lock;
 use super::validate::Observed;
 use crate::document::View;
+use crate::record::{Op, Participant};
 use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 use txn_store::Version;
@@ -37,6 +39,46 @@ pub fn locking(rules: &Rules, me: Tid, read: Option<&Observed>, now: &View) -> L
         View::Absent => Locking::CreatePlaceholder,
         View::Present { version, stored, .. } if stored.lock.is_some() => Locking::Settle(*version),
         View::Present { version, .. } => Locking::LockAt(*version),
+    }
+}
+
+/// The next step towards a lock over a commit of one's own process: the commit's content and the new lock in one write, so that
+/// others see a document that was applied and locked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockingOver {
+    /// Write the commit's content under the lock, on this version.
+    Content(Version),
+    /// Write a bare placeholder under the lock, on this version: the commit deletes the document.
+    Placeholder(Version),
+    /// Keep the content under the lock, on this version: the commit only read the document.
+    Keep(Version),
+}
+
+/// `acknowledged`: the record of the transaction `tid` was acknowledged to this process as `committed`. `participant`: what it
+/// does to the document. None where the lock is not that participant's, which is met as any other.
+pub fn locking_over(
+    rules: &Rules,
+    tid: Tid,
+    acknowledged: bool,
+    participant: &Participant,
+    now: &View,
+) -> Option<LockingOver> {
+    let View::Present { version, stored, .. } = now else { return None };
+    if !acknowledged && rules.decides(Rule::LockOverAcknowledged) || stored.lock != Some(tid) {
+        return None;
+    }
+    if !is_participants_lock(rules, participant, *version, stored)
+        && rules.decides(Rule::LockOverParticipants)
+    {
+        return None;
+    }
+    match participant.op {
+        Op::Write => Some(LockingOver::Content(*version)),
+        Op::Insert if stored.is_bare_placeholder() => Some(LockingOver::Content(*version)),
+        // A plain client wrote into it: a person must look.
+        Op::Insert => None,
+        Op::Delete => Some(LockingOver::Placeholder(*version)),
+        Op::Read => Some(LockingOver::Keep(*version)),
     }
 }
 

@@ -53,29 +53,15 @@ impl Store for Server {
         let mut state = self.state.lock();
         let state = &mut *state;
         let name = state.resolve(collection).ok_or_else(|| embedded::not_found(collection))?;
-        let after = from.as_ref().map(embedded::place_of).transpose()?;
         let Some(found) = state.collections.get(&name) else {
             return Err(embedded::not_found(collection));
         };
         out_of_reach(collection, found.reach)?;
-        let mut page = Page::default();
-        let mut last = None;
-        for (place, document) in &found.documents {
-            let Some((version, source)) = document.on_replica() else { continue };
-            if after.as_ref().is_some_and(|after| place <= after)
-                || !embedded::matches(filter, source)
-            {
-                continue;
-            }
-            if page.documents.len() == size.max(1) {
-                page.next = last;
-                break;
-            }
-            last = Some(embedded::cursor_after(&place.0, place.1.as_deref()));
-            let key =
-                Key { collection: name.clone(), id: place.0.clone(), routing: place.1.clone() };
-            page.documents.push((key, version, source.clone()));
-        }
+        let documents = found.documents.iter().filter_map(|(place, document)| {
+            let (version, source) = document.on_replica()?;
+            Some((place, version, source))
+        });
+        let mut page = embedded::page(&name, documents, filter, size, from.as_ref())?;
         if !found.blocked {
             let before = page.documents.len();
             let (dice, odds) = (&mut state.dice, state.manners.scan_hides);

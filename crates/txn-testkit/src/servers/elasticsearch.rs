@@ -10,8 +10,8 @@ use super::credentials::Credentials;
 use super::error::{OnPath, Result};
 use super::home::{create, write_private};
 use super::kind::{Distribution, ServerKind};
-use super::launch::Setup;
 use super::node::Node;
+use super::setup::Setup;
 use super::state::State;
 use super::tls::Certificates;
 

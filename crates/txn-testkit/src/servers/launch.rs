@@ -1,7 +1,6 @@
 //! Making, starting and waiting for the nodes of a server.
 
 use std::env;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,6 +18,7 @@ use super::opensearch;
 use super::ports::Ports;
 use super::process::Process;
 use super::product::install;
+use super::setup::Setup;
 use super::state::{State, take_down};
 
 /// How many seconds a server may take to become healthy, if the usual time does not do.
@@ -26,47 +26,17 @@ const TIMEOUT_VARIABLE: &str = "TXN_SERVERS_TIMEOUT";
 const USUAL_TIMEOUT: u64 = 300;
 const USUAL_CLUSTER_TIMEOUT: u64 = 600;
 
-/// All that is needed to configure and start nodes.
-pub(crate) struct Setup<'a> {
-    pub(crate) home: &'a Home,
-    pub(crate) product: &'a Path,
-    pub(crate) state: &'a State,
+fn configure(setup: &Setup<'_>) -> Result<()> {
+    match setup.state.kind.distribution() {
+        Distribution::Elasticsearch(_) => elasticsearch::configure(setup),
+        Distribution::OpenSearch(_) => opensearch::configure(setup),
+    }
 }
 
-impl Setup<'_> {
-    /// A command that runs in a node's folder, under the servers' account, with none of the
-    /// caller's variables; a detached one in a session of its own, so that it outlives the caller.
-    pub(crate) fn command(&self, program: &OsStr, node: &Node, detached: bool) -> Command {
-        // `setsid` replaces itself by the program, so the process id is the program's.
-        let mut command = if detached {
-            let mut command = Command::new("setsid");
-            command.arg(program);
-            command
-        } else {
-            Command::new(program)
-        };
-        command.env_clear().current_dir(&node.folder).env("HOME", &node.folder);
-        if let Some(path) = env::var_os("PATH") {
-            command.env("PATH", path);
-        }
-        if let Some(account) = self.home.account() {
-            account.apply(&mut command);
-        }
-        command
-    }
-
-    fn configure(&self) -> Result<()> {
-        match self.state.kind.distribution() {
-            Distribution::Elasticsearch(_) => elasticsearch::configure(self),
-            Distribution::OpenSearch(_) => opensearch::configure(self),
-        }
-    }
-
-    fn start_command(&self, node: &Node) -> Command {
-        match self.state.kind.distribution() {
-            Distribution::Elasticsearch(_) => elasticsearch::start_command(self, node),
-            Distribution::OpenSearch(_) => opensearch::start_command(self, node),
-        }
+fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
+    match setup.state.kind.distribution() {
+        Distribution::Elasticsearch(_) => elasticsearch::start_command(setup, node),
+        Distribution::OpenSearch(_) => opensearch::start_command(setup, node),
     }
 }
 
@@ -96,7 +66,7 @@ pub(crate) fn launch(
 }
 
 fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result<()> {
-    Setup { home, product, state }.configure()?;
+    configure(&Setup { home, product, state })?;
     if let Some(path) = &state.ca_certificate {
         // The node's own copy is for the node alone; this one is for everybody.
         let inside = state.nodes[0].folder.join("config/ca.crt");
@@ -180,7 +150,7 @@ fn spawn(setup: &Setup<'_>, node: &Node) -> Result<Child> {
     let log = node.console_log();
     let output = File::options().create(true).append(true).open(&log).on("open", &log)?;
     let errors = output.try_clone().on("open", &log)?;
-    let mut command = setup.start_command(node);
+    let mut command = start_command(setup, node);
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     command.spawn().map_err(|error| Error::Missing {
         what: "`setsid`, or the right to run it".to_owned(),

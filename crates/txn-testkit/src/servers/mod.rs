@@ -49,6 +49,7 @@ mod ports;
 mod process;
 mod product;
 mod running;
+mod setup;
 mod state;
 mod tls;
 

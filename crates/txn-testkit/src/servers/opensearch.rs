@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::error::{OnPath, Result};
 use super::home::create;
-use super::launch::Setup;
 use super::node::Node;
+use super::setup::Setup;
 
 /// Writes the configuration of the node.
 pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {

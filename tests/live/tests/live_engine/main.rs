@@ -24,9 +24,9 @@ txn_fixtures::everywhere! {
         cost::inserts;
         cost::reads;
         refused::collections_that_are_not_there_or_not_ours;
-        refused::ids_that_can_not_be;
+        refused::ids_that_cannot_be;
         refused::a_document_that_violates_the_mapping;
-        refused::a_term_that_can_not_be_indexed;
+        refused::a_term_that_cannot_be_indexed;
         stuck::a_mapping_that_changes_between_commit_and_apply;
     }
     long: {

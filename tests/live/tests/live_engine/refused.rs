@@ -46,7 +46,7 @@ pub(crate) async fn collections_that_are_not_there_or_not_ours(fixture: &Fixture
     assert_eq!(report.damaged.len(), 1, "the claim of what was dropped: {report:?}");
 }
 
-pub(crate) async fn ids_that_can_not_be(fixture: &Fixture) {
+pub(crate) async fn ids_that_cannot_be(fixture: &Fixture) {
     let store = Arc::new(CountingStore::new(fixture.store()));
     let domain = fixture.domain_on(store.clone(), Fixture::config()).await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
@@ -145,7 +145,7 @@ pub(crate) async fn a_document_that_violates_the_mapping(fixture: &Fixture) {
 }
 
 /// A dry run lets a term of more than 32,766 bytes pass, which the write itself is refused for.
-pub(crate) async fn a_term_that_can_not_be_indexed(fixture: &Fixture) {
+pub(crate) async fn a_term_that_cannot_be_indexed(fixture: &Fixture) {
     let keyword = json!({"type": "keyword"});
     let whole = json!({"type": "text", "analyzer": "keyword"});
     let domain = fixture.domain().await;

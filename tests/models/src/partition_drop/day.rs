@@ -1,5 +1,12 @@
 //! A state: the partitions of the day, the document that rules them, and how far everybody is.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use txn_protocol::machines::domain::DomainDocument;
+use txn_protocol::machines::partition::{Dropping, Making};
+use txn_protocol::tid as protocol;
+
 use super::{PROCESSES, UNASKED};
 use crate::state::{Mark, Told};
 
@@ -35,20 +42,34 @@ pub(super) enum Held {
 
 /// How far a process is with making the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Making {
-    /// It does not.
+pub(super) enum Maker {
+    /// It does not, or is through.
     #[default]
     No,
-    /// It asks the domain document.
+    /// It touches the domain document.
     Ask,
     /// It creates a partition of its own.
     Create,
     /// It names that in the domain document.
     Name,
     /// It adds the alias to the official one.
-    Alias(u8),
+    AddAlias(u8),
     /// It was told that the day is gone.
     Gone,
+}
+
+impl Maker {
+    /// The step that the machine asks for.
+    pub(super) fn of(step: &Making) -> Self {
+        match step {
+            Making::Ask => Self::Ask,
+            Making::Create => Self::Create,
+            Making::Name => Self::Name,
+            Making::AddAlias(name) => Self::AddAlias(number(name)),
+            Making::Ready => Self::No,
+            Making::Gone => Self::Gone,
+        }
+    }
 }
 
 /// How far the owner, or who met its lock, is.
@@ -69,22 +90,33 @@ pub(super) enum Doing {
 
 /// How far a janitor is with dropping the day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Dropping {
+pub(super) enum Janitor {
     /// It has not begun.
     #[default]
     Idle,
-    /// It read the domain document, at that version.
-    Read(u8, u8),
-    /// The partition is blocked.
-    Blocked(u8, u8),
-    /// It was scanned, and nothing is open.
-    Scanned(u8, u8),
-    /// Something is in the way: the block has to be lifted, and that is noted first.
-    Undo(u8),
-    /// It is noted; the lift is under way.
-    Lift(u8),
-    /// The watermark is moved: the partition is to be deleted.
-    Delete(u8),
+    /// It is about to take this step, about the partition of that name; up to the watermark it knows at which version it read
+    /// the domain document.
+    At(Dropping, Option<u8>, u8),
+}
+
+impl Janitor {
+    /// Before a step. What is over leaves nothing behind, and only what comes before the watermark needs a version.
+    pub(super) fn at(next: Dropping, version: Option<u8>, name: u8) -> Self {
+        match next {
+            Dropping::Dropped | Dropping::Left => Self::Idle,
+            Dropping::Block | Dropping::Look | Dropping::MoveWatermark => {
+                Self::At(next, version, name)
+            }
+            Dropping::NoteLift | Dropping::Lift | Dropping::Delete => Self::At(next, None, name),
+        }
+    }
+
+    fn version(&self) -> Option<&u8> {
+        match self {
+            Self::At(_, version, _) => version.as_ref(),
+            Self::Idle => None,
+        }
+    }
 }
 
 /// A state.
@@ -99,10 +131,10 @@ pub struct Day {
     pub(super) told: Told,
     /// Whether a `committed` record was ever written.
     pub(super) committed: bool,
-    pub(super) making: [Making; PROCESSES],
+    pub(super) making: [Maker; PROCESSES],
     pub(super) owner: Doing,
     pub(super) finder: Doing,
-    pub(super) dropping: [Dropping; 2],
+    pub(super) dropping: [Janitor; 2],
     /// A `create` of the committed record that is under way.
     pub(super) late: bool,
     /// Whether a commit was sent and not acknowledged.
@@ -119,6 +151,41 @@ pub(super) enum Wrote {
     Conflict,
     Blocked,
     Missing,
+}
+
+/// The day that the model is about.
+pub(super) fn today() -> protocol::Day {
+    protocol::Day::of_unix_time(Duration::from_secs(1_800_000_000))
+}
+
+fn number(name: &str) -> u8 {
+    name.parse().unwrap_or_default()
+}
+
+impl Domain {
+    /// The document that this stands for.
+    pub(super) fn document(&self) -> DomainDocument {
+        let named = |name: u8| (name > 0).then(|| (today(), name.to_string()));
+        DomainDocument {
+            dropped_through: self.dropped.then(today),
+            partitions: named(self.official).into_iter().collect(),
+            dropping: named(self.dropping).into_iter().collect(),
+            ..DomainDocument::default()
+        }
+    }
+
+    /// What is left of a document in the model.
+    pub(super) fn of(document: &DomainDocument, version: u8) -> Self {
+        let named = |names: &BTreeMap<protocol::Day, String>| {
+            names.get(&today()).map_or(0, |name| number(name))
+        };
+        Self {
+            version,
+            dropped: document.is_gone(today()),
+            official: named(&document.partitions),
+            dropping: named(&document.dropping),
+        }
+    }
 }
 
 impl Day {
@@ -147,11 +214,13 @@ impl Day {
         Wrote::Yes
     }
 
-    /// An acknowledged write of the domain document.
-    pub(super) fn rule(&mut self, change: impl FnOnce(&mut Domain)) {
-        change(&mut self.domain);
-        self.domain.version += 1;
+    /// An acknowledged change, or touch, of the domain document.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut DomainDocument)) -> DomainDocument {
+        let mut document = self.domain.document();
+        change(&mut document);
+        self.domain = Domain::of(&document, self.domain.version + 1);
         self.durable = None;
+        document
     }
 
     /// Versions in order without gaps.
@@ -159,11 +228,7 @@ impl Day {
         let mut versions = vec![self.domain.version];
         versions.extend(self.durable.map(|rules| rules.version));
         for dropping in &self.dropping {
-            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
-                dropping
-            {
-                versions.push(*v);
-            }
+            versions.extend(dropping.version().copied());
         }
         versions.sort_unstable();
         versions.dedup();
@@ -179,10 +244,8 @@ impl Day {
             rules.version = rank(rules.version);
         }
         for dropping in &mut self.dropping {
-            if let Dropping::Read(v, _) | Dropping::Blocked(v, _) | Dropping::Scanned(v, _) =
-                dropping
-            {
-                *v = rank(*v);
+            if let Janitor::At(_, Some(version), _) = dropping {
+                *version = rank(*version);
             }
         }
         self

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use txn_core::event::{Event, Observer};
-use txn_core::store::{Key, Source, Store, Write, WriteOp};
+use txn_core::store::{Key, Read, Source, Store, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, Options, Raw, fields};
 use txn_protocol::rule::Rules;
 use txn_sim::CountingStore;
@@ -132,6 +133,114 @@ async fn passes(domain: &Domain) -> Result<(), Error> {
         tokio::time::sleep(Duration::from_secs(12)).await;
     }
     Ok(())
+}
+
+/// Somebody aborts a younger transaction and dies, and the abort vanishes with its primary. Who saw it meanwhile takes over the
+/// lock; then the younger one commits.
+#[must_use]
+pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let mut wrong = Vec::new();
+        let options = Options::default().with_pessimistic(true);
+        let (older_process, older) = coordinator(rules, &server, "older", 0).await?;
+        let (_, taker) = coordinator(rules, &server, "taker", 0).await?;
+        let (_, owner) = coordinator(rules, &server, "owner", 0).await?;
+        let things = owner.raw_collection("things").await?;
+        let of_taker = taker.raw_collection("things").await?;
+        let of_older = older.raw_collection("things").await?;
+        // It knows the partition, so that its next write of a record is the abort.
+        let of_annex = older.raw_collection("annex").await?;
+        let with_record = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
+        let put =
+            older.run::<_, Error, _>(&with_record, async |tx| tx.put(&of_annex, "a", &thing(2)));
+        put.await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Both are older than the owner of the lock.
+        let (wounder, taking) = (older.begin(&options)?, taker.begin(&options)?);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let go = Arc::new(Notify::new());
+        let (gone, wants) = (go.clone(), options.clone());
+        let owning = tokio::spawn(async move {
+            let add = owner.run::<_, Error, _>(&wants, async |tx| {
+                let read = number(tx.get(&things, "a").await?);
+                gone.notified().await;
+                gone.notify_one();
+                tx.put(&things, "a", &thing(read + 1))
+            });
+            add.await.map(drop)
+        });
+        until(|| locked(&server).len() == 1).await;
+        server.set_manners(Manners {
+            slow_replication: 1.0,
+            hung_replication: true,
+            ..Manners::default()
+        });
+        let wounding = tokio::spawn(async move { wounder.get(&of_older, "a").await.map(drop) });
+        let is_aborted = async || {
+            let partitions = server.documents().into_keys();
+            let tid = locked(&server).first().and_then(|source| lock_of(source));
+            let keys = partitions.filter(|name| name.starts_with("txn-shop-"));
+            let keys: Vec<Key> =
+                keys.filter_map(|name| Some(Key::new(name, tid.as_deref()?))).collect();
+            let found = server.read_primary(&keys).await;
+            let aborted = "\"state\":\"aborted\"";
+            found
+                .iter()
+                .any(|read| matches!(read, Read::Found { source, .. } if source.contains(aborted)))
+        };
+        for _ in 0..200 {
+            if is_aborted().await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        older_process.kill_after(1);
+        server.set_manners(Manners::default());
+        if !is_aborted().await {
+            wrong.push("nobody was aborted: the schedule shows nothing".to_owned());
+        }
+        let read = number(taking.get(&of_taker, "a").await?);
+        taking.put(&of_taker, "a", &thing(read + 10))?;
+        taking.commit().await?;
+        server.crash();
+        go.notify_one();
+        if let Ok(Err(error)) = owning.await {
+            wrong.push(format!("the owner of the lock does not get through: {error}"));
+        }
+        wounding.abort();
+        let (_, reader) = coordinator(rules, &server, "reader", 0).await?;
+        passes(&reader).await?;
+        let stands = number(reader.reader().verified().get(&of_taker, "a").await?);
+        if stands != 12 {
+            wrong.push(format!("1 + 10 + 1 came to {stands}"));
+        }
+        Ok(wrong)
+    })
+}
+
+/// Who holds a document.
+fn lock_of(source: &str) -> Option<String> {
+    let (_, rest) = source.split_once(&format!("\"{}\":\"", fields::TRANSACTION_TID))?;
+    rest.split_once('"').map(|(tid, _)| tid.to_owned())
+}
+
+/// The number of a thing.
+fn number(thing: Option<Raw>) -> u64 {
+    let digits = |thing: Raw| {
+        thing.as_str().chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+    };
+    thing.and_then(digits).unwrap_or_default()
+}
+
+/// Waits until something is so, or long enough to know that it will not be.
+async fn until(reached: impl Fn() -> bool) {
+    for _ in 0..5_000 {
+        if reached() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// A reader, who writes nothing, sees what a dead owner committed before anybody applied it.

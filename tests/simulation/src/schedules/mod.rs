@@ -18,9 +18,10 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 4] = [
+pub const OF_RULES: [Schedule; 5] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
+    ("an abort that vanishes", left_behind::an_abort_that_vanishes),
     ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
     ("a commit while its day is dropped", a_commit_while_its_day_is_dropped),
 ];

@@ -6,20 +6,30 @@ use crate::store::{Key, Outcome, Read, Store, StoreError, StoreErrorKind, Write}
 
 /// One of the calls: a list of operations, and an answer for each.
 pub(super) trait Kind: Send + Sync + 'static {
-    type Operation: Clone + Send + Sync;
-    type Answer: Send;
+    type Operation: Operation;
 
     /// Sends one request.
     fn send<'a>(
         store: &'a dyn Store,
         operations: &'a [Self::Operation],
-    ) -> BoxFuture<'a, Vec<Self::Answer>>;
+    ) -> BoxFuture<'a, Vec<AnswerOf<Self>>>;
+}
+
+/// What an operation of this kind is answered.
+pub(super) type AnswerOf<K> = <<K as Kind>::Operation as Operation>::Answer;
+
+/// What is asked for one document.
+pub(super) trait Operation: Clone + Send + Sync {
+    type Answer: Send;
 
     /// About how many bytes of a request it takes.
-    fn bytes(operation: &Self::Operation) -> usize;
+    fn bytes(&self) -> usize;
 
     /// The answer to what was sent and not answered.
     fn unanswered() -> Self::Answer;
+
+    /// The answer to what was sent by somebody who is gone.
+    fn abandoned() -> Self::Answer;
 
     /// The answer to what was never sent.
     fn unsent() -> Self::Answer;
@@ -30,15 +40,54 @@ const BESIDE: usize = 200;
 
 const UNANSWERED: &str = "the store answered for too few operations";
 
-const UNSENT: &str = "not sent: the runtime that carried the requests has ended";
+const ABANDONED: &str = "the runtime that carried the request has ended, before it was answered";
 
-fn bytes_of(key: &Key) -> usize {
-    let routing = key.routing.as_ref().map_or(0, |routing| routing.len());
-    BESIDE + key.collection.len() + key.id.len() + routing
-}
+const UNSENT: &str = "not sent: the runtime that carried the requests has ended";
 
 fn unavailable(why: &str) -> Read {
     Read::Unavailable(StoreError::new(StoreErrorKind::Unavailable, why))
+}
+
+/// A read.
+impl Operation for Key {
+    type Answer = Read;
+
+    fn bytes(&self) -> usize {
+        let routing = self.routing.as_ref().map_or(0, |routing| routing.len());
+        BESIDE + self.collection.len() + self.id.len() + routing
+    }
+
+    fn unanswered() -> Read {
+        unavailable(UNANSWERED)
+    }
+
+    fn abandoned() -> Read {
+        unavailable(ABANDONED)
+    }
+
+    fn unsent() -> Read {
+        unavailable(UNSENT)
+    }
+}
+
+impl Operation for Write {
+    type Answer = Outcome;
+
+    fn bytes(&self) -> usize {
+        self.key.bytes() + self.op.source_len()
+    }
+
+    fn unanswered() -> Outcome {
+        Outcome::Unknown(UNANSWERED.to_owned())
+    }
+
+    fn abandoned() -> Outcome {
+        Outcome::Unknown(ABANDONED.to_owned())
+    }
+
+    fn unsent() -> Outcome {
+        Outcome::Rejected(UNSENT.to_owned())
+    }
 }
 
 /// [`Store::get_many`].
@@ -46,22 +95,9 @@ pub(super) struct AnyCopy;
 
 impl Kind for AnyCopy {
     type Operation = Key;
-    type Answer = Read;
 
     fn send<'a>(store: &'a dyn Store, keys: &'a [Key]) -> BoxFuture<'a, Vec<Read>> {
         store.get_many(keys)
-    }
-
-    fn bytes(key: &Key) -> usize {
-        bytes_of(key)
-    }
-
-    fn unanswered() -> Read {
-        unavailable(UNANSWERED)
-    }
-
-    fn unsent() -> Read {
-        unavailable(UNSENT)
     }
 }
 
@@ -70,22 +106,9 @@ pub(super) struct Primary;
 
 impl Kind for Primary {
     type Operation = Key;
-    type Answer = Read;
 
     fn send<'a>(store: &'a dyn Store, keys: &'a [Key]) -> BoxFuture<'a, Vec<Read>> {
         store.read_primary(keys)
-    }
-
-    fn bytes(key: &Key) -> usize {
-        bytes_of(key)
-    }
-
-    fn unanswered() -> Read {
-        unavailable(UNANSWERED)
-    }
-
-    fn unsent() -> Read {
-        unavailable(UNSENT)
     }
 }
 
@@ -94,21 +117,8 @@ pub(super) struct Writes;
 
 impl Kind for Writes {
     type Operation = Write;
-    type Answer = Outcome;
 
     fn send<'a>(store: &'a dyn Store, writes: &'a [Write]) -> BoxFuture<'a, Vec<Outcome>> {
         store.write_many(writes)
-    }
-
-    fn bytes(write: &Write) -> usize {
-        bytes_of(&write.key) + write.op.source_len()
-    }
-
-    fn unanswered() -> Outcome {
-        Outcome::Unknown(UNANSWERED.to_owned())
-    }
-
-    fn unsent() -> Outcome {
-        Outcome::Rejected(UNSENT.to_owned())
     }
 }

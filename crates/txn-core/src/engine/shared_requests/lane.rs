@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::Bounds;
-use super::kind::Kind;
+use super::kind::{AnswerOf, Kind, Operation};
 use crate::clock::Clock;
 use crate::store::Store;
 
@@ -22,23 +23,26 @@ const SLOW: Duration = Duration::from_millis(100);
 /// The panic of all those whose request the store panicked in, but for one, who gets the store's own.
 const PANICKED: &str = "the store panicked in a shared request";
 
+/// Bytes for which a permit of the queue's room stands.
+const KILOBYTE: usize = 1 << 10;
+
 /// See the [module](self).
 pub(super) struct Lane<K: Kind> {
     store: Arc<dyn Store>,
     tasks: TaskTracker,
     clock: Arc<dyn Clock>,
     bounds: Bounds,
-    /// A permit for each operation that may be queued. First come, first served.
+    /// A permit for each operation that may be queued, and for each kilobyte. First come, first served.
     room: Arc<Semaphore>,
+    room_for_bytes: Arc<Semaphore>,
     large: Semaphore,
+    spare_large: Semaphore,
     state: Mutex<State<K>>,
 }
 
 struct State<K: Kind> {
     queue: VecDeque<Batch<K>>,
-    /// Tasks that carry requests.
-    carriers: usize,
-    /// Since when each request is under way, by its number.
+    /// Since when each request has its slot, by its number.
     under_way: BTreeMap<u64, Duration>,
     next_request: u64,
 }
@@ -48,12 +52,14 @@ struct Batch<K: Kind> {
     operations: Vec<K::Operation>,
     bytes: usize,
     caller: oneshot::Sender<Reply<K>>,
+    /// Where the caller runs.
+    runtime: Handle,
     /// Its place in the queue, given up when it leaves.
-    _room: OwnedSemaphorePermit,
+    _room: [OwnedSemaphorePermit; 2],
 }
 
 enum Reply<K: Kind> {
-    Answers(Vec<K::Answer>),
+    Answers(Vec<AnswerOf<K>>),
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -64,43 +70,67 @@ impl<K: Kind> Lane<K> {
         clock: Arc<dyn Clock>,
         bounds: Bounds,
     ) -> Arc<Self> {
-        let state = State {
-            queue: VecDeque::new(),
-            carriers: 0,
-            under_way: BTreeMap::new(),
-            next_request: 0,
-        };
+        let state = State { queue: VecDeque::new(), under_way: BTreeMap::new(), next_request: 0 };
         Arc::new(Self {
             store,
             tasks,
             clock,
             bounds,
             room: Arc::new(Semaphore::new(bounds.queued)),
+            room_for_bytes: Arc::new(Semaphore::new(bounds.queued_bytes / KILOBYTE)),
             large: Semaphore::new(bounds.large_slots),
+            spare_large: Semaphore::new(bounds.spare_slots),
             state: Mutex::new(state),
         })
     }
 
     /// An answer for each operation, in order.
-    pub(super) async fn ask(self: &Arc<Self>, operations: &[K::Operation]) -> Vec<K::Answer> {
-        let bytes = operations.iter().map(K::bytes).fold(0, usize::saturating_add);
+    pub(super) async fn ask(self: &Arc<Self>, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
+        let bytes = operations.iter().map(Operation::bytes).fold(0, usize::saturating_add);
         if operations.is_empty() {
             return Vec::new();
         }
         if self.bounds.is_large(operations.len(), bytes) {
-            // Closed never: without a permit it would be sent beyond the bound, and no worse.
-            let _slot = self.large.acquire().await;
-            let mut answers = K::send(&*self.store, operations).await;
-            answers.resize_with(operations.len(), K::unanswered);
-            return answers;
+            return self.ask_alone(operations).await;
         }
-        let reply = self.queue(operations, bytes).await;
-        match reply.await {
-            Ok(Reply::Answers(answers)) => answers,
-            Ok(Reply::Panicked(panic)) => resume_unwind(panic),
-            // It was sent, and what carried it is gone.
-            Err(_) => operations.iter().map(|_| K::unanswered()).collect(),
+        let mut reply = self.queue(operations, bytes).await;
+        loop {
+            let answered = tokio::select! {
+                biased;
+                answered = &mut reply => answered,
+                // Requests may have become slow since: then there are more slots.
+                () = self.clock.sleep(SLOW) => {
+                    self.send_queued();
+                    continue;
+                }
+            };
+            return match answered {
+                Ok(Reply::Answers(answers)) => answers,
+                Ok(Reply::Panicked(panic)) => resume_unwind(panic),
+                // It was sent, and what carried it is gone.
+                Err(_) => operations.iter().map(|_| K::Operation::abandoned()).collect(),
+            };
         }
+    }
+
+    /// A request of its own, in a slot for large ones, which it leaves when it becomes slow.
+    async fn ask_alone(&self, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
+        // Closed never: without a permit it would be sent beyond the bound, and no worse.
+        let mut slot = self.large.acquire().await;
+        let mut request = K::send(&*self.store, operations);
+        let mut answers = tokio::select! {
+            biased;
+            answers = &mut request => answers,
+            () = self.clock.sleep(SLOW) => {
+                if let Ok(spare) = self.spare_large.try_acquire() {
+                    slot = Ok(spare);
+                }
+                request.await
+            }
+        };
+        drop(slot);
+        answers.resize_with(operations.len(), K::Operation::unanswered);
+        answers
     }
 
     /// Queues a batch, and has it sent if there is a slot.
@@ -110,89 +140,93 @@ impl<K: Kind> Lane<K> {
         bytes: usize,
     ) -> oneshot::Receiver<Reply<K>> {
         let (caller, reply) = oneshot::channel();
-        let most = operations.len().min(self.bounds.queued);
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let permits =
+            |wanted: usize, most: usize| u32::try_from(wanted.min(most)).unwrap_or(u32::MAX);
+        let most = permits(operations.len(), self.bounds.queued);
+        let kilobytes = permits(bytes / KILOBYTE + 1, self.bounds.queued_bytes / KILOBYTE);
         // Closed never; the caller would learn that nobody carries its request.
         let Ok(room) = self.room.clone().acquire_many_owned(most).await else { return reply };
-        let batch = Batch { operations: operations.to_vec(), bytes, caller, _room: room };
-        let carrier = {
-            let mut state = self.state.lock();
-            state.queue.push_back(batch);
-            let free = state.carriers < self.slots(&state);
-            free.then(|| {
-                state.carriers += 1;
-                Carrier { lane: self.clone(), request: None, has_left: false }
-            })
-        };
-        if let Some(carrier) = carrier {
-            self.tasks.spawn(carrier.run());
-        }
+        let bytes_room = self.room_for_bytes.clone().acquire_many_owned(kilobytes).await;
+        let Ok(bytes_room) = bytes_room else { return reply };
+        let (runtime, operations) = (Handle::current(), operations.to_vec());
+        let batch = Batch { operations, bytes, caller, runtime, _room: [room, bytes_room] };
+        self.state.lock().queue.push_back(batch);
+        self.send_queued();
         reply
     }
 
-    fn slots(&self, state: &State<K>) -> usize {
-        let slots = self.bounds.slots;
-        if state.carriers < slots {
-            return slots;
-        }
-        let now = self.clock.monotonic();
-        let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
-        slots + state.under_way.values().filter(is_slow).count().min(self.bounds.spare_slots)
+    /// Has what is queued sent, if there is a slot. A request is carried where the caller runs that has waited longest: a
+    /// runtime that rests carries nothing of others.
+    fn send_queued(self: &Arc<Self>) {
+        let carrier = {
+            let mut state = self.state.lock();
+            let now = self.clock.monotonic();
+            if state.under_way.len() >= self.slots(&state, now) {
+                // Whoever waits for room is let in where nobody waits for an answer any more.
+                state.queue.retain(|batch| !batch.caller.is_closed());
+                return;
+            }
+            let Some(first) = state.queue.front() else { return };
+            let runtime = first.runtime.clone();
+            let number = state.next_request;
+            state.next_request += 1;
+            state.under_way.insert(number, now);
+            (runtime, Carrier { lane: self.clone(), number, ended: false })
+        };
+        let (runtime, carrier) = carrier;
+        self.tasks.spawn_on(carrier.run(), &runtime);
     }
 
-    /// The next request: its number and its batches, oldest first. Where there is none, the carrier that asks has left.
-    fn take(&self) -> Option<(u64, Vec<Batch<K>>)> {
+    fn slots(&self, state: &State<K>, now: Duration) -> usize {
+        let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
+        let slow = state.under_way.values().filter(is_slow).count();
+        self.bounds.slots + slow.min(self.bounds.spare_slots)
+    }
+
+    /// What goes out in the next request, oldest first.
+    fn take(&self, number: u64) -> Vec<Batch<K>> {
         let mut state = self.state.lock();
         let mut batches: Vec<Batch<K>> = Vec::new();
-        // With fewer slow requests there are fewer slots. Those who are left come back for what is queued.
-        if state.carriers <= self.slots(&state) {
-            let (mut operations, mut bytes) = (0, 0);
-            while let Some(next) = state.queue.pop_front() {
-                if next.caller.is_closed() {
-                    continue;
-                }
-                operations += next.operations.len();
-                bytes += next.bytes;
-                let fits = operations <= self.bounds.operations && bytes <= self.bounds.bytes;
-                if !fits && !batches.is_empty() {
-                    state.queue.push_front(next);
-                    break;
-                }
-                batches.push(next);
+        let (mut operations, mut bytes) = (0, 0);
+        while let Some(next) = state.queue.pop_front() {
+            if next.caller.is_closed() {
+                continue;
             }
+            operations += next.operations.len();
+            bytes += next.bytes;
+            let fits = operations <= self.bounds.operations && bytes <= self.bounds.bytes;
+            if !fits && !batches.is_empty() {
+                state.queue.push_front(next);
+                break;
+            }
+            batches.push(next);
         }
-        if batches.is_empty() {
-            state.carriers -= 1;
-            return None;
+        if !batches.is_empty() {
+            let now = self.clock.monotonic();
+            state.under_way.insert(number, now);
         }
-        let number = state.next_request;
-        state.next_request += 1;
-        state.under_way.insert(number, self.clock.monotonic());
-        Some((number, batches))
+        batches
     }
 }
 
-/// Has a slot, and carries requests in it as long as there are any.
+/// Has a slot, and carries one request in it.
 struct Carrier<K: Kind> {
     lane: Arc<Lane<K>>,
-    /// The request under way.
-    request: Option<u64>,
-    /// It has given its slot back.
-    has_left: bool,
+    /// The number of the request.
+    number: u64,
+    /// It came to its end.
+    ended: bool,
 }
 
 impl<K: Kind> Carrier<K> {
     async fn run(mut self) {
-        loop {
-            // Whoever is ready to run may join the request. Where nobody is, this takes no time.
-            tokio::task::yield_now().await;
-            let Some((number, batches)) = self.lane.take() else { break };
-            self.request = Some(number);
+        // Whoever is ready to run may join the request. Where nobody is, this takes no time.
+        tokio::task::yield_now().await;
+        let batches = self.lane.take(self.number);
+        if !batches.is_empty() {
             self.carry(batches).await;
-            self.lane.state.lock().under_way.remove(&number);
-            self.request = None;
         }
-        self.has_left = true;
+        self.ended = true;
     }
 
     /// Sends one request, and gives everybody what is theirs of the answer.
@@ -209,7 +243,7 @@ impl<K: Kind> Carrier<K> {
                 let mut answers = answers.into_iter();
                 for (count, caller) in callers {
                     let mut theirs: Vec<_> = answers.by_ref().take(count).collect();
-                    theirs.resize_with(count, K::unanswered);
+                    theirs.resize_with(count, K::Operation::unanswered);
                     // A caller that is gone misses nothing.
                     let _ = caller.send(Reply::Answers(theirs));
                 }
@@ -227,23 +261,18 @@ impl<K: Kind> Carrier<K> {
     }
 }
 
-/// A carrier that does not come to its end goes down with its runtime: nobody waits for it in vain.
+/// Gives the slot back. A carrier that does not come to its end goes down with its runtime: nobody waits for it in vain.
 impl<K: Kind> Drop for Carrier<K> {
     fn drop(&mut self) {
-        if self.has_left {
-            return;
-        }
         let unsent = {
             let mut state = self.lane.state.lock();
-            state.carriers -= 1;
-            if let Some(number) = self.request {
-                state.under_way.remove(&number);
-            }
-            std::mem::take(&mut state.queue)
+            state.under_way.remove(&self.number);
+            if self.ended { VecDeque::new() } else { std::mem::take(&mut state.queue) }
         };
         for batch in unsent {
-            let answers = batch.operations.iter().map(|_| K::unsent()).collect();
+            let answers = batch.operations.iter().map(|_| K::Operation::unsent()).collect();
             let _ = batch.caller.send(Reply::Answers(answers));
         }
+        self.lane.send_queued();
     }
 }

@@ -1,7 +1,7 @@
 //! Shared requests: a store in front of the user's, which joins the operations of all running transactions of this
 //! process into few requests.
 //!
-//! A request goes out as soon as one of a few slots is free, with whatever is queued then. There is no timer: where
+//! A request goes out as soon as one of a few slots is free, with whatever is queued then. No timer delays it: where
 //! nothing else is under way, an operation is sent at once, in a request of its own. The store contract allows it: a batch is
 //! a list of independent operations of single documents, each with an outcome of its own.
 //!
@@ -46,6 +46,8 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
     /// Operations that are queued. Callers wait outside then.
     pub(crate) queued: usize,
+    /// Bytes of operations that are queued.
+    pub(crate) queued_bytes: usize,
 }
 
 impl Bounds {
@@ -59,6 +61,7 @@ impl Bounds {
             // Under the size from which servers begin with a request before they have read it to its end.
             bytes: max_document_bytes.min(384 << 10),
             queued: 4_000,
+            queued_bytes: 32 << 20,
         }
     }
 

@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
-use crate::cli::store::Address;
+use crate::console::address::Address;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -140,6 +140,76 @@ pub(crate) enum Command {
         /// Change nothing: only look
         #[arg(long)]
         no_recover: bool,
+    },
+    /// Store a transfer that is made later, by `process`; durable when this returns
+    Submit {
+        /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
+        #[arg(value_name = "LEG")]
+        legs: Vec<String>,
+        /// Under the same key money moves once, however often this is run
+        #[arg(long, value_name = "KEY")]
+        id: Option<String>,
+    },
+    /// Show where a submitted transfer stands
+    Status {
+        /// Its key
+        key: String,
+    },
+    /// Wait until a submitted transfer is decided
+    Wait {
+        /// Its key
+        key: String,
+        /// For how long at most
+        #[arg(long, default_value_t = 30)]
+        seconds: u64,
+    },
+    /// Roll back a submitted transfer that is not committed
+    Cancel {
+        /// Its key
+        key: String,
+        /// The reason, kept with it
+        #[arg(long, default_value = "by command")]
+        why: String,
+    },
+    /// Submit the transfer that takes a committed one back; once only
+    Reverse {
+        /// The key of the one that is taken back
+        key: String,
+        /// The key of the one that does it [default: `reverse-KEY`]
+        #[arg(long, value_name = "KEY")]
+        id: Option<String>,
+    },
+    /// Make the transfers that were submitted
+    Process {
+        /// Go on for so long, also with those that are submitted meanwhile
+        #[arg(long)]
+        seconds: Option<u64>,
+    },
+    /// Bring to their end the submitted transfers that others left
+    Recover {
+        /// Those that have stood unchanged for so many seconds
+        #[arg(long, default_value_t = 120)]
+        older_than: u64,
+    },
+    /// List submitted transfers that make no progress, with the reason
+    Stuck {
+        /// Those that have stood unchanged for so many seconds
+        #[arg(long, default_value_t = 3_600)]
+        older_than: u64,
+    },
+    /// Let a submitted transfer be tried again that was set aside
+    Release {
+        /// Its key
+        key: String,
+    },
+    /// List the locks of the domain that are held
+    Locks,
+    /// Take a lock of the domain from whoever holds it
+    Break {
+        /// Its category
+        category: String,
+        /// Its id within the category
+        id: String,
     },
     /// Make many transfers at once and say what they took
     Load {

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use txn_bank::BankError;
 use txn_core::ErrorKind;
 use txn_core::store::{StoreError, StoreErrorKind};
+use txn_lock::LockError;
 use txn_redb::{OpenError, OpenErrorKind};
+use txn_requests::RequestError;
 
 /// Exit codes that scripts can trust; documented in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,16 @@ impl From<BankError> for Failure {
                 StoreErrorKind::Damaged => Exit::Found,
                 _ => Exit::Unavailable,
             },
+            BankError::Request(error) => match **error {
+                RequestError::Busy { .. }
+                | RequestError::Timeout { .. }
+                | RequestError::NewerFormat { .. } => Exit::Unavailable,
+                _ => Exit::Refused,
+            },
+            BankError::Lock(error) => match **error {
+                LockError::InvalidName { .. } => Exit::Refused,
+                _ => Exit::Unavailable,
+            },
             BankError::NotInitialised { .. } => Exit::Unavailable,
             _ => Exit::Refused,
         };
@@ -99,5 +111,17 @@ impl From<OpenError> for Failure {
 impl From<txn_core::Error> for Failure {
     fn from(error: txn_core::Error) -> Self {
         BankError::Engine(error).into()
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        BankError::from(error).into()
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        BankError::from(error).into()
     }
 }

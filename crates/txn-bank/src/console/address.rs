@@ -1,16 +1,10 @@
-//! Where the bank is: the one place that knows the stores.
+//! Where a store is, as it is written on the command line.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use txn_core::store::{MemoryStore, Store};
-use txn_es::{EsConfig, EsStore};
-use txn_redb::RedbStore;
-
-use crate::cli::args::Global;
-use crate::cli::failure::Failure;
+use txn_es::EsConfig;
 
 /// Where a store is. Printed without user and password.
 #[derive(Clone, PartialEq, Eq)]
@@ -110,73 +104,6 @@ fn without_login(url: &str) -> String {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     format!("{scheme}://{host}")
-}
-
-/// A store that is open.
-#[derive(Clone)]
-pub(crate) struct OpenStore {
-    pub(crate) store: Arc<dyn Store>,
-    /// What it is, for people.
-    pub(crate) what: String,
-    file: Option<RedbStore>,
-}
-
-impl OpenStore {
-    /// A store in the memory of this process.
-    pub(crate) fn memory() -> Self {
-        let what = "memory of this process".to_owned();
-        Self { store: Arc::new(MemoryStore::new()), what, file: None }
-    }
-
-    /// Opens the store. A file is made only if `create`.
-    pub(crate) async fn open(
-        address: &Address,
-        global: &Global,
-        create: bool,
-    ) -> Result<Self, Failure> {
-        match address {
-            Address::Memory => Ok(Self::memory()),
-            Address::Redb(path) => Self::file(path, create),
-            Address::Servers(urls) => {
-                let mut config = EsConfig::new(urls).map_err(Failure::store)?;
-                if let Some(path) = &global.ca_cert {
-                    let pem = std::fs::read(path).map_err(|error| {
-                        Failure::misconfigured(format!("cannot read {}: {error}", path.display()))
-                    })?;
-                    config = config.with_certificate_authority(pem);
-                }
-                if let Some(key) = &global.api_key {
-                    config = config.with_api_key(key.0.clone());
-                }
-                let store = EsStore::connect(config).await.map_err(Failure::store)?;
-                let what = format!("{} at {address}", store.server());
-                Ok(Self { store: Arc::new(store), what, file: None })
-            }
-        }
-    }
-
-    fn file(path: &Path, create: bool) -> Result<Self, Failure> {
-        if !create && !path.exists() {
-            return Err(Failure::misconfigured(format!(
-                "there is no bank in {}: make it with `txn-bank init`",
-                path.display()
-            )));
-        }
-        let file = RedbStore::open(path)?;
-        let what = format!("the embedded file {}", path.display());
-        Ok(Self { store: Arc::new(file.clone()), what, file: Some(file) })
-    }
-
-    /// Closes a file, so that another process can open it.
-    pub(crate) async fn close(self) {
-        if let Some(file) = self.file {
-            // It waits for the writer thread.
-            let closed = tokio::task::spawn_blocking(move || file.close()).await;
-            if let Err(error) = closed {
-                tracing::warn!(%error, "the file could not be closed");
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,180 @@
+//! Commands on transfers that are submitted now and made later.
+
+use std::time::Duration;
+
+use serde_json::json;
+use txn_bank::{APPLICATION, Bank, Leg};
+use txn_requests::{Reason, Requests, RequestsConfig, State, Status, Stuck, Tally};
+
+use crate::cli::{DRAIN, asked_to_stop, legs_of};
+use crate::console::args::{Command, Global};
+use crate::console::failure::{Exit, Failure};
+use crate::console::{output, said};
+
+/// A command whose input is sound as far as it can be known without the store.
+pub(crate) enum Asked {
+    Submit { legs: Vec<Leg>, key: Option<String> },
+    Status(String),
+    Wait { key: String, at_most: Duration },
+    Cancel { key: String, why: String },
+    Reverse { key: String, by: String },
+    Process { at_most: Option<Duration> },
+    Recover { age: Duration },
+    Stuck { age: Duration },
+    Release(String),
+}
+
+impl Asked {
+    pub(crate) fn check(command: Command) -> Result<Self, Failure> {
+        Ok(match command {
+            Command::Submit { legs, id } => {
+                Self::Submit { legs: legs_of(&legs, id.as_deref())?, key: id }
+            }
+            Command::Status { key } => Self::Status(key),
+            Command::Wait { key, seconds } => {
+                Self::Wait { key, at_most: Duration::from_secs(seconds) }
+            }
+            Command::Cancel { key, why } => Self::Cancel { key, why },
+            Command::Reverse { key, id } => {
+                let by = id.unwrap_or_else(|| format!("reverse-{key}"));
+                Self::Reverse { key, by }
+            }
+            Command::Process { seconds } => {
+                Self::Process { at_most: seconds.map(Duration::from_secs) }
+            }
+            Command::Recover { older_than } => {
+                Self::Recover { age: Duration::from_secs(older_than) }
+            }
+            Command::Stuck { older_than } => Self::Stuck { age: Duration::from_secs(older_than) },
+            Command::Release { key } => Self::Release(key),
+            _ => return Err(Failure::refused("this command is not about requests")),
+        })
+    }
+}
+
+pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Result<Exit, Failure> {
+    let mut config = RequestsConfig::default();
+    if let Asked::Recover { age } = &asked {
+        config = config.with_recover_after(*age);
+    }
+    let requests = bank.requests(config).await?;
+    let done = on(bank, &requests, asked, global.json).await;
+    if !requests.shutdown(DRAIN).await {
+        tracing::warn!("not everything is done yet: whoever comes next does the rest");
+    }
+    done
+}
+
+async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Result<Exit, Failure> {
+    let status = match asked {
+        Asked::Submit { legs, key } => {
+            let key = key.unwrap_or_else(|| bank.new_key());
+            bank.submit(requests, &key, &legs).await?
+        }
+        Asked::Status(key) => requests.status(&key).await?,
+        Asked::Wait { key, at_most } => requests.wait(&key, at_most).await?,
+        Asked::Cancel { key, why } => requests.cancel(&key, &why).await?,
+        Asked::Reverse { key, by } => bank.reverse(requests, &key, &by).await?,
+        Asked::Release(key) => requests.release(&key).await?,
+        Asked::Process { at_most: None } => {
+            let tally = all_open(requests).await?;
+            return said(tallied(tally, json), Exit::Done);
+        }
+        Asked::Process { at_most: Some(at_most) } => {
+            let processor = requests.start(Some(APPLICATION));
+            tokio::select! {
+                () = tokio::time::sleep(at_most) => {}
+                () = asked_to_stop() => {}
+            }
+            if !processor.stop(DRAIN).await {
+                tracing::warn!("what was under way goes on elsewhere");
+            }
+            return Ok(Exit::Done);
+        }
+        Asked::Recover { .. } => {
+            let tally = requests.recover(Some(APPLICATION)).await?;
+            return said(tallied(tally, json), Exit::Done);
+        }
+        Asked::Stuck { age } => {
+            let stuck = requests.stuck(age).await?;
+            let exit = if stuck.is_empty() { Exit::Done } else { Exit::Found };
+            let written = stuck.iter().try_for_each(|(status, why)| match json {
+                true => output::print_json(&json!({ "request": status, "why": why })),
+                false => output::print(&format!("{}: {}", line(status), why_of(why))),
+            });
+            return said(written, exit);
+        }
+    };
+    let written = match json {
+        true => output::print_json(&status),
+        false => output::print(&line(&status)),
+    };
+    said(written, Exit::Done)
+}
+
+/// Everything that is open, batch by batch, until nothing more moves.
+async fn all_open(requests: &Requests) -> Result<Tally, Failure> {
+    let mut all = Tally::default();
+    loop {
+        let one = requests.process_open(Some(APPLICATION)).await?;
+        if one == Tally::default() {
+            return Ok(all);
+        }
+        all += one;
+    }
+}
+
+fn tallied(tally: Tally, json: bool) -> std::io::Result<()> {
+    let Tally { committed, rolled_back, finished, failed, quarantined, .. } = tally;
+    match json {
+        true => output::print_json(&tally),
+        false => output::print(&format!(
+            "{committed} committed, {rolled_back} rolled back, {finished} finished for others, {failed} failed, \
+             {quarantined} set aside"
+        )),
+    }
+}
+
+fn why_of(why: &Stuck) -> String {
+    match why {
+        Stuck::Failing(reason) | Stuck::Quarantined(Some(reason)) => reason_of(reason),
+        why => why.to_string(),
+    }
+}
+
+/// A reason with the value that stood in the way: it is the bank's own.
+fn reason_of(reason: &Reason) -> String {
+    match reason {
+        Reason::Refused(refusal) => match &refusal.current {
+            Some(current) => format!("{refusal} (it is {current})"),
+            None => refusal.to_string(),
+        },
+        reason => reason.to_string(),
+    }
+}
+
+/// One line about a request.
+fn line(status: &Status) -> String {
+    let times = &status.times;
+    let at = match status.state {
+        State::Created => Some(times.created_ms),
+        State::Pending => times.pending_ms,
+        State::Committed => times.committed_ms,
+        State::Finished => times.finished_ms,
+        State::Terminating => times.terminating_ms,
+        State::RolledBack => times.rolled_back_ms,
+        _ => times.quarantined_ms,
+    };
+    let at = output::time_of(at.unwrap_or(times.modified_ms));
+    let mut line = format!("{}: {} at {at}", status.id, status.state);
+    if let Some(reason) = &status.reason {
+        line = format!("{line}; {}", reason_of(reason));
+    }
+    for (words, other) in [("it reverses", &status.reverses), ("reversed by", &status.reversed_by)]
+    {
+        if let Some(other) = other {
+            line = format!("{line}; {words} {other}");
+        }
+    }
+    line
+}

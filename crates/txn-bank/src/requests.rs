@@ -1,0 +1,130 @@
+//! Transfers that are submitted now and made later, by whichever process.
+
+use serde_json::json;
+use txn_core::{Options, Typed};
+use txn_requests::{
+    Add, Condition, Document, Expect, Field, Operation, Request, RequestError, Requests,
+    RequestsConfig, Status, Target,
+};
+
+use crate::bank::Bank;
+use crate::error::{BankError, Result};
+use crate::model::{Account, Kind, Leg, Transfer};
+use crate::rules;
+
+/// The application that the bank's requests belong to.
+pub const APPLICATION: &str = "txn-bank";
+
+impl Bank {
+    /// Opens the requests of this bank's domain.
+    ///
+    /// # Errors
+    /// As [`Requests::open`].
+    pub async fn requests(&self, config: RequestsConfig) -> Result<Requests> {
+        Ok(Requests::open(self.domain(), config).await?)
+    }
+
+    /// Submits a transfer: durable when it returns, made later. Under one key money moves once, however often it is
+    /// submitted. Funds are checked when it is made.
+    ///
+    /// # Errors
+    /// Those of [`BankError`] that speak of legs, accounts and keys; as [`Requests::submit`].
+    pub async fn submit(&self, requests: &Requests, key: &str, legs: &[Leg]) -> Result<Status> {
+        rules::check_transfer(Some(key), legs)?;
+        // A request of the same legs is the same, at whatever time it was first submitted.
+        if let Some(found) = known(requests, key).await? {
+            return same(found, key, legs);
+        }
+        let request = self.request(key, legs).await?;
+        match requests.submit(&request, key).await {
+            Err(RequestError::IdReused(_)) => same(requests.status(key).await?, key, legs),
+            submitted => Ok(submitted?),
+        }
+    }
+
+    /// Submits, under a key of its own, the transfer that takes another one back. Each is taken back once. The ledger
+    /// keeps both.
+    ///
+    /// # Errors
+    /// As [`Requests::reverse_with`].
+    pub async fn reverse(&self, requests: &Requests, key: &str, reversal: &str) -> Result<Status> {
+        if let Some(found) = known(requests, reversal).await?
+            && found.reverses.as_deref() == Some(key)
+        {
+            return Ok(found);
+        }
+        let legs = legs_of(&requests.status(key).await?);
+        let legs = legs.ok_or_else(|| BankError::UnknownTransfer(key.to_owned()))?;
+        let overflow = |leg: &Leg| BankError::AmountTooLarge(leg.amount.to_string());
+        let turned = legs.iter().map(|leg| {
+            let amount = leg.amount.checked_neg().ok_or_else(|| overflow(leg))?;
+            Ok(Leg::new(&*leg.account, amount))
+        });
+        let turned = turned.collect::<Result<Vec<Leg>>>()?;
+        rules::check_transfer(Some(reversal), &turned)?;
+        let request = self.request(reversal, &turned).await?;
+        Ok(requests.reverse_with(key, reversal, &request).await?)
+    }
+
+    /// A transfer as a request: what each account has to be, what it gets or gives, and the entry of the ledger.
+    async fn request(&self, key: &str, legs: &[Leg]) -> Result<Request> {
+        let (accounts, transfers) = self.collections();
+        let names: Vec<&str> = legs.iter().map(|leg| leg.account.as_str()).collect();
+        let options = Options::default().with_read_only(true);
+        let found = self.domain().run::<_, BankError, _>(&options, async |tx| {
+            Ok(tx.get_many::<Typed<Account>, _>(accounts, names.iter().copied()).await?)
+        });
+        let (currencies, mut entries) = rules::entries(legs, found.await?.value)?;
+        let mut operations = Vec::new();
+        for (leg, account) in legs.iter().zip(&currencies) {
+            let target = Target::new(accounts.name(), &*leg.account);
+            // An account that was closed and opened again may hold something else.
+            let (path, equals) = ("/currency".to_owned(), json!(account.currency));
+            let that = Condition::Field(Field { path, equals });
+            operations.push(Operation::Expect(Expect { target: target.clone(), that }));
+            let (path, amount) = ("/balance".to_owned(), leg.amount.into());
+            let min = (!account.overdraft && leg.amount < 0).then(|| 0.into());
+            // The bank keeps what fits into 64 bits with a sign.
+            let max = Some(i64::MAX.into());
+            operations.push(Operation::Add(Add { target, path, amount, min, max }));
+        }
+        entries.sort();
+        let (kind, created_at) = (Kind::Transfer, self.now());
+        let transfer = Transfer { kind, key: key.to_owned(), legs: entries, created_at };
+        let document =
+            Document::new(&transfer).map_err(|e| RequestError::Invalid(e.to_string()))?;
+        operations.push(Operation::insert(Target::new(transfers.name(), key), document));
+        let legs: Vec<_> = legs.iter().map(|leg| json!([leg.account, leg.amount])).collect();
+        let request = Request::new(operations).with_application(APPLICATION);
+        Ok(request.with_metadata(json!({ "legs": legs })))
+    }
+}
+
+/// What is known of a request, if there is one.
+async fn known(requests: &Requests, key: &str) -> Result<Option<Status>> {
+    match requests.status(key).await {
+        Ok(status) => Ok(Some(status)),
+        Err(RequestError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A request that was found under a key, if it moves the same money.
+fn same(found: Status, key: &str, legs: &[Leg]) -> Result<Status> {
+    let sorted = |mut legs: Vec<Leg>| {
+        legs.sort_by(|a, b| a.account.cmp(&b.account));
+        legs
+    };
+    match legs_of(&found).map(sorted) == Some(sorted(legs.to_vec())) {
+        true => Ok(found),
+        false => Err(BankError::KeyReused(key.to_owned())),
+    }
+}
+
+/// The legs of a transfer that was submitted by this bank.
+fn legs_of(status: &Status) -> Option<Vec<Leg>> {
+    let legs = status.request.metadata.as_ref()?.get("legs")?.as_array()?;
+    let leg =
+        |leg: &serde_json::Value| Some(Leg::new(leg.get(0)?.as_str()?, leg.get(1)?.as_i64()?));
+    legs.iter().map(leg).collect()
+}

@@ -1,0 +1,126 @@
+//! Transfers that are submitted by one run of the command and made by another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::{Config, Domain};
+use txn_lock::{LockConfig, LockService};
+use txn_redb::RedbStore;
+
+use super::Desk;
+
+/// Where a submitted transfer stands.
+#[track_caller]
+fn state(desk: &Desk, key: &str) -> String {
+    let status = desk.run(&format!("--json status {key}")).done().json().remove(0);
+    status["state"].as_str().expect("a state").to_owned()
+}
+
+#[test]
+fn a_transfer_is_submitted_made_and_taken_back() {
+    let desk = Desk::with_accounts();
+    let submitted = desk.run("submit alice:-30 bob:+20 carol:+10 --id rent").done();
+    assert!(submitted.out.starts_with("rent: created at "), "{}", submitted.out);
+    // The same legs in another order are the same transfer.
+    desk.run("submit carol:10 alice:-30 bob:20 --id rent").done();
+    desk.run("submit alice:-30 bob:30 --id rent")
+        .refused(1, "another transfer was made under the key");
+    assert_eq!(desk.balance("alice"), 100, "nothing was made yet");
+    desk.run("wait rent --seconds 0").refused(4, "it is created");
+    let made = desk.run("process").done();
+    assert!(made.out.starts_with("1 committed, 0 rolled back"), "{}", made.out);
+    assert!(desk.run("process").done().out.starts_with("0 committed"));
+    assert_eq!((desk.balance("alice"), desk.balance("bob"), desk.balance("carol")), (70, 20, 10));
+    assert_eq!(state(&desk, "rent"), "finished");
+    assert!(desk.run("wait rent").done().out.starts_with("rent: finished"));
+    let again = desk.run("transfer alice:-30 bob:+20 carol:+10 --id rent").done();
+    assert!(again.out.contains("Already done"), "{}", again.out);
+    desk.run("cancel rent").refused(1, "it cannot be cancelled");
+
+    for _ in 0..2 {
+        let reversal = desk.run("reverse rent").done();
+        assert!(reversal.out.contains("reverse-rent") && reversal.out.contains("it reverses rent"));
+    }
+    desk.run("reverse rent --id other").refused(1, "reversed already");
+    desk.run("process").done();
+    assert_eq!((desk.balance("alice"), desk.balance("bob"), desk.balance("carol")), (100, 0, 0));
+    // The ledger keeps both.
+    let audit = desk.run("audit").done();
+    assert!(audit.out.contains("3 accounts, 3 deposits, 2 transfers"), "{}", audit.out);
+    assert!(desk.run("show transfer reverse-rent").done().out.contains("+30"));
+}
+
+#[test]
+fn what_cannot_be_made_says_why() {
+    let desk = Desk::with_accounts();
+    desk.run("submit alice:-300 bob:+300 --id much").done();
+    let made = desk.run("process").done();
+    assert!(made.out.starts_with("0 committed, 1 rolled back"), "{}", made.out);
+    let status = desk.run("status much").done();
+    let words = "the sum would be below the minimum (it is 100)";
+    assert!(status.out.contains("rolled-back") && status.out.contains(words), "{}", status.out);
+    // An account that may be overdrawn may.
+    desk.run("submit carol:-300 bob:+300 --id loan").done();
+    desk.run("process").done();
+    assert_eq!(desk.balance("carol"), -300);
+    desk.run("submit alice:-1 bob:+1 --id mistake").done();
+    let cancelled = desk.run("cancel mistake --why typo").done();
+    assert!(
+        cancelled.out.contains("rolled-back") && cancelled.out.contains("typo"),
+        "{}",
+        cancelled.out
+    );
+    desk.run("process").done();
+    assert_eq!(desk.balance("alice"), 100);
+    desk.run("release mistake").refused(1, "it cannot be released");
+    desk.run("reverse mistake").refused(1, "it cannot be reversed");
+    desk.run("status nothing").refused(1, "no request \"nothing\"");
+    desk.run("submit alice:-1 nobody:+1").refused(1, "no account \"nobody\"");
+    desk.run("submit alice:-1 bob:+2").refused(1, "sum to +1");
+    desk.run("submit alice:-1").refused(1, "at least two legs");
+}
+
+#[test]
+fn what_was_left_is_listed_and_recovered() {
+    let desk = Desk::with_accounts();
+    desk.run("submit alice:-5 bob:+5 --id left").done();
+    assert_eq!(desk.run("stuck").done().out, "");
+    let stuck = desk.run("--json stuck --older-than 0");
+    assert_eq!(stuck.code, 3, "{}", stuck.err);
+    let stuck = &stuck.json()[0];
+    assert_eq!((&stuck["request"]["id"], &stuck["why"]), (&"left".into(), &"unclaimed".into()));
+    assert!(desk.run("recover").done().out.starts_with("0 committed"), "it is too young");
+    assert!(desk.run("recover --older-than 0").done().out.starts_with("1 committed"));
+    assert_eq!(desk.balance("bob"), 5);
+    desk.run("submit alice:-5 bob:+5 --id worker").done();
+    desk.run("process --seconds 1").done();
+    assert!(desk.run("wait worker").done().out.starts_with("worker: finished"));
+    desk.run("audit").done();
+}
+
+#[test]
+fn locks_are_listed_and_broken() {
+    let desk = Desk::with_accounts();
+    assert_eq!(desk.run("locks").done().out, "");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts");
+    let (instance, guard) = runtime.block_on(async {
+        let store = Arc::new(RedbStore::open(desk.file()).expect("opens"));
+        let domain = Domain::open(store, "bank", Config::default()).await.expect("opens");
+        let service = LockService::open(&domain, LockConfig::default()).await.expect("opens");
+        let guard =
+            service.lock("report", "monthly", Duration::from_secs(60)).await.expect("granted");
+        let instance = service.instance();
+        domain.shutdown(Duration::from_secs(60)).await;
+        (instance, guard)
+    });
+    // The process ends without giving it back: nothing runs any more that could.
+    runtime.shutdown_timeout(Duration::from_secs(60));
+    drop(guard);
+    let listed = desk.run("locks").done();
+    assert!(listed.out.starts_with("report/monthly: token 1, pid "), "{}", listed.out);
+    assert_eq!(desk.run("--json locks").done().json()[0]["holder"]["instance"], instance.as_str());
+    assert!(desk.run("break report monthly").done().out.starts_with("Taken from pid "));
+    assert!(desk.run("break report monthly").done().out.starts_with("Nobody"));
+    assert_eq!(desk.run("locks").done().out, "");
+    desk.run("break re/port monthly").refused(1, "cannot name a lock");
+}

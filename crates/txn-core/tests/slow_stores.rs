@@ -1,0 +1,515 @@
+//! Stores that are slow, hang in a part, or lose an answer: what others do meanwhile is not held up, and nobody draws a
+//! conclusion from it. In virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep};
+use txn_core::clock::{Clock, SystemClock};
+use txn_core::store::{
+    Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Read, Store, StoreError,
+    StoreErrorKind, Write, WriteOp,
+};
+use txn_core::{Collection, Config, Domain, Error, Options, Raw, Result};
+
+const ONE: &str = r#"{"n":1}"#;
+const TWO: &str = r#"{"n":2}"#;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn config() -> Config {
+    Config::default().with_janitor_interval(None)
+}
+
+fn pessimistic() -> Options {
+    Options::default().with_pessimistic(true)
+}
+
+/// A request with a document `cold…` is not answered for ten seconds, every other one in two milliseconds: a copy of one shard
+/// hangs.
+#[derive(Debug, Default)]
+struct HungShard {
+    inner: Arc<MemoryStore>,
+    reads: AtomicBool,
+    writes: AtomicBool,
+}
+
+impl HungShard {
+    async fn hangs<'a>(&self, kind: &AtomicBool, mut keys: impl Iterator<Item = &'a Key>) -> bool {
+        let hangs = keys.any(|key| key.id.starts_with("cold")) && kind.load(Ordering::SeqCst);
+        sleep(if hangs { ms(10_000) } else { ms(2) }).await;
+        hangs
+    }
+}
+
+#[async_trait]
+impl Layer for HungShard {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        if self.hangs(&self.reads, keys.iter()).await {
+            let late = || StoreError::new(StoreErrorKind::Unavailable, "no answer in time");
+            return keys.iter().map(|_| Read::Unavailable(late())).collect();
+        }
+        self.inner.get_many(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        if self.hangs(&self.writes, writes.iter().map(|write| &write.key)).await {
+            return writes.iter().map(|_| Outcome::Unknown("no answer in time".into())).collect();
+        }
+        self.inner.write_many(writes).await
+    }
+}
+
+/// A process whose store has a shard that hangs, and one whose store has not.
+struct Shop {
+    store: Arc<HungShard>,
+    domain: Domain,
+    other: Domain,
+    items: Collection<Raw>,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let store = Arc::new(HungShard::default());
+        let other =
+            Domain::create(store.inner.clone(), "shop", config()).await.expect("the store works");
+        let items: Collection<Raw> =
+            other.create_collection("items", None).await.expect("the store works");
+        let shared = config().with_shared_requests(Some(true));
+        let domain = Domain::create(store.clone(), "shop", shared).await.expect("the store works");
+        let _: Collection<Raw> = domain.collection("items").await.expect("the store works");
+        let filled = other.transact::<_, Error, _>(async |tx| {
+            for i in 0..100 {
+                tx.put(&items, format!("cold-{i}"), &Raw::new(ONE))?;
+            }
+            tx.put(&items, "warm", &Raw::new(ONE))?;
+            tx.put(&items, "warm too", &Raw::new(ONE))
+        });
+        filled.await.expect("the store works");
+        sleep(ms(500)).await;
+        Self { store, domain, other, items }
+    }
+}
+
+/// Reads a document and writes it, under a lock from its read on.
+async fn rewrite(domain: &Domain, items: &Collection<Raw>, id: &str) -> Result<u32> {
+    let options = pessimistic();
+    let committed = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(items, id).await?;
+        tx.put(items, id, &Raw::new(TWO))
+    });
+    committed.await.map(|committed| committed.receipt.attempts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_while_requests_hang_is_served_though_nobody_comes_after() {
+    let Shop { store, domain, items, .. } = Shop::open().await;
+    store.reads.store(true, Ordering::SeqCst);
+    for i in 0..4 {
+        let (domain, items) = (domain.clone(), items.clone());
+        tokio::spawn(async move { domain.reader().get(&items, format!("cold-{i}")).await });
+        sleep(ms(10)).await;
+    }
+    let begun = Instant::now();
+    domain.reader().get(&items, "warm").await.unwrap();
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_behind_a_shard_does_not_hold_up_the_hearts_of_others() {
+    let Shop { store, domain, other, items } = Shop::open().await;
+    store.writes.store(true, Ordering::SeqCst);
+    let options = pessimistic();
+    let long = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(&items, "warm").await?;
+        sleep(ms(3_000)).await;
+        tx.put(&items, "warm", &Raw::new(TWO))
+    });
+    let cold = async {
+        for i in 0..60 {
+            sleep(ms(10)).await;
+            let (domain, items) = (domain.clone(), items.clone());
+            tokio::spawn(async move { rewrite(&domain, &items, &format!("cold-{i}")).await });
+        }
+    };
+    let rival = async {
+        sleep(ms(200)).await;
+        rewrite(&other, &items, "warm").await
+    };
+    let (long, (), rival) = tokio::join!(long, cold, rival);
+    assert_eq!(long.unwrap().receipt.attempts, 1, "its heart beat all the time");
+    rival.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_requests_that_hang_leave_their_slots_to_others() {
+    let Shop { store, domain, items, .. } = Shop::open().await;
+    store.writes.store(true, Ordering::SeqCst);
+    let large = Arc::new(format!(r#"{{"t":"{}"}}"#, "x".repeat(120_000)));
+    let put = |id: String| {
+        let (domain, items, large) = (domain.clone(), items.clone(), large.clone());
+        tokio::spawn(async move {
+            let put = domain.transact::<_, Error, _>(async |tx| {
+                tx.get(&items, "warm too").await?;
+                tx.put(&items, id.as_str(), &Raw::new(&**large))
+            });
+            put.await
+        })
+    };
+    for i in 0..4 {
+        put(format!("cold-{i}"));
+    }
+    sleep(ms(1_000)).await;
+    let begun = Instant::now();
+    put("warm".to_owned()).await.unwrap().unwrap();
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+}
+
+/// Answers reads after a while, in the time of the machine.
+#[derive(Debug, Default)]
+struct Slow(MemoryStore);
+
+#[async_trait]
+impl Layer for Slow {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        sleep(ms(80)).await;
+        self.0.get_many(keys).await
+    }
+}
+
+#[test]
+fn a_runtime_that_rests_carries_nothing_of_others() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (one, other) = (runtime(), runtime());
+    let (domain, items) = one.block_on(async {
+        let shared = config().with_shared_requests(Some(true));
+        let domain = Domain::create(Arc::new(Slow::default()), "shop", shared).await.unwrap();
+        let items: Collection<Raw> = domain.create_collection("items", None).await.unwrap();
+        (domain, items)
+    });
+    let read = |i: u64| {
+        let (domain, items) = (domain.clone(), items.clone());
+        async move {
+            sleep(ms(5 * i)).await;
+            domain.reader().get(&items, format!("{i}")).await
+        }
+    };
+    let later = read(10);
+    let second = std::thread::spawn(move || other.block_on(later));
+    // All slots are taken here; then this runtime has nothing to do any more, and lives on.
+    one.block_on(join_all((0..4).map(read)));
+    assert!(second.join().unwrap().unwrap().is_none());
+    drop(one);
+}
+
+/// Does something before the first lock of a document is sent on.
+struct BeforeTheLock {
+    inner: Arc<MemoryStore>,
+    hook: Mutex<Option<BoxFuture<'static, ()>>>,
+}
+
+impl std::fmt::Debug for BeforeTheLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeTheLock")
+    }
+}
+
+#[async_trait]
+impl Layer for BeforeTheLock {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let locks = |write: &Write| match &write.op {
+            WriteOp::Replace(source, _) => {
+                &*write.key.id == "a" && source.contains("transaction_tid")
+            }
+            _ => false,
+        };
+        let hook = if writes.iter().any(locks) { self.hook.lock().take() } else { None };
+        if let Some(hook) = hook {
+            hook.await;
+        }
+        self.inner.write_many(writes).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_commit() {
+    let memory = Arc::new(MemoryStore::new());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let config = || config().with_clock(clock.clone());
+    let other = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+    let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
+    let filled = other.transact::<_, Error, _>(async |tx| {
+        tx.put(&items, "a", &Raw::new(ONE))?;
+        tx.put(&items, "b", &Raw::new(ONE))
+    });
+    filled.await.unwrap();
+    sleep(ms(500)).await;
+    let store = Arc::new(BeforeTheLock { inner: memory, hook: Mutex::new(None) });
+    let domain = Domain::create(store.clone(), "shop", config()).await.unwrap();
+    let older = Arc::new(other.begin(&pessimistic()).unwrap());
+    sleep(ms(20)).await;
+    let (holder, of) = (older.clone(), items.clone());
+    *store.hook.lock() = Some(Box::pin(async move {
+        holder.get(&of, "a").await.unwrap();
+    }));
+    let begun = Instant::now();
+    let options = pessimistic();
+    let done = domain.run::<_, Error, _>(&options, async |tx| {
+        // It is held by an older one by now, which goes on for long.
+        let _ = tokio::time::timeout(ms(50), tx.get(&items, "a")).await;
+        tx.get(&items, "b").await?;
+        tx.put(&items, "b", &Raw::new(TWO))
+    });
+    done.await.unwrap();
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+    drop(older);
+}
+
+/// Pages of two, by a cursor that moves on with each request; one answer is lost.
+#[derive(Debug)]
+struct Scroll {
+    inner: Arc<MemoryStore>,
+    at: Mutex<Option<Cursor>>,
+    loses: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for Scroll {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        let going_on = from.is_some();
+        let at = if going_on { self.at.lock().take() } else { None };
+        let mut page = match (going_on, &at) {
+            (true, None) => Page { documents: Vec::new(), next: None },
+            _ => self.inner.scan(collection, filter, size.min(2), at).await?,
+        };
+        let next = page.next.take();
+        page.next = next.is_some().then(|| Cursor("the scroll".to_owned()));
+        *self.at.lock() = next;
+        match going_on && self.loses.swap(false, Ordering::SeqCst) {
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "no answer in time")),
+            false => Ok(page),
+        }
+    }
+}
+
+/// Refuses every write that takes a lock off a document.
+#[derive(Debug)]
+struct NoApply(Arc<MemoryStore>);
+
+#[async_trait]
+impl Layer for NoApply {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let applies = |write: &Write| match &write.op {
+            WriteOp::Replace(source, _) => {
+                &*write.key.collection == "items" && !source.contains("transaction_tid")
+            }
+            _ => false,
+        };
+        if writes.iter().any(applies) {
+            return writes.iter().map(|_| Outcome::Rejected("shut".to_owned())).collect();
+        }
+        self.0.write_many(writes).await
+    }
+}
+
+/// What is committed and not applied, of seven transactions of two documents each.
+async fn left_behind() -> (Arc<Scroll>, Vec<Key>) {
+    let memory = Arc::new(MemoryStore::new());
+    let config = config().with_deadline(ms(200));
+    let dead = Domain::create(Arc::new(NoApply(memory.clone())), "shop", config)
+        .await
+        .expect("the store works");
+    let items: Collection<Raw> =
+        dead.create_collection("items", None).await.expect("the store works");
+    let mut keys = Vec::new();
+    for i in 0..7 {
+        let pair = [format!("{i}-left"), format!("{i}-right")];
+        keys.extend(pair.iter().map(|id| Key::new("items", id.as_str())));
+        let put = dead.transact::<_, Error, _>(async |tx| {
+            pair.iter().try_for_each(|id| tx.put(&items, id.as_str(), &Raw::new(TWO)))
+        });
+        put.await.expect("the store works");
+    }
+    dead.shutdown(ms(5_000)).await;
+    let loses = AtomicBool::new(false);
+    (Arc::new(Scroll { inner: memory, at: Mutex::default(), loses }), keys)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_sees_what_a_lost_page_would_have_shown() {
+    let (store, keys) = left_behind().await;
+    let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
+    store.loses.store(true, Ordering::SeqCst);
+    domain.barrier(ms(20_000)).await.unwrap();
+    assert!(!store.loses.load(Ordering::SeqCst), "a page was lost");
+    for read in store.inner.get_many(&keys).await {
+        assert!(matches!(&read, Read::Found { source, .. } if source.contains(r#""n":2"#)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_sees_what_a_lost_page_would_have_shown_once() {
+    let (store, keys) = left_behind().await;
+    let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
+    store.loses.store(true, Ordering::SeqCst);
+    let report = domain.inspect().await.unwrap();
+    assert!(!store.loses.load(Ordering::SeqCst), "a page was lost");
+    assert_eq!((report.locked.len(), report.open.len()), (keys.len(), 7), "{report:?}");
+}
+
+#[test]
+fn a_handle_that_is_dropped_outside_of_a_runtime_gives_its_locks_back() {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let memory = Arc::new(MemoryStore::new());
+    let (domain, other, items) = runtime.block_on(async {
+        let domain = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+        let items: Collection<Raw> = domain.create_collection("items", None).await.unwrap();
+        let other = Domain::create(memory, "shop", config()).await.unwrap();
+        rewrite(&domain, &items, "a").await.unwrap();
+        sleep(ms(500)).await;
+        (domain, other, items)
+    });
+    let tx = domain.begin(&pessimistic()).unwrap();
+    runtime.block_on(tx.get(&items, "a")).unwrap();
+    drop(tx);
+    runtime.block_on(async {
+        sleep(ms(100)).await;
+        assert!(other.inspect().await.unwrap().is_clean());
+        rewrite(&other, &items, "a").await.unwrap();
+    });
+}
+
+/// Answers the next look at a record late.
+#[derive(Debug)]
+struct SlowRecord {
+    inner: Arc<MemoryStore>,
+    once: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for SlowRecord {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        let is_record = keys.iter().any(|key| key.collection.starts_with("txn-shop-"));
+        if is_record && self.once.swap(false, Ordering::SeqCst) {
+            sleep(ms(1_100)).await;
+        }
+        self.inner.get_many(keys).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_takes_a_lease_is_no_lease_without_a_sign_of_life() {
+    let memory = Arc::new(MemoryStore::new());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let config = || config().with_clock(clock.clone());
+    let owner = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+    let items: Collection<Raw> = owner.create_collection("items", None).await.unwrap();
+    rewrite(&owner, &items, "a").await.unwrap();
+    sleep(ms(500)).await;
+    let store = Arc::new(SlowRecord { inner: memory, once: AtomicBool::new(false) });
+    let rival = Domain::create(store.clone(), "shop", config()).await.unwrap();
+    let runs = AtomicUsize::new(0);
+    let options = pessimistic();
+    let old = owner.run::<_, Error, _>(&options, async |tx| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        tx.get(&items, "a").await?;
+        sleep(ms(4_000)).await;
+        tx.put(&items, "a", &Raw::new(ONE))
+    });
+    let young = async {
+        sleep(ms(600)).await;
+        store.once.store(true, Ordering::SeqCst);
+        rewrite(&rival, &items, "a").await
+    };
+    let (old, young) = tokio::join!(old, young);
+    assert_eq!(old.unwrap().receipt.attempts, 1, "its heart beat all the time");
+    young.unwrap();
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// Refuses every commit for the moment, and for certain.
+#[derive(Debug)]
+struct NoCommit(Arc<MemoryStore>);
+
+#[async_trait]
+impl Layer for NoCommit {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let commits = |write: &Write| match &write.op {
+            WriteOp::Create(source) | WriteOp::Replace(source, _) => {
+                write.require_alias && source.contains(r#""state":"committed""#)
+            }
+            _ => false,
+        };
+        if writes.iter().any(commits) {
+            return writes.iter().map(|_| Outcome::Rejected("429".to_owned())).collect();
+        }
+        self.0.write_many(writes).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_refused_to_the_end_leaves_no_open_record() {
+    let memory = Arc::new(MemoryStore::new());
+    let other = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+    let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
+    let config = config().with_deadline(ms(3_000));
+    let domain = Domain::create(Arc::new(NoCommit(memory)), "shop", config).await.unwrap();
+    let options = pessimistic();
+    let refused = domain.run::<(), Error, _>(&options, async |tx| {
+        tx.get_many(&items, ["a", "b"]).await?;
+        // Long enough for a heartbeat.
+        sleep(ms(1_000)).await;
+        tx.put(&items, "a", &Raw::new(ONE))
+    });
+    let error = refused.await.unwrap_err();
+    assert_eq!(error.kind(), txn_core::ErrorKind::Unavailable, "{error}");
+    sleep(ms(2_000)).await;
+    assert!(other.inspect().await.unwrap().is_clean());
+}
+
+#[test]
+fn what_a_caller_says_of_a_transaction_stays_out_of_logs() {
+    let options = Options::default().with_metadata(Some(r#"{"card":"4929"}"#.to_owned()));
+    assert!(!format!("{options:?}").contains("4929"), "{options:?}");
+}

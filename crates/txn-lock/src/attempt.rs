@@ -1,0 +1,168 @@
+//! One caller's way to a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use txn_core::{ErrorKind, Options};
+
+use crate::backoff::Backoff;
+use crate::error::{LockError, Result};
+use crate::guard::{Grant, Guard, Held};
+use crate::inner::Inner;
+use crate::instance::{Dead, random};
+use crate::model::{Holder, LockName};
+use crate::queue::Turn;
+use crate::repository::Created;
+
+/// The first pause between two looks at a lock.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// What was seen last by somebody who waits.
+#[derive(Debug, Default)]
+pub(crate) struct Last {
+    pub(crate) holder: Option<Holder>,
+    pub(crate) failure: Option<txn_core::Error>,
+}
+
+/// One caller's way to a lock. Whatever it may have written is given back in the background, unless it became a guard.
+pub(crate) struct Attempt<'a> {
+    inner: &'a Arc<Inner>,
+    name: LockName,
+    grant: String,
+    /// Whether a grant may stand in the store.
+    sent: Mutex<bool>,
+}
+
+pub(crate) enum Tried {
+    Granted(Arc<Grant>),
+    Held(Holder),
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(inner: &'a Arc<Inner>, name: LockName) -> Self {
+        let grant = random(inner.repository.domain());
+        Self { inner, name, grant, sent: Mutex::new(false) }
+    }
+
+    pub(crate) fn guard(&self, grant: Arc<Grant>, turn: Turn) -> Guard {
+        *self.sent.lock() = false;
+        Guard::new(Held { grant, inner: self.inner.clone() }, turn)
+    }
+
+    /// Asks for the lock once, also over a holder that is dead.
+    pub(crate) async fn once(&self, dead: Option<(&Dead, &str)>) -> Result<Tried> {
+        let Self { inner, name, grant, .. } = self;
+        loop {
+            if inner.closing.is_cancelled() {
+                return Err(LockError::Closed);
+            }
+            if inner.instances.valid_for().is_none() {
+                inner.beat().await?;
+            }
+            let lapses = inner.instances.lapses();
+            let holder = inner.holder(grant);
+            let dead = dead.map(|(dead, of)| (&inner.instances, dead, of));
+            // What was sent before and not answered may still come.
+            let before = std::mem::replace(&mut *self.sent.lock(), true);
+            let options = Options::default();
+            let token = match inner.repository.grant(name, &holder, dead, &options).await? {
+                Created::Held(other) => {
+                    *self.sent.lock() = before;
+                    return Ok(Tried::Held(other));
+                }
+                Created::Granted(token) => token,
+            };
+            let granted = Grant::new(name.clone(), token, grant.clone(), holder.since_ms);
+            let granted = Arc::new(granted);
+            inner.held.lock().insert(grant.clone(), granted.clone());
+            // Meanwhile others may have taken this process for dead: then the next look says whose it is.
+            if inner.instances.valid_for().is_some() && inner.instances.lapses() == lapses {
+                if inner.closing.is_cancelled() {
+                    inner.held.lock().remove(grant);
+                    return Err(LockError::Closed);
+                }
+                return Ok(Tried::Granted(granted));
+            }
+            inner.held.lock().remove(grant);
+        }
+    }
+
+    /// Waits for the turn in this process, and then for the holder elsewhere.
+    pub(crate) async fn until_granted(&self, last: &mut Last) -> Result<(Arc<Grant>, Turn)> {
+        let turn = self.inner.queues.of(&self.name).lock_owned().await;
+        let mut backoff = Backoff::new(FIRST_PAUSE, self.inner.config.longest_pause);
+        let mut dead = None;
+        loop {
+            let over = dead.as_ref().map(|(dead, of): &(Dead, String)| (dead, of.as_str()));
+            match self.once(over).await {
+                Ok(Tried::Granted(grant)) => return Ok((grant, turn)),
+                Ok(Tried::Held(holder)) => {
+                    *last = Last { holder: Some(holder.clone()), failure: None };
+                    dead = self.watch(&holder, &mut backoff, last).await?;
+                    let died = dead.is_some();
+                    last.holder = last.holder.take().filter(|_| died);
+                }
+                Err(LockError::Engine(error)) if passes(&error) => {
+                    last.failure = Some(error);
+                    self.pause(&mut backoff).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Looks at a holder until it holds the lock no longer, or is dead: then what was seen of it, and its grant. A look
+    /// writes nothing.
+    async fn watch(
+        &self,
+        holder: &Holder,
+        backoff: &mut Backoff,
+        last: &mut Last,
+    ) -> Result<Option<(Dead, String)>> {
+        loop {
+            match self.look(holder).await {
+                Ok(Look::Dead(dead)) => return Ok(Some((dead, holder.grant.clone()))),
+                Ok(Look::Gone) => return Ok(None),
+                Ok(Look::Holds) => last.failure = None,
+                Err(LockError::Engine(error)) if passes(&error) => last.failure = Some(error),
+                Err(error) => return Err(error),
+            }
+            self.pause(backoff).await;
+        }
+    }
+
+    async fn look(&self, holder: &Holder) -> Result<Look> {
+        let found = self.inner.repository.find(&self.name).await?;
+        if !found.is_some_and(|lock| lock.is_held_by(&holder.grant)) {
+            return Ok(Look::Gone);
+        }
+        Ok(self.inner.look(holder).await?.map_or(Look::Holds, Look::Dead))
+    }
+
+    async fn pause(&self, backoff: &mut Backoff) {
+        let config = self.inner.repository.domain().config();
+        config.clock.sleep(backoff.next(&*config.entropy)).await;
+    }
+}
+
+/// What a look at a holder shows.
+enum Look {
+    Holds,
+    Gone,
+    Dead(Dead),
+}
+
+/// Whether an error passes by itself.
+fn passes(error: &txn_core::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable | ErrorKind::Unknown)
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if *self.sent.lock() {
+            self.inner.strays.lock().insert((self.name.clone(), self.grant.clone()));
+            self.inner.stirred.notify_one();
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What all handles and guards of one service share: what is held, what is to be given back, and who is dead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use txn_core::Domain;
+use txn_core::clock::Clock;
+
+use crate::config::LockConfig;
+use crate::error::{Loss, Result};
+use crate::guard::Grant;
+use crate::instance::{Beat, Dead, Instances, wall_ms};
+use crate::model::{Holder, Lock, LockName, MAPPINGS};
+use crate::queue::{Queues, Turn};
+use crate::renew;
+use crate::repository::LockRepository;
+
+pub(crate) struct Inner {
+    pub(crate) repository: LockRepository,
+    pub(crate) instances: Instances,
+    pub(crate) config: LockConfig,
+    pub(crate) queues: Queues,
+    /// What this process holds, by the id of the grant.
+    pub(crate) held: Mutex<BTreeMap<String, Arc<Grant>>>,
+    /// Grants that may stand in the store and that nobody here holds: they are given back in the background.
+    pub(crate) strays: Mutex<BTreeSet<(LockName, String)>>,
+    /// Grants that their own callers are giving back.
+    given_back: Mutex<BTreeSet<String>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) closing: CancellationToken,
+    /// Wakes the task that renews: something is to be given back.
+    pub(crate) stirred: Arc<Notify>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockService")
+            .field("instance", &self.instances.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Opens the locks of a domain, and starts the task that renews them.
+    pub(crate) async fn open(domain: &Domain, config: LockConfig) -> Result<Arc<Self>> {
+        config.check()?;
+        let collection = format!("{}-locks", domain.name());
+        let repository = LockRepository::open(domain, &collection).await?;
+        let instances = Instances::open(domain, &collection, Some(MAPPINGS), config.lease).await?;
+        let inner = Arc::new(Self {
+            repository,
+            instances,
+            config,
+            queues: Queues::default(),
+            held: Mutex::default(),
+            strays: Mutex::default(),
+            given_back: Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            stirred: Arc::default(),
+        });
+        inner.start();
+        Ok(inner)
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.repository.domain().config().clock
+    }
+
+    /// Starts the task that renews.
+    fn start(self: &Arc<Self>) {
+        let (clock, closing, stirred) = (
+            self.repository.domain().config().clock.clone(),
+            self.closing.clone(),
+            self.stirred.clone(),
+        );
+        let (this, config) = (Arc::downgrade(self), self.config.clone());
+        self.tasks.spawn(renew::run(this, clock, closing, stirred, config));
+    }
+
+    /// How much longer what is held is safe; `None` where nothing is held.
+    pub(crate) fn safe_for(&self) -> Option<Duration> {
+        let holds = !self.held.lock().is_empty();
+        holds.then(|| self.instances.valid_for().unwrap_or_default())
+    }
+
+    /// Takes what is held for lost if the lease ran out.
+    pub(crate) fn lose_if_expired(&self) {
+        if self.instances.valid_for().is_none() {
+            self.lose_all(Loss::Expired);
+        }
+    }
+
+    /// Takes everything for lost that is held; what still stands in the store is given back in the background.
+    pub(crate) fn lose_all(&self, why: Loss) {
+        let held = std::mem::take(&mut *self.held.lock());
+        for grant in held.into_values() {
+            grant.lose(why);
+            self.stray(&grant);
+        }
+    }
+
+    fn stray(&self, grant: &Grant) {
+        self.strays.lock().insert((grant.name.clone(), grant.id.clone()));
+    }
+
+    /// Whether there is anything for which this process has to show that it lives.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.lock().is_empty() && self.strays.lock().is_empty()
+    }
+
+    /// A sign of life, and what it brings to light.
+    pub(crate) async fn beat(&self) -> txn_core::Result<()> {
+        self.lose_if_expired();
+        if self.instances.beat().await? == Beat::Lapsed {
+            self.lose_all(Loss::Expired);
+        }
+        Ok(())
+    }
+
+    /// Finds out which locks were taken from this process.
+    pub(crate) async fn check_held(&self) -> Result<()> {
+        let held: Vec<Arc<Grant>> = self.held.lock().values().cloned().collect();
+        let names: Vec<LockName> = held.iter().map(|grant| grant.name.clone()).collect();
+        let found = self.repository.find_all(&names).await?;
+        for (grant, lock) in held.into_iter().zip(found) {
+            if !lock.is_some_and(|lock| lock.is_held_by(&grant.id)) {
+                self.held.lock().remove(&grant.id);
+                grant.lose(Loss::Taken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what stands in the store and that nobody holds.
+    pub(crate) async fn settle_strays(&self) {
+        let strays: Vec<(LockName, String)> = self.strays.lock().iter().cloned().collect();
+        for stray in strays {
+            // Its own caller is at it, and is told what became of it.
+            if self.given_back.lock().contains(&stray.1) {
+                continue;
+            }
+            match self.repository.release(&stray.0, &stray.1).await {
+                Ok(_) => drop(self.strays.lock().remove(&stray)),
+                Err(error) => {
+                    tracing::debug!(lock = %stray.0, %error, "a lock is given back later");
+                }
+            }
+        }
+    }
+
+    /// Gives a lock back. Whether it was still held in the store.
+    pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<bool> {
+        let _at_it = GivingBack::of(self, &grant.id);
+        self.stray(grant);
+        self.held.lock().remove(&grant.id);
+        let held = self.repository.release(&grant.name, &grant.id).await?;
+        self.strays.lock().remove(&(grant.name.clone(), grant.id.clone()));
+        grant.lose(Loss::Closed);
+        Ok(held)
+    }
+
+    /// Gives a lock back by a task, and lets the next in this process have it then.
+    pub(crate) fn give_back_later(self: &Arc<Self>, grant: Arc<Grant>, turn: Turn) {
+        self.stray(&grant);
+        self.held.lock().remove(&grant.id);
+        grant.lose(Loss::Closed);
+        // Without a runtime there is nobody to do it: others take the lock after a lease.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let this = self.clone();
+            self.tasks.spawn(async move {
+                if let Err(error) = this.give_back(&grant).await {
+                    tracing::debug!(lock = %grant.name, %error, "a lock is given back later");
+                }
+                drop(turn);
+            });
+        }
+    }
+
+    /// Whether the holder of a lock is dead.
+    pub(crate) async fn look(&self, holder: &Holder) -> Result<Option<Dead>> {
+        Ok(self.instances.look(&holder.instance, holder.lease()).await?)
+    }
+
+    /// The holder of a lock, if that is this process.
+    pub(crate) fn holder_here(&self, name: &LockName) -> Option<Holder> {
+        let held = self.held.lock();
+        let grant = held.values().find(|grant| grant.name == *name)?;
+        Some(Holder { since_ms: grant.since_ms, ..self.holder(&grant.id) })
+    }
+
+    pub(crate) fn holder(&self, grant: &str) -> Holder {
+        Holder {
+            instance: self.instances.id(),
+            name: self.instances.name().to_owned(),
+            grant: grant.to_owned(),
+            since_ms: wall_ms(self.repository.domain()),
+            lease_ms: u64::try_from(self.config.lease.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Gives back the locks of instances that are known to be dead. Returns the longest lease of those that are
+    /// watched.
+    pub(crate) async fn reap_pass(&self, reaped: &mut Vec<Lock>) -> Result<Duration> {
+        let mut longest = Duration::ZERO;
+        let mut dead: BTreeMap<String, Dead> = BTreeMap::new();
+        // Those of a newer format are left to those who know it.
+        for lock in self.repository.list_known().await?.0 {
+            let Some(holder) = lock.holder.clone() else { continue };
+            if holder.instance == self.instances.id() {
+                continue;
+            }
+            let Some(found) = self.look(&holder).await? else {
+                longest = longest.max(holder.lease());
+                continue;
+            };
+            let only = Some((&self.instances, &found, holder.grant.as_str()));
+            if self.repository.take_away(&lock.name(), only).await?.is_some() {
+                dead.insert(holder.instance, found);
+                reaped.push(lock);
+            }
+        }
+        for dead in dead.values() {
+            self.instances.remove(dead).await?;
+        }
+        // Those that hold nothing go, too.
+        self.instances.remove_dead().await?;
+        Ok(longest)
+    }
+}
+
+/// A grant that its own caller gives back: until that is done, or its caller is gone, nobody else does.
+struct GivingBack<'a> {
+    inner: &'a Inner,
+    grant: &'a str,
+}
+
+impl<'a> GivingBack<'a> {
+    fn of(inner: &'a Inner, grant: &'a str) -> Self {
+        inner.given_back.lock().insert(grant.to_owned());
+        Self { inner, grant }
+    }
+}
+
+impl Drop for GivingBack<'_> {
+    fn drop(&mut self) {
+        self.inner.given_back.lock().remove(self.grant);
+    }
+}

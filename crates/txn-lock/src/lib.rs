@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![warn(clippy::disallowed_methods)]
+
+mod attempt;
+pub mod backoff;
+mod config;
+mod error;
+mod guard;
+mod inner;
+pub mod instance;
+mod model;
+mod queue;
+mod renew;
+mod repository;
+pub mod scan;
+mod service;
+pub mod stored;
+
+pub use config::LockConfig;
+pub use error::{LockError, Loss, Result, Timeout};
+pub use guard::{Fenced, Guard, Held};
+pub use model::{Holder, Lock, LockName};
+pub use repository::{Created, LockRepository};
+pub use service::LockService;

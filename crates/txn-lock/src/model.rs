@@ -1,0 +1,268 @@
+//! What is stored: locks, the instances that hold them, and the floor of the fencing tokens.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LockError, Result};
+use crate::stored::{Format, Versioned};
+
+/// The newest format of the documents of this crate.
+const NEWEST: u32 = 1;
+
+/// Field mappings of locks and instances, for stores that have some.
+pub const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
+    "kind":{"type":"keyword"},"format":{"type":"integer"},
+    "category":{"type":"keyword"},"id":{"type":"keyword"},"token":{"type":"long"},
+    "holder":{"dynamic":"strict","properties":{"instance":{"type":"keyword"},"name":{"type":"keyword"},
+        "grant":{"type":"keyword"},"since_ms":{"type":"date","format":"epoch_millis"},"lease_ms":{"type":"long"}}},
+    "released_ms":{"type":"date","format":"epoch_millis"},
+    "instance":{"type":"keyword"},"name":{"type":"keyword"},"beats":{"type":"long"},"lease_ms":{"type":"long"},
+    "started_ms":{"type":"date","format":"epoch_millis"}}}"#;
+
+/// Most bytes of a category.
+const MOST_CATEGORY: usize = 100;
+
+/// Most bytes of an id.
+const MOST_ID: usize = 300;
+
+/// The name of a lock: a category, and an id within it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockName {
+    category: String,
+    id: String,
+}
+
+impl LockName {
+    /// The name of a lock.
+    ///
+    /// # Errors
+    /// [`LockError::InvalidName`] unless the category is 1 to 100 bytes without a slash, the id is 1 to 300 bytes, and
+    /// neither has control characters.
+    pub fn new(category: &str, id: &str) -> Result<Self> {
+        check("the category", category, MOST_CATEGORY, " and slashes", |c| c == '/')?;
+        check("the id", id, MOST_ID, "", |_| false)?;
+        Ok(Self { category: category.to_owned(), id: id.to_owned() })
+    }
+
+    /// The category.
+    #[must_use]
+    pub fn category(&self) -> &str {
+        &self.category
+    }
+
+    /// The id within the category.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The id of its document.
+    pub(crate) fn document(&self) -> String {
+        format!("lock:{}/{}", self.category, self.id)
+    }
+}
+
+fn check(
+    what: &'static str,
+    text: &str,
+    most: usize,
+    more: &'static str,
+    odd: fn(char) -> bool,
+) -> Result<()> {
+    if !text.is_empty() && text.len() <= most && !text.contains(|c: char| c.is_control() || odd(c))
+    {
+        return Ok(());
+    }
+    let text = text.chars().take(40).collect();
+    Err(LockError::InvalidName { what, text, most, more })
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.category, self.id)
+    }
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The instance, by its id.
+    pub instance: String,
+    /// The name of the instance, for people.
+    pub name: String,
+    /// This one grant: no other has the same.
+    pub grant: String,
+    /// When it was granted, by the wall clock of the holder, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// How long the instance may show no sign of life until it is taken for dead, in milliseconds.
+    pub lease_ms: u64,
+}
+
+impl Holder {
+    /// How long the instance may show no sign of life until it is taken for dead.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, instance, since_ms, .. } = self;
+        write!(f, "{name} (instance {instance}), since {since_ms} ms of the Unix epoch,")
+    }
+}
+
+/// A lock as it is stored. One that is free keeps its document, for its token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Lock {
+    kind: LockKind,
+    format: Format<NEWEST>,
+    /// The category.
+    pub category: String,
+    /// The id within the category.
+    pub id: String,
+    /// The token of the last grant: each grant has a larger one than all before it.
+    pub token: u64,
+    /// Who holds it; `None` if it is free.
+    pub holder: Option<Holder>,
+    /// When it was last given back, in milliseconds since the Unix epoch.
+    pub released_ms: Option<u64>,
+}
+
+impl Lock {
+    pub(crate) fn new(name: &LockName, token: u64, holder: Option<Holder>) -> Self {
+        let LockName { category, id } = name.clone();
+        Self {
+            kind: LockKind::Lock,
+            format: Format,
+            category,
+            id,
+            token,
+            holder,
+            released_ms: None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> LockName {
+        LockName { category: self.category.clone(), id: self.id.clone() }
+    }
+
+    /// Whether this grant holds it.
+    pub(crate) fn is_held_by(&self, grant: &str) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.grant == grant)
+    }
+}
+
+/// One running lock service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Instance {
+    pub(crate) kind: InstanceKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) instance: String,
+    pub(crate) name: String,
+    /// Grows as long as it lives.
+    pub(crate) beats: u64,
+    pub(crate) lease_ms: u64,
+    pub(crate) started_ms: u64,
+}
+
+/// No lock without a document ever had a token above this.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Floor {
+    pub(crate) kind: FloorKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) token: u64,
+}
+
+impl Floor {
+    /// The id of its document.
+    pub(crate) const ID: &str = "floor";
+
+    pub(crate) fn new(token: u64) -> Self {
+        Self { kind: FloorKind::Floor, format: Format, token }
+    }
+}
+
+macro_rules! kinds {
+    ($($name:ident: $variant:ident;)*) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub(crate) enum $name {
+            $variant,
+        }
+    )*};
+}
+
+kinds! {
+    LockKind: Lock;
+    InstanceKind: Instance;
+    FloorKind: Floor;
+}
+
+pub(crate) type Locks = Versioned<Lock, NEWEST>;
+pub(crate) type InstanceDocuments = Versioned<Instance, NEWEST>;
+pub(crate) type Floors = Versioned<Floor, NEWEST>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_lock_can_have_are_refused() {
+        let long = "x".repeat(301);
+        for (category, id) in
+            [("", "a"), ("a", ""), ("a/b", "c"), ("a\n", "b"), ("a", "b\0"), ("a", &long)]
+        {
+            let error = LockName::new(category, id).expect_err("refused");
+            assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
+            assert!(!error.to_string().contains('\n') && error.to_string().len() < 200, "{error}");
+        }
+        // Slashes of ids cannot be taken for the one between both parts: no category has any.
+        assert_eq!(LockName::new("a", "b/c").unwrap().document(), "lock:a/b/c");
+    }
+
+    #[test]
+    fn the_mappings_know_every_field() {
+        let holder = Holder {
+            instance: "i".into(),
+            name: "n".into(),
+            grant: "g".into(),
+            since_ms: 1,
+            lease_ms: 2,
+        };
+        let name = LockName::new("c", "i").unwrap();
+        let instance = Instance {
+            kind: InstanceKind::Instance,
+            format: Format,
+            instance: "i".into(),
+            name: "n".into(),
+            beats: 1,
+            lease_ms: 2,
+            started_ms: 3,
+        };
+        let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
+        let written = [
+            serde_json::to_value(Lock::new(&name, 1, Some(holder))).unwrap(),
+            serde_json::to_value(instance).unwrap(),
+            serde_json::to_value(Floor::new(1)).unwrap(),
+        ];
+        for document in written {
+            for (field, value) in document.as_object().unwrap() {
+                let mapping = &mappings["properties"][field];
+                assert!(mapping.is_object(), "{field} is not mapped");
+                for inner in value.as_object().into_iter().flatten().map(|(inner, _)| inner) {
+                    assert!(
+                        mapping["properties"][inner].is_object(),
+                        "{field}.{inner} is not mapped"
+                    );
+                }
+            }
+        }
+    }
+}

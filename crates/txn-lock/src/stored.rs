@@ -1,0 +1,99 @@
+//! Durable documents with a version of their format: one that this program does not know is told by its number, and
+//! never read as something else.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use txn_core::Codec;
+
+/// The version of a format: written as the number `N`. A number above it is refused where it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format<const N: u32>;
+
+impl<const N: u32> Serialize for Format<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(N)
+    }
+}
+
+impl<'de, const N: u32> Deserialize<'de> for Format<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            found if (1..=N).contains(&found) => Ok(Self),
+            found => Err(D::Error::custom(format!("format {found} is not known"))),
+        }
+    }
+}
+
+/// What a stored document is to this program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stored<T> {
+    /// A document of a format that it knows.
+    Known(T),
+    /// A document of a newer format, with its number.
+    Newer(u32),
+}
+
+/// Documents with a top-level field `format`, of at most the version `N`: the `C` of a
+/// [`Collection`](txn_core::Collection) of them.
+#[derive(Debug)]
+pub struct Versioned<T, const N: u32>(std::marker::PhantomData<fn() -> T>);
+
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+}
+
+impl<T, const N: u32> Codec for Versioned<T, N>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    type Value = Stored<T>;
+
+    fn encode(value: &Stored<T>) -> Result<String, serde_json::Error> {
+        match value {
+            Stored::Known(value) => serde_json::to_string(value),
+            Stored::Newer(format) => {
+                let why = format!("a document of the format {format} cannot be written");
+                Err(<serde_json::Error as serde::ser::Error>::custom(why))
+            }
+        }
+    }
+
+    fn decode(text: &str) -> Result<Stored<T>, serde_json::Error> {
+        match serde_json::from_str(text)? {
+            Head { format } if format > N => Ok(Stored::Newer(format)),
+            Head { .. } => serde_json::from_str(text).map(Stored::Known),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Note {
+        format: Format<2>,
+        text: String,
+    }
+
+    type Notes = Versioned<Note, 2>;
+
+    #[test]
+    fn a_newer_format_is_told_by_its_number_whatever_else_it_holds() {
+        assert_eq!(Notes::decode(r#"{"format":3,"pages":[]}"#).unwrap(), Stored::Newer(3));
+        let note = Note { format: Format, text: "a".to_owned() };
+        for old in [r#"{"format":1,"text":"a"}"#, r#"{"format":2,"text":"a"}"#] {
+            assert_eq!(
+                Notes::decode(old).unwrap(),
+                Stored::Known(Note { text: "a".into(), ..note })
+            );
+        }
+        for wrong in [r#"{"format":0,"text":"a"}"#, r#"{"text":"a"}"#, r#"{"format":1}"#] {
+            assert!(Notes::decode(wrong).is_err(), "{wrong}");
+        }
+        let text = Notes::encode(&Stored::Known(note)).unwrap();
+        assert_eq!(text, r#"{"format":2,"text":"a"}"#);
+        assert!(Notes::encode(&Stored::Newer(3)).is_err());
+    }
+}

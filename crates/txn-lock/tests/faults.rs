@@ -1,0 +1,211 @@
+//! Locks on a store that goes wrong, under callers that are dropped and processes that are killed.
+
+mod scenarios;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use scenarios::{PATIENCE, Process, World};
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Typed};
+use txn_lock::{LockError, LockName, LockService};
+use txn_sim::{FaultPlan, FaultStore};
+
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+struct Book {
+    /// The tokens under which something was written, in the order of the writes.
+    tokens: Vec<u64>,
+}
+
+/// Shorter than what a rough store sometimes takes: leases run out, too.
+const LEASE: Duration = Duration::from_secs(2);
+
+fn rough(seed: u64) -> (World, Arc<FaultStore>) {
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::rough(seed)));
+    store.set_enabled(false);
+    (World { store: store.clone(), name: "test".to_owned(), lease: LEASE }, store)
+}
+
+/// Writes the token of a lock into a book, fenced.
+async fn write(world: &World, service: &LockService) -> Result<u64, LockError> {
+    let domain = world.domain().await;
+    let books: Collection<Typed<Book>> = domain.collection("books").await?;
+    service
+        .do_in_lock("test", "book", PATIENCE, async |lock| {
+            let token = lock.token();
+            lock.fenced()
+                .transact::<_, LockError, _>(async |tx| {
+                    let mut book = tx.get(&books, "one").await?.unwrap_or_default();
+                    book.tokens.push(token);
+                    Ok(tx.put(&books, "one", &book)?)
+                })
+                .await?;
+            Ok(token)
+        })
+        .await
+}
+
+/// What is told of a lock whose lease ran out, or of a store that did not answer in time, is no fault of the lock.
+fn may_be(error: &LockError) -> bool {
+    use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
+    match error {
+        LockError::Lost { .. } | LockError::Timeout(_) => true,
+        LockError::Engine(error) => matches!(error.kind(), Conflict | Unavailable | Unknown),
+        _ => false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_never_go_back_whoever_is_dropped_and_whatever_the_store_does() {
+    for seed in 0..4 {
+        let (world, faults) = rough(seed);
+        let world = Arc::new(world);
+        let domain = world.domain().await;
+        let books = domain.create_collection::<Typed<Book>>("books", None).await.expect("opens");
+        let services = [world.service().await, world.service().await];
+        faults.set_enabled(true);
+        let mut tasks = tokio::task::JoinSet::new();
+        for worker in 0..6_u64 {
+            let (world, service) = (world.clone(), services[(worker % 2) as usize].clone());
+            tasks.spawn(async move {
+                let mut written = Vec::new();
+                for round in 0..6_u64 {
+                    // A third is dropped on its way, wherever it is by then.
+                    let patience = match (worker + round) % 3 {
+                        0 => Duration::from_micros(
+                            (seed * 7919 + worker * 131 + round * 17) % 20_000,
+                        ),
+                        _ => PATIENCE,
+                    };
+                    match tokio::time::timeout(patience, write(&world, &service)).await {
+                        Ok(Ok(token)) => written.push(token),
+                        Ok(Err(error)) => assert!(may_be(&error), "seed {seed}: {error}"),
+                        Err(_dropped) => {}
+                    }
+                }
+                written
+            });
+        }
+        let acknowledged: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
+        faults.set_enabled(false);
+        faults.settle().await;
+        assert!(faults.injected().total() > 0);
+        // Whatever was dropped or unknown, nobody keeps the lock.
+        let last = write(&world, &services[0]).await.expect("granted");
+        let book =
+            domain.reader().verified().get(&books, "one").await.expect("reads").expect("written");
+        let mut sorted = book.tokens.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, book.tokens, "seed {seed}: a smaller token wrote after a larger one");
+        assert!(acknowledged.iter().all(|token| book.tokens.contains(token)), "seed {seed}");
+        assert_eq!(book.tokens.last(), Some(&last));
+        assert!(!acknowledged.is_empty(), "seed {seed}: nothing was tried");
+        for service in services {
+            assert!(service.shutdown(PATIENCE).await, "seed {seed}");
+        }
+        let name = LockName::new("test", "book").expect("a name");
+        let lock =
+            world.service().await.repository().find(&name).await.expect("reads").expect("is there");
+        assert_eq!(lock.holder, None, "seed {seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_are_killed_at_any_moment_leave_a_lock_that_others_get() {
+    let (world, _faults) = rough(0);
+    let domain = world.domain().await;
+    let books = domain.create_collection::<Typed<Book>>("books", None).await.expect("opens");
+    let survivor = world.service().await;
+    for killed_after in [0, 300, 700, 1_500, 3_000, 8_000] {
+        let process = Process::new();
+        process
+            .run(async {
+                let domain = world.domain().await;
+                let service = LockService::open(&domain, world.config()).await.expect("opens");
+                let endless = async {
+                    loop {
+                        write(&world, &service).await.expect("granted");
+                    }
+                };
+                let moment = Duration::from_micros(killed_after);
+                let _ = tokio::time::timeout(moment, endless).await;
+                // Nothing of it is given back: the process is gone.
+                std::mem::forget(service);
+            })
+            .await;
+        drop(process);
+        write(&world, &survivor).await.expect("taken over");
+    }
+    let book =
+        domain.reader().verified().get(&books, "one").await.expect("reads").expect("written");
+    assert!(book.tokens.is_sorted(), "{:?}", book.tokens);
+    // The last of the killed may have left something that nobody has met yet.
+    survivor.reap().await.expect("reaps");
+    assert!(survivor.list().await.expect("lists").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_of_one_process_get_it_in_the_order_in_which_they_came() {
+    let (world, _faults) = rough(0);
+    let service = world.service().await;
+    let first = service.lock("test", "a", PATIENCE).await.expect("granted");
+    let (order, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = tokio::task::JoinSet::new();
+    for caller in 0..5 {
+        let mut lock = Box::pin({
+            let (service, order) = (service.clone(), order.clone());
+            async move {
+                let guard = service.lock("test", "a", PATIENCE).await.expect("granted");
+                order.send(caller).expect("heard");
+                guard.unlock().await.expect("unlocks");
+            }
+        });
+        // It has its place in the queue with the first poll.
+        assert!(futures::poll!(&mut lock).is_pending());
+        tasks.spawn(lock);
+    }
+    drop(order);
+    first.unlock().await.expect("unlocks");
+    tasks.join_all().await;
+    let mut heard = Vec::new();
+    while let Some(caller) = arrived.recv().await {
+        heard.push(caller);
+    }
+    assert_eq!(heard, [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn as_many_wait_as_may() {
+    let (world, _faults) = rough(0);
+    let domain = world.domain().await;
+    let service =
+        LockService::open(&domain, world.config().with_max_waiting(1)).await.expect("opens");
+    let held = service.lock("test", "a", PATIENCE).await.expect("granted");
+    let mut waiting = Box::pin(service.lock("test", "a", PATIENCE));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    let error = service.lock("test", "b", PATIENCE).await.expect_err("too many");
+    assert!(matches!(error, LockError::Busy { waiting: 1 }), "{error}");
+    held.unlock().await.expect("unlocks");
+    waiting.await.expect("granted").unlock().await.expect("unlocks");
+    for config in [
+        world.config().with_lease(Duration::ZERO),
+        world.config().with_longest_pause(Duration::ZERO),
+    ] {
+        let refused = LockService::open(&domain, config).await.expect_err("cannot work");
+        assert!(matches!(refused, LockError::InvalidConfig(_)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_behind_another_learns_who_holds_it_too() {
+    let (world, _faults) = rough(0);
+    let (one, two) = (world.service().await, world.service().await);
+    let guard = one.lock("test", "a", PATIENCE).await.expect("granted");
+    let brief = Duration::from_millis(100);
+    let waiting = (0..3).map(|_| two.lock("test", "a", brief));
+    for refused in futures::future::join_all(waiting).await {
+        let Err(LockError::Timeout(timeout)) = refused else { panic!("{refused:?}") };
+        assert_eq!(timeout.holder.map(|holder| holder.instance), Some(one.instance()));
+    }
+    guard.unlock().await.expect("unlocks");
+}

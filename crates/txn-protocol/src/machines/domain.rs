@@ -1,0 +1,174 @@
+//! The document that rules a domain: which partitions are official, which days are gone, which collections belong to it. It
+//! is changed by conditional writes only, and by the transitions below.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use txn_store::{Source, Version};
+
+use super::settle::{Condition, Machine, Settle};
+use crate::format::Format;
+use crate::rule::{Rule, Rules};
+use crate::tid::Day;
+
+/// The document that rules a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainDocument {
+    /// The version of its format.
+    #[serde(default)]
+    pub format: Format,
+    /// Partitions up to this day are gone.
+    pub dropped_through: Option<Day>,
+    /// The official partition of each day.
+    #[serde(default)]
+    pub partitions: BTreeMap<Day, String>,
+    /// Partitions of days that are gone, as long as they may still stand.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropping: BTreeMap<Day, String>,
+    /// Days whose write block somebody lifts or lifted, with a mark of the last time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lifted: BTreeMap<Day, String>,
+    /// The collections of the domain, by physical name, with their identity.
+    #[serde(default)]
+    pub collections: BTreeMap<String, String>,
+}
+
+/// What the document says of a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DayStanding<'a> {
+    /// It was dropped.
+    Gone,
+    /// This is its official partition.
+    Official(&'a str),
+    /// It has no partition yet.
+    Unmade,
+}
+
+impl DomainDocument {
+    /// Reads a stored document.
+    ///
+    /// # Errors
+    /// In words, if it cannot be read, or a newer library wrote it.
+    pub fn parse(source: &str) -> Result<Self, String> {
+        let document: Self = serde_json::from_str(source)
+            .map_err(|e| format!("the domain document cannot be read: {e}"))?;
+        match document.format.is_known() {
+            true => Ok(document),
+            false => Err("a newer library wrote it".to_owned()),
+        }
+    }
+
+    /// The source to store.
+    ///
+    /// # Errors
+    /// In words; none is known.
+    pub fn encode(&self) -> Result<Source, String> {
+        let text = serde_json::to_string(self);
+        text.map(Into::into).map_err(|e| format!("cannot encode the domain document: {e}"))
+    }
+
+    /// Whether a day was dropped.
+    #[must_use]
+    pub fn is_gone(&self, day: Day) -> bool {
+        self.dropped_through.is_some_and(|through| day <= through)
+    }
+
+    /// What there is of a day.
+    #[must_use]
+    pub fn day(&self, rules: &Rules, day: Day) -> DayStanding<'_> {
+        match self.partitions.get(&day) {
+            _ if self.is_gone(day) && rules.decides(Rule::DroppedThrough) => DayStanding::Gone,
+            Some(name) => DayStanding::Official(name),
+            None => DayStanding::Unmade,
+        }
+    }
+
+    /// Makes a partition the official one of a day that has none and is not gone. Returns whether that changed anything.
+    pub fn name_partition(&mut self, rules: &Rules, day: Day, name: &str) -> bool {
+        let free = self.day(rules, day) == DayStanding::Unmade;
+        if free {
+            self.partitions.insert(day, name.to_owned());
+        }
+        free
+    }
+
+    /// Gives up a day that is past its retention and has no record, unless an older day is still kept. Returns whether that
+    /// changed anything.
+    pub fn give_up(&mut self, day: Day) -> bool {
+        let free = self.partitions.keys().all(|kept| *kept > day);
+        if free {
+            self.dropped_through = self.dropped_through.max(Some(day));
+        }
+        free
+    }
+
+    /// Notes that the write blocks of these days are lifted, as far as they are not gone. Returns whether that changed
+    /// anything.
+    pub fn note_lift(&mut self, days: &BTreeSet<Day>, mark: &str) -> bool {
+        let mut noted = false;
+        for day in days {
+            if self.partitions.contains_key(day) && !self.is_gone(*day) {
+                let before = self.lifted.insert(*day, mark.to_owned());
+                noted |= before.as_deref() != Some(mark);
+            }
+        }
+        noted
+    }
+
+    /// Moves the watermark: the day is gone, and its partition is to be deleted.
+    pub fn drop_day(&mut self, day: Day) {
+        self.dropped_through = self.dropped_through.max(Some(day));
+        if let Some(name) = self.partitions.remove(&day) {
+            self.dropping.insert(day, name);
+        }
+        self.lifted.remove(&day);
+    }
+
+    /// Whether a day was dropped by [`drop_day`](Self::drop_day). A day before one that is gone is gone, too, though its
+    /// partition may still be named.
+    #[must_use]
+    pub fn is_dropped(&self, day: Day) -> bool {
+        self.is_gone(day) && !self.partitions.contains_key(&day)
+    }
+}
+
+/// A domain document that a change was made of, as it stood before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changing {
+    /// Where it stands.
+    pub version: Version,
+    /// Whether the change changes anything.
+    pub changes: bool,
+}
+
+/// Changes the domain document, or touches it: what was only read of it may vanish.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChangeDomain;
+
+impl Machine for ChangeDomain {
+    type Seen = Changing;
+    type Proven = ();
+
+    fn next(&self, seen: &Changing) -> Settle<()> {
+        match seen.changes {
+            true => Settle::Write(Condition::At(seen.version), ()),
+            false => Settle::Touch(seen.version, ()),
+        }
+    }
+}
+
+/// Makes a document of the registry, unless it stands there: what stands there is touched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MakeOnce;
+
+impl Machine for MakeOnce {
+    type Seen = Option<Version>;
+    type Proven = ();
+
+    fn next(&self, seen: &Option<Version>) -> Settle<()> {
+        match seen {
+            None => Settle::Write(Condition::Absent, ()),
+            Some(version) => Settle::Touch(*version, ()),
+        }
+    }
+}

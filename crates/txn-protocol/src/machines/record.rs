@@ -1,0 +1,226 @@
+//! The record of an attempt. Others decide it, its owner commits and finishes it, and all writes of the owner go through one
+//! slot, one after the other.
+
+use txn_store::Version;
+
+use super::settle::{Condition, Machine, Settle};
+use crate::record::State;
+use crate::rule::{Rule, Rules};
+use crate::rules::conflict::HolderState;
+use crate::rules::resolve::{Recovery, recovery};
+use crate::rules::staged::own_record;
+
+/// A record as it was seen: its state, and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its state.
+    pub state: HolderState,
+    /// Its version, if there is one.
+    pub version: Option<Version>,
+}
+
+impl Standing {
+    /// No record, in a partition that exists.
+    pub const MISSING: Self = Self { state: HolderState::Missing, version: None };
+
+    /// A record in this state at this version.
+    #[must_use]
+    pub const fn at(state: State, version: Version) -> Self {
+        Self { state: HolderState::Record(state), version: Some(version) }
+    }
+
+    fn touch<P>(&self, proven: P) -> Settle<P> {
+        self.version.map_or(Settle::Stuck, |version| Settle::Touch(version, proven))
+    }
+
+    fn replace<P>(&self, proven: P) -> Settle<P> {
+        self.version.map_or(Settle::Stuck, |version| Settle::Write(Condition::At(version), proven))
+    }
+}
+
+/// What a decided holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It never commits: its locks are void.
+    Aborted,
+    /// It is committed.
+    Committed,
+}
+
+/// Decides a holder that is dead, wounded or decided already: the recovery table. What is written is `aborted`.
+#[derive(Clone, Copy, Debug)]
+pub struct Decide<'a> {
+    /// The rules that stand.
+    pub rules: &'a Rules,
+    /// Its `aborted` was written by this process and acknowledged.
+    pub known_aborted: bool,
+}
+
+impl Machine for Decide<'_> {
+    type Seen = Standing;
+    type Proven = Decision;
+
+    fn next(&self, seen: &Standing) -> Settle<Decision> {
+        by_table(self.rules, recovery(self.rules, seen.state, self.known_aborted), seen)
+    }
+}
+
+/// Decides one's own record, staged or not, having acknowledged nothing. What is written is `aborted`.
+#[derive(Clone, Copy, Debug)]
+pub struct DecideOwn<'a> {
+    /// The rules that stand.
+    pub rules: &'a Rules,
+}
+
+impl Machine for DecideOwn<'_> {
+    type Seen = Standing;
+    type Proven = Decision;
+
+    fn next(&self, seen: &Standing) -> Settle<Decision> {
+        by_table(self.rules, own_record(self.rules, seen.state), seen)
+    }
+}
+
+fn by_table(rules: &Rules, recovery: Recovery, seen: &Standing) -> Settle<Decision> {
+    use Decision::{Aborted, Committed};
+    match recovery {
+        Recovery::Void => Settle::Known(Aborted),
+        Recovery::CreateAborted => Settle::Write(Condition::Absent, Aborted),
+        Recovery::SwapToAborted => seen.replace(Aborted),
+        Recovery::TouchAborted => seen.touch(Aborted),
+        Recovery::RollForward if !rules.decides(Rule::TouchCommitted) => Settle::Known(Committed),
+        Recovery::RollForward | Recovery::ApplyOrVoid => seen.touch(Committed),
+        // By its participants, not by a write of the record.
+        Recovery::DecideStaged => Settle::Stuck,
+    }
+}
+
+/// The commit point: the owner writes its record as `committed`, until an acknowledged write says that it stands, or that
+/// somebody aborted it.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// The rules that stand.
+    pub rules: &'a Rules,
+}
+
+impl Machine for Commit<'_> {
+    type Seen = Standing;
+    type Proven = Decision;
+
+    fn next(&self, seen: &Standing) -> Settle<Decision> {
+        use Decision::{Aborted, Committed};
+        match seen.state {
+            HolderState::Missing => Settle::Write(Condition::Absent, Committed),
+            HolderState::Record(State::Pending | State::Staged) => seen.replace(Committed),
+            HolderState::Record(State::Aborted) if !self.rules.decides(Rule::AbortFlag) => {
+                seen.replace(Committed)
+            }
+            HolderState::Record(State::Aborted) => seen.touch(Aborted),
+            // Only the owner commits what was not staged: it was its own write.
+            HolderState::Record(State::Committed | State::Finished)
+                if !self.rules.decides(Rule::CommitSettled) =>
+            {
+                Settle::Known(Committed)
+            }
+            HolderState::Record(State::Committed | State::Finished) => seen.touch(Committed),
+            HolderState::Gone => Settle::Stuck,
+        }
+    }
+
+    fn guessed(&self) -> Option<Decision> {
+        (!self.rules.decides(Rule::CommitSettled)).then_some(Decision::Aborted)
+    }
+}
+
+/// The mark behind an apply: every participant was applied by an acknowledged write. What is written is `finished`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Finish;
+
+impl Machine for Finish {
+    type Seen = Standing;
+    type Proven = ();
+
+    fn next(&self, seen: &Standing) -> Settle<()> {
+        match seen.state {
+            // Others finished it; its day may even be dropped since.
+            HolderState::Gone | HolderState::Record(State::Finished) => Settle::Known(()),
+            HolderState::Record(State::Committed) => seen.replace(()),
+            // Somebody removed it: it is written again.
+            HolderState::Missing => Settle::Write(Condition::Absent, ()),
+            HolderState::Record(State::Pending | State::Staged | State::Aborted) => Settle::Stuck,
+        }
+    }
+}
+
+/// Where the owner's record stands, as far as its own writes tell. All of them go through here, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing was sent.
+    #[default]
+    Unwritten,
+    /// A heartbeat sent the first `pending` and was not answered, or not yet: it may land late.
+    InDoubt,
+    /// A heartbeat wrote `pending`.
+    Pending(Version),
+    /// The commit was sent, or the attempt is over: no heartbeat any more.
+    Sealed,
+}
+
+/// What a heartbeat is to do after its write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// Beat again later.
+    GoOn,
+    /// Somebody aborted the attempt.
+    Wounded,
+    /// There is nothing to keep alive any more.
+    Stop,
+}
+
+impl Slot {
+    /// The condition of the next heartbeat, which is sent now; none once the slot is sealed.
+    pub fn beat(&mut self) -> Option<Condition> {
+        match *self {
+            Self::Unwritten | Self::InDoubt => {
+                *self = Self::InDoubt;
+                Some(Condition::Absent)
+            }
+            Self::Pending(version) => Some(Condition::At(version)),
+            Self::Sealed => None,
+        }
+    }
+
+    /// The heartbeat was acknowledged.
+    pub fn beaten(&mut self, version: Version) {
+        *self = Self::Pending(version);
+    }
+
+    /// What stands there after a heartbeat that was not acknowledged.
+    pub fn seen(&mut self, seen: Standing) -> Beat {
+        match (seen.state, seen.version) {
+            (HolderState::Record(State::Pending), Some(version)) => {
+                *self = Self::Pending(version);
+                Beat::GoOn
+            }
+            (HolderState::Record(State::Aborted), _) => Beat::Wounded,
+            (HolderState::Missing, _) => Beat::GoOn,
+            _ => Beat::Stop,
+        }
+    }
+
+    /// The last write of the owner is about to be sent. Returns the record as the owner knows it; none if the slot was sealed
+    /// before.
+    pub fn seal(&mut self) -> Option<Standing> {
+        match std::mem::replace(self, Self::Sealed) {
+            Self::Pending(version) => Some(Standing::at(State::Pending, version)),
+            Self::Unwritten | Self::InDoubt => Some(Standing::MISSING),
+            Self::Sealed => None,
+        }
+    }
+
+    /// Whether there may be a record.
+    #[must_use]
+    pub fn may_have_record(&self) -> bool {
+        matches!(self, Self::InDoubt | Self::Pending(_))
+    }
+}

@@ -1,0 +1,279 @@
+//! Carries out the operations of a request in a transaction, and notes what would reverse them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+use txn_core::store::Key;
+use txn_core::{Collection, DocumentId, Error, Raw, Tid, Transaction, Typed};
+
+use crate::number::{compare, negated, sum};
+use crate::refusal::{Refusal, Why};
+use crate::request::{Add, Condition, Document, Expect, Field, Operation, Put, Target};
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Refused(Box<Refusal>),
+    Engine(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// A collection as documents are read and written in it: as they are, and as values.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    pub(crate) raw: Collection<Raw>,
+    pub(crate) values: Collection<Typed<Value>>,
+}
+
+/// The collections that a request names.
+pub(crate) type Handles = BTreeMap<String, Handle>;
+
+/// What reverses the effect of a request on one document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Undo {
+    /// Sums with the other sign. Others may have added meanwhile.
+    Add(Add),
+    /// What was there before; only while the document is as the request left it.
+    Restore {
+        target: Target,
+        before: Option<Document>,
+        /// Whether the request left a document there.
+        left: bool,
+    },
+}
+
+impl Undo {
+    /// The operations that reverse a request, committed as `version`, in the order in which they are to be done.
+    pub(crate) fn operations(steps: &[Self], version: Tid) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        for step in steps {
+            let (target, before, left) = match step {
+                Self::Add(add) => {
+                    operations.push(Operation::Add(add.clone()));
+                    continue;
+                }
+                Self::Restore { target, before, left } => (target, before, *left),
+            };
+            let that = match left {
+                true => Condition::Version(version.to_string()),
+                false => Condition::Exists(false),
+            };
+            operations.push(Operation::Expect(Expect { target: target.clone(), that }));
+            operations.push(match before.clone() {
+                Some(document) => Operation::Put(Put { target: target.clone(), document }),
+                None => Operation::Delete(target.clone()),
+            });
+        }
+        operations
+    }
+}
+
+/// Carries out the operations. Refused, the transaction must not commit.
+pub(crate) async fn carry_out(
+    tx: &Transaction,
+    handles: &Handles,
+    operations: &[Operation],
+) -> Result<Vec<Undo>, Stop> {
+    // By their physical names: a collection may be named by an alias, too.
+    let mut keys = Vec::with_capacity(operations.len());
+    for target in operations.iter().map(Operation::target) {
+        keys.push(handle(handles, target)?.raw.key(id_of(target)));
+    }
+    tx.prefetch(keys.iter().cloned()).await?;
+    let mut before: BTreeMap<&Key, (&Target, Option<Document>)> = BTreeMap::new();
+    for (key, target) in keys.iter().zip(operations.iter().map(Operation::target)) {
+        if !before.contains_key(key) {
+            before.insert(key, (target, content(tx, handles, target).await?));
+        }
+    }
+    // Before anything is written: afterwards nobody knows who wrote last.
+    for (at, operation) in operations.iter().enumerate() {
+        if let Operation::Expect(Expect { target, that: Condition::Version(version) }) = operation {
+            let raw = &handle(handles, target)?.raw;
+            let found = tx.version(raw, id_of(target)).await?.map(|tid| tid.to_string());
+            if found.as_deref() != Some(&**version) {
+                let current = found.map(Value::from);
+                return Err(refused(at, target, None, Why::VersionDiffers, current));
+            }
+        }
+    }
+    for (at, operation) in operations.iter().enumerate() {
+        carry_out_one(tx, handles, at, operation).await?;
+    }
+    let mut steps = Vec::new();
+    for (key, (target, before)) in before {
+        let on_it = || keys.iter().zip(operations).filter(|(of, _)| *of == key).map(|(_, on)| on);
+        let changes = || on_it().filter(|operation| !matches!(operation, Operation::Expect(_)));
+        if changes().all(|operation| matches!(operation, Operation::Add(_))) {
+            for operation in changes() {
+                let Operation::Add(add) = operation else { continue };
+                // Checked with the request: each amount has its opposite.
+                let Some(amount) = negated(&add.amount) else { continue };
+                steps.push(Undo::Add(Add { amount, ..add.clone() }));
+            }
+            continue;
+        }
+        let left = content(tx, handles, target).await?.is_some();
+        if left || before.is_some() {
+            steps.push(Undo::Restore { target: target.clone(), before, left });
+        }
+    }
+    Ok(steps)
+}
+
+async fn carry_out_one(
+    tx: &Transaction,
+    handles: &Handles,
+    at: usize,
+    operation: &Operation,
+) -> Result<(), Stop> {
+    let target = operation.target();
+    let Handle { raw, values } = handle(handles, target)?;
+    let refuse = |path: Option<&str>, why, current| Err(refused(at, target, path, why, current));
+    match operation {
+        Operation::Put(put) => tx.put(raw, id_of(target), &Raw::new(put.document.as_str()))?,
+        Operation::Insert(put) => {
+            if tx.get(raw, id_of(target)).await?.is_some() {
+                return refuse(None, Why::Exists, None);
+            }
+            tx.put(raw, id_of(target), &Raw::new(put.document.as_str()))?;
+        }
+        Operation::Delete(_) => tx.delete(raw, id_of(target))?,
+        Operation::Merge(merge) => {
+            let patch = Value::Object(merge.patch.clone());
+            change(tx, values, at, target, |value| {
+                json_patch::merge(value, &patch);
+                Ok(())
+            })
+            .await?;
+        }
+        Operation::Patch(patch) => {
+            change(tx, values, at, target, |value| {
+                json_patch::patch(value, &patch.patch).map_err(|error| {
+                    let place =
+                        patch.patch.0.get(error.operation).map(json_patch::PatchOperation::path);
+                    let path = place.map(|path| path.as_str().to_owned());
+                    let current = path.as_deref().and_then(|path| value.pointer(path).cloned());
+                    (path, Why::PatchFails, current)
+                })
+            })
+            .await?;
+        }
+        Operation::Add(add) => {
+            change(tx, values, at, target, |value| {
+                let fail = |why, current| Err((Some(add.path.clone()), why, current));
+                let Some(place) = value.pointer_mut(&add.path) else {
+                    return fail(Why::NotANumber, None);
+                };
+                let Value::Number(found) = place else {
+                    return fail(Why::NotANumber, Some(place.clone()));
+                };
+                match added(found, add) {
+                    Ok(sum) => *found = sum,
+                    Err(why) => return fail(why, Some(place.clone())),
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Operation::Expect(expect) => match &expect.that {
+            Condition::Exists(exists) => match (tx.get(raw, id_of(target)).await?, exists) {
+                (None, true) => return refuse(None, Why::Missing, None),
+                (Some(_), false) => return refuse(None, Why::Exists, None),
+                _ => {}
+            },
+            Condition::Field(Field { path, equals }) => {
+                let Some(found) = tx.get(values, id_of(target)).await? else {
+                    return refuse(Some(path), Why::Missing, None);
+                };
+                let found = found.pointer(path).cloned();
+                if found.as_ref().unwrap_or(&Value::Null) != equals {
+                    return refuse(Some(path), Why::FieldDiffers, found);
+                }
+            }
+            // All of them were looked at before.
+            Condition::Version(_) => {}
+        },
+    }
+    Ok(())
+}
+
+fn added(found: &Number, add: &Add) -> Result<Number, Why> {
+    let sum = sum(found, &add.amount).ok_or(Why::Overflow)?;
+    if add.min.as_ref().is_some_and(|min| compare(&sum, min).is_lt()) {
+        return Err(Why::BelowMinimum);
+    }
+    if add.max.as_ref().is_some_and(|max| compare(&sum, max).is_gt()) {
+        return Err(Why::AboveMaximum);
+    }
+    Ok(sum)
+}
+
+/// Why a change does not fit: the place, the reason, and what stands there.
+type Misfit = (Option<String>, Why, Option<Value>);
+
+/// Changes the value of a document that exists. What does not change keeps its bytes.
+async fn change(
+    tx: &Transaction,
+    values: &Collection<Typed<Value>>,
+    at: usize,
+    target: &Target,
+    change: impl FnOnce(&mut Value) -> Result<(), Misfit>,
+) -> Result<(), Stop> {
+    // Tried on a copy: what `update` is given is written whatever becomes of it.
+    let Some(mut value) = tx.get(values, id_of(target)).await? else {
+        return Err(refused(at, target, None, Why::Missing, None));
+    };
+    if let Err((path, why, current)) = change(&mut value) {
+        return Err(refused(at, target, path.as_deref(), why, current));
+    }
+    if !value.is_object() {
+        return Err(refused(at, target, None, Why::NoDocument, None));
+    }
+    tx.update(values, id_of(target), |found| *found = value).await?;
+    Ok(())
+}
+
+/// The content of a document as the transaction sees it.
+async fn content(
+    tx: &Transaction,
+    handles: &Handles,
+    target: &Target,
+) -> Result<Option<Document>, Stop> {
+    let found = tx.get(&handle(handles, target)?.raw, id_of(target)).await?;
+    // What is stored is JSON.
+    Ok(found.and_then(|found| Document::parse(found.as_str()).ok()))
+}
+
+fn id_of(target: &Target) -> DocumentId {
+    match &target.routing {
+        Some(routing) => DocumentId::routed(&target.id, routing),
+        None => target.id.as_str().into(),
+    }
+}
+
+fn handle<'a>(handles: &'a Handles, target: &Target) -> Result<&'a Handle, Stop> {
+    // Whoever carries a request out opens what it names first.
+    handles.get(&target.collection).ok_or_else(|| {
+        let why = Why::Missing;
+        refused(0, target, None, why, None)
+    })
+}
+
+fn refused(
+    operation: usize,
+    target: &Target,
+    path: Option<&str>,
+    why: Why,
+    current: Option<Value>,
+) -> Stop {
+    let (target, path) = (target.clone(), path.map(str::to_owned));
+    Stop::Refused(Box::new(Refusal { operation, target, path, why, current }))
+}

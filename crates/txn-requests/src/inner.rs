@@ -1,0 +1,377 @@
+//! What all handles of the requests of a domain share.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use txn_core::clock::Clock;
+use txn_core::store::Filter;
+use txn_core::{Collection, Domain, ErrorKind, Tid, Transaction};
+use txn_lock::instance::{self, Instances, wall_ms};
+use txn_lock::scan::{PAGE, candidates};
+use txn_lock::stored::Stored;
+
+use crate::apply::{Handle, Handles, Stop};
+use crate::config::RequestsConfig;
+use crate::error::{RequestError, Result};
+use crate::model::{Entries, Entry, MAPPINGS, State, Status};
+use crate::request::{Operation, Request};
+use crate::requests::Selection;
+use crate::watchers::Watchers;
+
+/// Most bytes of the id of a request.
+const MOST_ID: usize = 256;
+
+/// How often somebody who lost the race for a new id looks again at what won.
+pub(crate) const LOOKS: usize = 3;
+
+/// Most collections that are remembered as open.
+const MOST_COLLECTIONS: usize = 1_000;
+
+pub(crate) struct Inner {
+    pub(crate) domain: Domain,
+    pub(crate) entries: Collection<Entries>,
+    pub(crate) config: RequestsConfig,
+    pub(crate) instances: Instances,
+    handles: Mutex<Handles>,
+    backlog: Mutex<Backlog>,
+    pub(crate) watchers: Watchers,
+    /// The requests that this process is at.
+    pub(crate) working: Mutex<BTreeSet<String>>,
+    /// When those may be tried again that failed here, on the monotonic clock.
+    pub(crate) deferred: Mutex<BTreeMap<String, Duration>>,
+    /// What was submitted here, for the processors of this process.
+    pub(crate) fresh: Mutex<VecDeque<(String, Option<String>)>>,
+    pub(crate) processors: AtomicUsize,
+    pub(crate) kicked: Notify,
+    /// Room for requests that are marked finished behind their acknowledgement.
+    pub(crate) finishing: Arc<Semaphore>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) closing: CancellationToken,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+/// How many requests are open, as far as this process knows.
+#[derive(Debug, Default)]
+struct Backlog {
+    counted: Option<usize>,
+    /// Submitted here since it counted.
+    submitted: usize,
+}
+
+/// Why a transaction of a request ended without a commit.
+pub(crate) enum Halt {
+    Stop(Stop),
+    Failed(RequestError),
+}
+
+impl From<txn_core::Error> for Halt {
+    fn from(error: txn_core::Error) -> Self {
+        Self::Stop(Stop::Engine(error))
+    }
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl Halt {
+    pub(crate) fn into_error(self) -> RequestError {
+        match self {
+            Self::Stop(Stop::Refused(refusal)) => RequestError::Refused(refusal),
+            Self::Stop(Stop::Engine(error)) => RequestError::Engine(error),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) async fn open(domain: &Domain, config: RequestsConfig) -> Result<Self> {
+        config.check()?;
+        let entries = domain
+            .create_collection(&format!("{}-requests", domain.name()), Some(MAPPINGS))
+            .await?;
+        let processors = format!("{}-processors", domain.name());
+        let instances =
+            Instances::open(domain, &processors, Some(instance::MAPPINGS), config.lease).await?;
+        let finishing = Arc::new(Semaphore::new(config.concurrency));
+        Ok(Self {
+            domain: domain.clone(),
+            entries,
+            config,
+            instances,
+            handles: Mutex::default(),
+            backlog: Mutex::default(),
+            watchers: Watchers::default(),
+            working: Mutex::default(),
+            deferred: Mutex::default(),
+            fresh: Mutex::default(),
+            processors: AtomicUsize::new(0),
+            kicked: Notify::new(),
+            finishing,
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        })
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.domain.config().clock
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock().monotonic()
+    }
+
+    pub(crate) fn check_id(&self, id: &str) -> Result<()> {
+        match id.is_empty() || id.len() > MOST_ID || id.contains(char::is_control) {
+            true => Err(RequestError::InvalidId(id.chars().take(40).collect())),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a request can be carried out at all; the collections that it names.
+    pub(crate) async fn check(&self, request: &Request, id: &str) -> Result<Handles> {
+        self.check_id(id)?;
+        let invalid = |why| RequestError::Invalid(why);
+        let bytes = serde_json::to_string(request).map_err(|e| invalid(e.to_string()))?.len();
+        let (limits, config) = (self.domain.store().limits(), &self.config);
+        crate::validate::check(request, bytes, config.max_operations, config.max_bytes, &limits)
+            .map_err(invalid)?;
+        self.handles_of(request).await
+    }
+
+    /// The collections that a request names, opened.
+    pub(crate) async fn handles_of(&self, request: &Request) -> Result<Handles> {
+        let mut handles = Handles::new();
+        for target in request.operations.iter().map(Operation::target) {
+            let name = &target.collection;
+            if handles.contains_key(name) {
+                continue;
+            }
+            let known = self.handles.lock().get(name).cloned();
+            let handle = match known {
+                Some(handle) => handle,
+                None => {
+                    let (raw, values) =
+                        (self.domain.collection(name).await?, self.domain.collection(name).await?);
+                    Handle { raw, values }
+                }
+            };
+            if handle.raw.name() == self.entries.name() {
+                return Err(RequestError::Invalid("a request cannot change requests".to_owned()));
+            }
+            let mut open = self.handles.lock();
+            if open.len() >= MOST_COLLECTIONS {
+                open.clear();
+            }
+            open.insert(name.clone(), handle.clone());
+            handles.insert(name.clone(), handle);
+        }
+        Ok(handles)
+    }
+
+    /// The request under an id, if it is this one.
+    pub(crate) fn same(&self, found: Entry, request: &Request) -> Result<Status> {
+        match found.request == *request {
+            true => Ok(found.status()),
+            false => Err(RequestError::IdReused(found.id)),
+        }
+    }
+
+    /// Stores a new request. One that is there already is returned, if it is the same.
+    pub(crate) async fn insert(&self, request: &Request, id: &str) -> Result<Status> {
+        let mut looks = 0;
+        loop {
+            let stored = self.domain.transact(async |tx| {
+                if let Some(found) = self.read(tx, id).await? {
+                    return Ok(found);
+                }
+                let entry = Entry::new(id, request.clone(), wall_ms(&self.domain));
+                tx.insert(&self.entries, id, &Stored::Known(entry.clone()))?;
+                Ok::<_, RequestError>(entry)
+            });
+            match stored.await {
+                Err(RequestError::Engine(error))
+                    if error.kind() == ErrorKind::Exists && looks < LOOKS =>
+                {
+                    looks += 1;
+                }
+                stored => return self.same(stored?, request),
+            }
+        }
+    }
+
+    /// Tells the processors of this process of a request that was submitted here.
+    pub(crate) fn submitted(&self, status: &Status) {
+        self.backlog.lock().submitted += 1;
+        if self.processors.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut fresh = self.fresh.lock();
+        fresh.push_back((status.id.clone(), status.application.clone()));
+        // What does not fit is found in the store.
+        if fresh.len() > self.config.batch {
+            fresh.pop_front();
+        }
+        drop(fresh);
+        self.kicked.notify_one();
+    }
+
+    /// Refuses submissions while too many requests are open.
+    pub(crate) async fn admit(&self) -> Result<()> {
+        let most = self.config.max_open;
+        let known = {
+            let backlog = self.backlog.lock();
+            let room = |counted: usize| most.saturating_sub(counted);
+            backlog
+                .counted
+                .filter(|counted| backlog.submitted < room(*counted) / 4 + 1)
+                .map(|counted| counted + backlog.submitted)
+        };
+        let open = match known {
+            Some(open) if open < most => open,
+            _ => {
+                let filter = states([State::Created, State::Pending]);
+                let found = candidates(&self.domain, self.entries.name(), filter, most).await?;
+                *self.backlog.lock() = Backlog { counted: Some(found.len()), submitted: 0 };
+                found.len()
+            }
+        };
+        match open < most {
+            true => Ok(()),
+            false => Err(RequestError::Busy { open, most }),
+        }
+    }
+
+    /// A request as the primary has it.
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Entry>> {
+        self.check_id(id)?;
+        let found = self.domain.reader().verified().get(&self.entries, id).await?;
+        found.map(|found| known(id, found)).transpose()
+    }
+
+    /// A request as a transaction sees it.
+    pub(crate) async fn read(&self, tx: &Transaction, id: &str) -> Result<Option<Entry>> {
+        let found = tx.get(&self.entries, id).await?;
+        found.map(|found| known(id, found)).transpose()
+    }
+
+    /// Changes a request by one transaction. `change` says whether there is anything to write.
+    pub(crate) async fn change<T: Send>(
+        &self,
+        id: &str,
+        change: impl Fn(&mut Entry, u64) -> Result<(bool, T)> + Send + Sync,
+    ) -> Result<T> {
+        let changed = self.domain.transact(async |tx| {
+            let found = self.read(tx, id).await?;
+            let mut entry = found.ok_or_else(|| RequestError::NotFound(id.to_owned()))?;
+            let (write, value) = change(&mut entry, wall_ms(&self.domain))?;
+            if write {
+                tx.put(&self.entries, id, &Stored::Known(entry))?;
+            }
+            Ok::<_, RequestError>(value)
+        });
+        let value = changed.await?;
+        self.watchers.changed(id);
+        Ok(value)
+    }
+
+    /// Requests that match, the oldest first. Those of a newer format are left to those who know it.
+    pub(crate) async fn select(&self, selection: &Selection) -> Result<Vec<Entry>> {
+        let (found, newer) = self.select_all(selection).await?;
+        if let Some(error) = newer {
+            tracing::warn!(%error, "a request is left to others");
+        }
+        Ok(found)
+    }
+
+    /// Requests that match, the oldest first, and the first that cannot be read because its format is newer.
+    pub(crate) async fn select_all(
+        &self,
+        selection: &Selection,
+    ) -> Result<(Vec<Entry>, Option<RequestError>)> {
+        let filter = match selection.states.is_empty() {
+            true => Filter::All,
+            false => states(selection.states.iter().copied()),
+        };
+        let ids = candidates(&self.domain, self.entries.name(), filter, usize::MAX).await?;
+        let ids: Vec<_> = ids.into_iter().collect();
+        let (mut found, mut newer) = (Vec::new(), None);
+        for ids in ids.chunks(PAGE) {
+            let entries = self.domain.reader().get_many(&self.entries, ids).await?;
+            for (id, entry) in ids.iter().zip(entries) {
+                match entry.map(|entry| known(id, entry)).transpose() {
+                    Ok(entry) => found.extend(entry.filter(|entry| selection.admits(entry))),
+                    Err(error) => newer = newer.or(Some(error)),
+                }
+            }
+        }
+        found.sort_by(|a, b| (a.times.created_ms, &a.id).cmp(&(b.times.created_ms, &b.id)));
+        Ok((found, newer))
+    }
+
+    /// Marks a committed request as finished behind its acknowledgement. Where there is no room for it, recovery does.
+    pub(crate) fn finish_later(self: &Arc<Self>, id: &str, applied: bool, version: Option<Tid>) {
+        let Ok(permit) = self.finishing.clone().try_acquire_owned() else { return };
+        if !applied {
+            return;
+        }
+        let (this, id) = (self.clone(), id.to_owned());
+        self.tasks.spawn(async move {
+            if let Err(error) = this.finish(&id, version).await {
+                tracing::debug!(%error, "a request is marked as finished later");
+            }
+            drop(permit);
+        });
+    }
+
+    /// Marks a request as finished whose effects are applied.
+    pub(crate) async fn finish(&self, id: &str, version: Option<Tid>) -> Result<()> {
+        let finished = self.domain.transact(async |tx| {
+            let Some(mut entry) = self.read(tx, id).await? else { return Ok(()) };
+            if entry.state != State::Committed {
+                return Ok(());
+            }
+            entry.commit_tid = match entry.commit_tid.or(version) {
+                Some(version) => Some(version),
+                // Nobody wrote the request since it was committed.
+                None => tx.version(&self.entries, id).await?,
+            };
+            entry.enter(State::Finished, wall_ms(&self.domain));
+            tx.put(&self.entries, id, &Stored::Known(entry))?;
+            Ok::<_, RequestError>(())
+        });
+        finished.await?;
+        self.watchers.changed(id);
+        Ok(())
+    }
+}
+
+pub(crate) fn states(of: impl IntoIterator<Item = State>) -> Filter {
+    Filter::AnyOf("state", of.into_iter().map(State::name).collect())
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A stored request, unless its format is newer than this program.
+fn known(id: &str, stored: Stored<Entry>) -> Result<Entry> {
+    match stored {
+        Stored::Known(entry) => Ok(entry),
+        Stored::Newer(format) => Err(RequestError::NewerFormat { id: id.to_owned(), format }),
+    }
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+#![warn(clippy::disallowed_methods)]
+
+mod apply;
+mod config;
+mod control;
+mod error;
+mod inner;
+mod model;
+mod number;
+mod process;
+mod processor;
+mod recovery;
+mod refusal;
+mod request;
+mod requests;
+mod validate;
+mod watchers;
+
+pub use config::RequestsConfig;
+pub use error::{RequestError, Result};
+pub use model::{Reason, State, Status, Times};
+pub use processor::{Processor, Tally};
+pub use recovery::Stuck;
+pub use refusal::{Refusal, Why};
+pub use request::{
+    Add, Condition, Document, Expect, Field, Merge, Operation, Patch, Put, Request, Target,
+};
+pub use requests::{Requests, Selection};

@@ -1,0 +1,258 @@
+//! One request on its way: claimed, carried out, finished. Its effects and its state change in one transaction, so that
+//! whoever is at it, and however many, it happens once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::{Acknowledge, ErrorKind, Options};
+use txn_lock::backoff::Backoff;
+use txn_lock::instance::{Dead, random, wall_ms};
+use txn_lock::stored::Stored;
+
+use crate::apply::{Stop, carry_out};
+use crate::error::{RequestError, Result};
+use crate::inner::{Halt, Inner, millis};
+use crate::model::{Claim, Entry, Reason, State};
+
+/// How often a store that does not answer is asked again before the request is left for later.
+const TRIES: usize = 8;
+
+/// The longest pause before a request that failed is tried again in the same process.
+const LONGEST_DEFERRAL: Duration = Duration::from_secs(60);
+
+/// What became of a request that somebody was at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processed {
+    /// It is committed.
+    Committed,
+    /// It is rolled back: an operation was refused.
+    Refused,
+    /// It failed, and is to be tried again.
+    Failed,
+    /// It failed too often, and is set aside.
+    Quarantined,
+    /// It is not to be processed, or not by this process.
+    NotOurs,
+}
+
+/// A mark that this process is at a request.
+struct Working<'a> {
+    inner: &'a Inner,
+    id: &'a str,
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.inner.working.lock().remove(self.id);
+    }
+}
+
+enum Claimed {
+    Ours(Box<Entry>),
+    Quarantined,
+    NotOurs,
+}
+
+impl Inner {
+    /// Brings a request to its end, if nobody else is at it. `dead` is what was seen of the instance that was.
+    ///
+    /// Dropped, the request stays claimed: this process takes it up again, and others do once it is dead.
+    pub(crate) async fn process(
+        self: &Arc<Self>,
+        id: &str,
+        dead: Option<&Dead>,
+    ) -> Result<Processed> {
+        if !self.working.lock().insert(id.to_owned()) {
+            return Ok(Processed::NotOurs);
+        }
+        let _working = Working { inner: self, id };
+        // Nobody shall take this process for dead before it is through.
+        let lease = self.instances.lease();
+        if self.instances.valid_for().is_none_or(|left| left < lease / 2) {
+            self.instances.beat().await?;
+        }
+        let grant = random(&self.domain);
+        let entry = match self.claim(id, &grant, dead).await? {
+            Claimed::Ours(entry) => entry,
+            Claimed::Quarantined => return Ok(Processed::Quarantined),
+            Claimed::NotOurs => return Ok(Processed::NotOurs),
+        };
+        self.watchers.changed(id);
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
+        let mut tries = 0;
+        loop {
+            let error = match self.carry_out(&entry, &grant).await {
+                Ok(processed) => {
+                    self.deferred.lock().remove(id);
+                    return Ok(processed);
+                }
+                Err(error) => error,
+            };
+            tries += 1;
+            let passes = matches!(
+                error.kind(),
+                ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Exists
+            );
+            if !passes {
+                return self.failed(&entry, &grant, &error.to_string()).await;
+            }
+            // The claim stands: it says for itself whether what was unknown happened.
+            if tries >= TRIES || self.closing.is_cancelled() {
+                return Err(error.into());
+            }
+            let pause = backoff.next(&*self.domain.config().entropy);
+            self.clock().sleep(pause).await;
+        }
+    }
+
+    async fn claim(&self, id: &str, grant: &str, dead: Option<&Dead>) -> Result<Claimed> {
+        let own = self.instances.id();
+        let claim = Claim {
+            instance: own.clone(),
+            name: self.instances.name().to_owned(),
+            grant: grant.to_owned(),
+            lease_ms: millis(self.instances.lease()),
+        };
+        let claimed = self.domain.transact(async |tx| {
+            let Some(mut entry) = self.read(tx, id).await? else { return Ok(Claimed::NotOurs) };
+            match (entry.state, &entry.claim) {
+                (State::Created, _) => {}
+                // Nothing in this process is at it any more.
+                (State::Pending, Some(claim)) if claim.instance == own => {}
+                (State::Pending, None) => {}
+                (State::Pending, Some(_)) => match dead {
+                    Some(dead) if self.instances.is_still_dead(tx, dead).await? => {
+                        entry.failures += 1;
+                        entry.reason = Some(Reason::Died);
+                    }
+                    _ => return Ok(Claimed::NotOurs),
+                },
+                _ => return Ok(Claimed::NotOurs),
+            }
+            let now = wall_ms(&self.domain);
+            let claimed = match entry.failures >= self.config.max_failures {
+                true => {
+                    entry.enter(State::Quarantined, now);
+                    Claimed::Quarantined
+                }
+                false => {
+                    entry.claim = Some(claim.clone());
+                    entry.enter(State::Pending, now);
+                    Claimed::Ours(Box::new(entry.clone()))
+                }
+            };
+            tx.put(&self.entries, id, &Stored::Known(entry))?;
+            Ok::<_, RequestError>(claimed)
+        });
+        claimed.await
+    }
+
+    /// The effects of a request and its new state, in one transaction.
+    async fn carry_out(
+        self: &Arc<Self>,
+        entry: &Entry,
+        grant: &str,
+    ) -> Result<Processed, txn_core::Error> {
+        let id = entry.id.as_str();
+        let handles = match self.handles_of(&entry.request).await {
+            Ok(handles) => handles,
+            Err(RequestError::Engine(error)) => return Err(error),
+            Err(error) => return self.told(self.failed(entry, grant, &error.to_string()).await),
+        };
+        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let done = self.domain.run(&options, async |tx| {
+            let found = self.read(tx, id).await.map_err(Halt::Failed)?;
+            let Some(mut found) = found.filter(|found| found.is_claimed_as(grant)) else {
+                return Ok(None);
+            };
+            let undo = carry_out(tx, &handles, &found.request.operations).await?;
+            found.undo = Some(undo);
+            found.reason = None;
+            found.enter(State::Committed, wall_ms(&self.domain));
+            tx.put(&self.entries, id, &Stored::Known(found))?;
+            Ok::<_, Halt>(Some(()))
+        });
+        match done.await {
+            Ok(done) => {
+                self.watchers.changed(id);
+                if done.value.is_none() {
+                    // Cancelled, taken over, or committed by a try whose answer was lost.
+                    return self.told(self.whatever_became_of(id).await);
+                }
+                if done.receipt.applied {
+                    let finished = self.finish(id, done.receipt.commit_tid).await;
+                    if let Err(error) = finished {
+                        tracing::debug!(%error, "a request is marked as finished later");
+                    }
+                }
+                Ok(Processed::Committed)
+            }
+            Err(Halt::Stop(Stop::Refused(refusal))) => {
+                let refused = self
+                    .change(id, |entry, now| {
+                        let ours = entry.is_claimed_as(grant);
+                        if ours {
+                            entry.reason = Some(Reason::Refused((*refusal).clone()));
+                            entry.enter(State::RolledBack, now);
+                        }
+                        Ok((ours, ()))
+                    })
+                    .await;
+                self.told(refused.map(|()| Processed::Refused))
+            }
+            Err(Halt::Stop(Stop::Engine(error))) => Err(error),
+            Err(Halt::Failed(error)) => self.told(Err(error)),
+        }
+    }
+
+    /// Errors of the engine are for the caller to judge; all others make the request fail.
+    fn told(&self, done: Result<Processed>) -> Result<Processed, txn_core::Error> {
+        match done {
+            Ok(processed) => Ok(processed),
+            Err(RequestError::Engine(error)) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a request was left as it is");
+                Ok(Processed::NotOurs)
+            }
+        }
+    }
+
+    async fn whatever_became_of(&self, id: &str) -> Result<Processed> {
+        let found = self.find(id).await?;
+        Ok(match found {
+            Some(found) if found.state.is_committed() => Processed::Committed,
+            _ => Processed::NotOurs,
+        })
+    }
+
+    /// Notes that a request failed, and lets others have it, unless that was once too often.
+    async fn failed(&self, entry: &Entry, grant: &str, why: &str) -> Result<Processed> {
+        let most = self.config.max_failures;
+        let (processed, failures) = self
+            .change(&entry.id, |entry, now| {
+                if !entry.is_claimed_as(grant) {
+                    return Ok((false, (Processed::NotOurs, entry.failures)));
+                }
+                entry.failures += 1;
+                entry.reason = Some(Reason::Failed(why.to_owned()));
+                let (state, processed) = match entry.failures >= most {
+                    true => (State::Quarantined, Processed::Quarantined),
+                    false => (State::Created, Processed::Failed),
+                };
+                entry.enter(state, now);
+                Ok((true, (processed, entry.failures)))
+            })
+            .await?;
+        let mut deferred = self.deferred.lock();
+        if deferred.len() >= self.config.max_open {
+            deferred.clear();
+        }
+        if processed == Processed::Failed {
+            let pause = Duration::from_millis(100).saturating_mul(1 << failures.min(16));
+            deferred.insert(entry.id.clone(), self.now() + pause.min(LONGEST_DEFERRAL));
+        } else {
+            deferred.remove(&entry.id);
+        }
+        Ok(processed)
+    }
+}

@@ -1,0 +1,268 @@
+//! Processors: tasks that look for requests and bring them to their end, as many at once as they may.
+
+use std::collections::VecDeque;
+use std::ops::AddAssign;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use txn_lock::instance::Dead;
+
+use crate::error::Result;
+use crate::inner::Inner;
+use crate::model::{Entry, State};
+use crate::process::Processed;
+use crate::requests::{Requests, Selection};
+
+/// A processor that runs. Dropped, it takes up nothing new and ends.
+#[derive(Debug)]
+#[must_use = "a processor ends when its handle is dropped"]
+pub struct Processor {
+    tasks: TaskTracker,
+    inner: Arc<Inner>,
+    stop: DropGuard,
+}
+
+impl Processor {
+    /// Takes up nothing new, and waits at most for `deadline` until what it is at has ended. Returns whether it has:
+    /// what has not goes on.
+    pub async fn stop(self, deadline: Duration) -> bool {
+        self.stop.disarm().cancel();
+        tokio::select! {
+            biased;
+            () = self.tasks.wait() => true,
+            () = self.inner.clock().sleep(deadline) => false,
+        }
+    }
+}
+
+/// What one look at the open requests came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Committed.
+    pub committed: usize,
+    /// Rolled back, because an operation was refused or somebody had begun to roll back.
+    pub rolled_back: usize,
+    /// Marked as finished, after others had committed.
+    pub finished: usize,
+    /// Failed, to be tried again.
+    pub failed: usize,
+    /// Set aside.
+    pub quarantined: usize,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, processed: Processed) {
+        match processed {
+            Processed::Committed => self.committed += 1,
+            Processed::Refused => self.rolled_back += 1,
+            Processed::Failed => self.failed += 1,
+            Processed::Quarantined => self.quarantined += 1,
+            Processed::NotOurs => {}
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.committed += other.committed;
+        self.rolled_back += other.rolled_back;
+        self.finished += other.finished;
+        self.failed += other.failed;
+        self.quarantined += other.quarantined;
+    }
+}
+
+impl Requests {
+    /// Starts a processor of the requests of one application, or of all. Any number of them may run, in any number of
+    /// processes: each request has one effect. A processor also recovers what others left, every
+    /// [`RequestsConfig::recover_every`](crate::RequestsConfig::recover_every).
+    #[must_use = "a processor ends when its handle is dropped"]
+    pub fn start(&self, application: Option<&str>) -> Processor {
+        let inner = &self.inner;
+        let stop = inner.closing.child_token();
+        let tasks = TaskTracker::new();
+        inner.processors.fetch_add(1, Ordering::AcqRel);
+        let run =
+            run(Arc::downgrade(inner), application.map(str::to_owned), stop.clone(), tasks.clone());
+        // Both know of it: its own handle, and the shutdown of all.
+        inner.tasks.spawn(tasks.track_future(run));
+        inner.tasks.spawn(tasks.track_future(beat(Arc::downgrade(inner), stop.clone())));
+        tasks.close();
+        Processor { tasks, inner: inner.clone(), stop: stop.drop_guard() }
+    }
+
+    /// Processes what is open now, the oldest first, and returns: the requests that nobody is at, and those of
+    /// processors that were seen dead by an earlier call.
+    ///
+    /// # Errors
+    /// As [`Requests::list`]. What goes wrong with a single request is counted.
+    pub async fn process_open(&self, application: Option<&str>) -> Result<Tally> {
+        let mut tally = Tally::default();
+        for (entry, dead) in self.inner.find_work(application).await? {
+            tally.count(self.inner.process(&entry.id, dead.as_ref()).await?);
+        }
+        Ok(tally)
+    }
+}
+
+impl Inner {
+    /// Requests that this process may take up, the oldest first, with what was seen of the dead who had them.
+    pub(crate) async fn find_work(
+        &self,
+        application: Option<&str>,
+    ) -> Result<Vec<(Entry, Option<Dead>)>> {
+        let selection = Selection::default()
+            .with_states([State::Created, State::Pending])
+            .with_application(application);
+        let mut work = Vec::new();
+        for entry in self.select(&selection).await? {
+            if work.len() >= self.config.batch {
+                break;
+            }
+            if self.working.lock().contains(&entry.id) || self.is_deferred(&entry.id) {
+                continue;
+            }
+            if let Some(dead) = self.may_take(&entry).await? {
+                work.push((entry, dead));
+            }
+        }
+        Ok(work)
+    }
+
+    /// Whether nobody is at a request; with what was seen of who was.
+    pub(crate) async fn may_take(&self, entry: &Entry) -> Result<Option<Option<Dead>>> {
+        let claim = match &entry.claim {
+            Some(claim) if entry.state == State::Pending => claim,
+            _ => return Ok(Some(None)),
+        };
+        if claim.instance == self.instances.id() {
+            return Ok(Some(None));
+        }
+        let lease = Duration::from_millis(claim.lease_ms);
+        Ok(self.instances.look(&claim.instance, lease).await?.map(Some))
+    }
+
+    fn is_deferred(&self, id: &str) -> bool {
+        let mut deferred = self.deferred.lock();
+        match deferred.get(id) {
+            Some(until) if *until > self.now() => true,
+            Some(_) => {
+                deferred.remove(id);
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// Shows that this process lives, as long as the processor runs and is at anything.
+async fn beat(inner: Weak<Inner>, stop: CancellationToken) {
+    loop {
+        let Some(this) = inner.upgrade() else { return };
+        if stop.is_cancelled() && this.working.lock().is_empty() {
+            return;
+        }
+        // Others may have shown it a moment ago.
+        let is_due =
+            this.instances.valid_for().is_none_or(|left| left <= this.instances.lease() / 4 * 3);
+        if is_due && let Err(error) = this.instances.beat().await {
+            tracing::warn!(%error, "could not show that this processor lives");
+        }
+        let pace = this.instances.lease() / 3;
+        let stopped = stop.is_cancelled();
+        // Once it is stopped it looks more often whether what it was at has ended.
+        let pause = if stopped { pace.min(Duration::from_millis(50)) } else { pace };
+        tokio::select! {
+            biased;
+            () = stop.cancelled(), if !stopped => {}
+            () = this.clock().sleep(pause) => {}
+        }
+    }
+}
+
+async fn run(
+    inner: Weak<Inner>,
+    application: Option<String>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+) {
+    let Some(this) = inner.upgrade() else { return };
+    let room = Arc::new(Semaphore::new(this.config.concurrency));
+    let (poll, recover_every) = (this.config.poll, this.config.recover_every);
+    let (mut look_at, mut recover_at) = (this.now(), this.now() + recover_every);
+    drop(this);
+    let fits = |of: &Option<String>| application.is_none() || *of == application;
+    while let Some(this) = inner.upgrade().filter(|_| !stop.is_cancelled()) {
+        let mut work: Vec<(String, Option<Dead>)> = Vec::new();
+        {
+            let mut fresh = this.fresh.lock();
+            let (ours, others): (VecDeque<_>, _) = fresh.drain(..).partition(|(_, of)| fits(of));
+            *fresh = others;
+            work.extend(ours.into_iter().map(|(id, _)| (id, None)));
+        }
+        let mut more = false;
+        if this.now() >= look_at {
+            match this.find_work(application.as_deref()).await {
+                Ok(found) => {
+                    more = found.len() >= this.config.batch;
+                    work.extend(found.into_iter().map(|(entry, dead)| (entry.id, dead)));
+                }
+                Err(error) => tracing::warn!(%error, "could not look for requests"),
+            }
+            look_at = this.now() + poll;
+        }
+        for (id, dead) in work {
+            // Not more are taken up than there is room for; the others stay where everybody finds them.
+            let permit = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                permit = room.clone().acquire_owned() => permit,
+            };
+            let Ok(permit) = permit else { break };
+            let this = this.clone();
+            let one = async move {
+                if let Err(error) = this.process(&id, dead.as_ref()).await {
+                    tracing::warn!(%error, "a request is taken up later");
+                }
+                drop(permit);
+            };
+            inner_spawn(&inner, &tasks, one);
+        }
+        if this.now() >= recover_at {
+            if let Err(error) = this.recover_pass(application.as_deref()).await {
+                tracing::warn!(%error, "could not recover requests");
+            }
+            recover_at = this.now() + recover_every;
+        }
+        if more {
+            look_at = this.now();
+            continue;
+        }
+        let left = look_at.saturating_sub(this.now());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = this.kicked.notified() => {}
+            () = this.clock().sleep(left) => {}
+        }
+    }
+    if let Some(this) = inner.upgrade() {
+        this.processors.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn inner_spawn(
+    inner: &Weak<Inner>,
+    tasks: &TaskTracker,
+    one: impl Future<Output = ()> + Send + 'static,
+) {
+    if let Some(inner) = inner.upgrade() {
+        inner.tasks.spawn(tasks.track_future(one));
+    }
+}

@@ -1,0 +1,129 @@
+//! Requests are looked at whole before anything is written.
+
+use json_patch::PatchOperation;
+use txn_core::store::{Key, Limits};
+use txn_core::{Image, Tid};
+
+use crate::number::{compare, negated};
+use crate::request::{Add, Condition, Operation, Patch, Request};
+
+/// Most bytes of the name of an application.
+const MOST_APPLICATION: usize = 200;
+
+/// Why a request can never be carried out, with the number of the operation if it is about one.
+pub(crate) fn check(
+    request: &Request,
+    bytes: usize,
+    max_operations: usize,
+    max_bytes: usize,
+    limits: &Limits,
+) -> Result<(), String> {
+    if request.operations.is_empty() {
+        return Err("it has no operations".to_owned());
+    }
+    if request.operations.len() > max_operations {
+        let count = request.operations.len();
+        return Err(format!("it has {count} operations, at most {max_operations} are allowed"));
+    }
+    if bytes > max_bytes {
+        return Err(format!("it has {bytes} bytes, at most {max_bytes} are allowed"));
+    }
+    if let Some(application) = &request.application
+        && (application.is_empty()
+            || application.len() > MOST_APPLICATION
+            || application.contains(char::is_control))
+    {
+        return Err(format!(
+            "the application has to be 1 to {MOST_APPLICATION} bytes without control characters"
+        ));
+    }
+    for (at, operation) in request.operations.iter().enumerate() {
+        of_one(operation, limits).map_err(|why| format!("operation {at}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn of_one(operation: &Operation, limits: &Limits) -> Result<(), String> {
+    let target = operation.target();
+    if target.collection.is_empty() {
+        return Err("the collection has no name".to_owned());
+    }
+    let mut key = Key::new(&*target.collection, &*target.id);
+    if let Some(routing) = &target.routing {
+        key = key.routed(&**routing);
+    }
+    let size = match operation {
+        Operation::Put(put) | Operation::Insert(put) => put.document.as_str().len(),
+        _ => 0,
+    };
+    limits.check(&key, size).map_err(|refusal| refusal.reason)?;
+    match operation {
+        Operation::Put(put) | Operation::Insert(put) => {
+            let parsed = Image::parse(put.document.as_str());
+            parsed.map(drop).map_err(|error| format!("the document: {error}"))
+        }
+        Operation::Merge(merge) => {
+            let text = serde_json::to_string(&merge.patch).map_err(|error| error.to_string())?;
+            // Members of the patch become members of the document.
+            Image::parse(&text).map(drop).map_err(|error| format!("the patch: {error}"))
+        }
+        Operation::Patch(patch) => of_patch(patch),
+        Operation::Add(add) => of_sum(add),
+        Operation::Expect(expect) => match &expect.that {
+            Condition::Exists(_) => Ok(()),
+            Condition::Field(field) => pointer(&field.path),
+            Condition::Version(version) => version
+                .parse::<Tid>()
+                .map(drop)
+                .map_err(|_| "the version is no commit tid".to_owned()),
+        },
+        Operation::Delete(_) => Ok(()),
+    }
+}
+
+fn of_patch(patch: &Patch) -> Result<(), String> {
+    if patch.patch.0.is_empty() {
+        return Err("the patch is empty".to_owned());
+    }
+    for step in &patch.patch.0 {
+        let tests = matches!(step, PatchOperation::Test(_));
+        let writes = match step {
+            PatchOperation::Move(step) => vec![step.path.as_ptr(), step.from.as_ptr()],
+            step => vec![step.path()],
+        };
+        for path in writes {
+            let first = path.tokens().next().map(|token| token.decoded().into_owned());
+            match first {
+                Some(field) if !tests && txn_core::fields::RESERVED.contains(&&*field) => {
+                    return Err(format!("the field {field} is reserved"));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_sum(add: &Add) -> Result<(), String> {
+    pointer(&add.path)?;
+    let first = add.path.split('/').nth(1).unwrap_or_default();
+    if txn_core::fields::RESERVED.contains(&first) {
+        return Err(format!("the field {first} is reserved"));
+    }
+    if negated(&add.amount).is_none() {
+        return Err("the amount does not fit into 64 bits with the other sign".to_owned());
+    }
+    if let (Some(min), Some(max)) = (&add.min, &add.max)
+        && compare(min, max).is_gt()
+    {
+        return Err("the minimum is above the maximum".to_owned());
+    }
+    Ok(())
+}
+
+fn pointer(path: &str) -> Result<(), String> {
+    match path.starts_with('/') {
+        true => Ok(()),
+        false => Err("the path is no JSON pointer to a field: it begins with a slash".to_owned()),
+    }
+}

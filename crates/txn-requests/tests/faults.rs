@@ -1,0 +1,197 @@
+//! Requests on a store that goes wrong, with processors that come and go: one effect and one end for each.
+
+mod scenarios;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use scenarios::{PATIENCE, World};
+use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
+use txn_core::store::MemoryStore;
+use txn_requests::{
+    Document, Operation, Request, RequestError, Requests, Selection, State, Target,
+};
+use txn_sim::{FaultPlan, FaultStore};
+
+/// Shorter than what a rough store sometimes takes: leases run out, too.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// What is told of a store that did not answer in time is no fault of the requests: it is asked again.
+async fn until_told<T, F>(mut call: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, RequestError>>,
+{
+    loop {
+        match call().await {
+            Ok(told) => return told,
+            Err(RequestError::Store(_)) => {}
+            Err(RequestError::Engine(error))
+                if matches!(error.kind(), Conflict | Unavailable | Unknown) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_happens_once_whatever_the_store_does() {
+    for seed in 0..4_u64 {
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::rough(seed)));
+        store.set_enabled(false);
+        let world = Arc::new(World { store: store.clone(), name: "test".to_owned(), lease: LEASE });
+        let domain = world.fund(&[("alice", 12), ("bob", 0)]).await;
+        // More than there is money for, and a short patience with what fails.
+        let (requests, count) = (16, 12);
+        let client = world.requests().await;
+        let workers: Vec<Requests> = vec![world.requests().await, world.requests().await];
+        store.set_enabled(true);
+        let mut tasks = tokio::task::JoinSet::new();
+        for (at, worker) in workers.iter().enumerate() {
+            let worker = worker.clone();
+            tasks.spawn(async move {
+                // Processors are stopped in the middle, and others go on.
+                for round in 0..4_u64 {
+                    let processor = worker.start(None);
+                    let moment = 5_000 + (seed * 977 + at as u64 * 331 + round * 7_919) % 40_000;
+                    tokio::time::sleep(Duration::from_micros(moment)).await;
+                    drop(processor);
+                }
+            });
+        }
+        for at in 0..requests {
+            let (client, world) = (client.clone(), world.clone());
+            tasks.spawn(async move {
+                let (id, request) = (format!("r{at}"), world.transfer("alice", "bob", 1));
+                until_told(|| client.submit(&request, &id)).await;
+                // Sent again, as by a client that lost the answer.
+                until_told(|| client.submit(&request, &id)).await;
+                if at % 4 == 0 {
+                    // By another way at the same time.
+                    let _ = client.execute(&request, &id).await;
+                }
+            });
+        }
+        tasks.join_all().await;
+        let processor = workers[0].start(None);
+        let mut ends = Vec::new();
+        for at in 0..requests {
+            let id = format!("r{at}");
+            let mut released = 0;
+            ends.push(loop {
+                let status = until_told(|| client.wait(&id, PATIENCE)).await;
+                match status.state {
+                    // It failed too often on a store like this: released, as an operator would.
+                    State::Quarantined => {
+                        released += 1;
+                        assert!(released < 20, "{status:?}");
+                        let _ = client.release(&id).await;
+                    }
+                    state => break state,
+                }
+            });
+        }
+        store.set_enabled(false);
+        store.settle().await;
+        assert!(store.injected().total() > 0);
+        assert!(processor.stop(PATIENCE).await);
+        let committed = ends.iter().filter(|state| state.is_committed()).count();
+        assert_eq!(committed, count, "seed {seed}: {ends:?}");
+        let moved = [world.balance(&domain, "alice").await, world.balance(&domain, "bob").await];
+        assert_eq!(moved, [0, i64::try_from(count).expect("few")], "seed {seed}");
+        // Whatever was seen once stays so.
+        for (at, end) in ends.iter().enumerate() {
+            let now = client.status(&format!("r{at}")).await.expect("known").state;
+            assert!(
+                now == *end || (now.is_committed() && end.is_committed()),
+                "seed {seed}: {now}"
+            );
+        }
+        client.recover(None).await.expect("recovers");
+        let open = Selection::default().with_states(State::OPEN);
+        assert!(client.list(&open).await.expect("lists").is_empty(), "seed {seed}");
+    }
+}
+
+/// Every call takes a while, so that a processor stands still in the middle of each of its steps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_processor_is_paused_and_killed_at_each_of_its_steps() {
+    let slow = FaultPlan::none(7).with_delay(1.0, Duration::from_millis(4));
+    let world = || {
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));
+        World { store, name: "test".to_owned(), lease: LEASE }
+    };
+    let moments: Vec<u64> = (0..12).map(|at| 4_000 + at * 5_000).collect();
+    Box::pin(scenarios::a_processor_is_paused(&world(), &moments)).await;
+    Box::pin(scenarios::whoever_is_killed(&world(), &moments)).await;
+}
+
+/// A request is cancelled while processors are at it: one of both wins, and that is the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_request_happens_or_not_and_stays_so() {
+    let world =
+        World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
+    let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
+    let (client, worker) = (world.requests().await, world.requests().await);
+    let processor = worker.start(None);
+    let (mut committed, mut cancelled) = (0, 0);
+    for at in 0..40 {
+        let id = format!("r{at}");
+        let submitted =
+            client.submit(&world.transfer("alice", "bob", 1), &id).await.expect("stored");
+        assert_eq!(submitted.state, State::Created);
+        if at % 2 == 0 {
+            // A processor finds it by itself.
+            worker.submit(&submitted.request, &id).await.expect("the same one");
+            tokio::time::sleep(Duration::from_micros(at * 150)).await;
+        }
+        match client.cancel(&id, "changed my mind").await {
+            Ok(status) => {
+                assert_eq!(status.state, State::RolledBack, "{status:?}");
+                cancelled += 1;
+            }
+            Err(RequestError::WrongState { state, .. }) => {
+                assert!(state.is_committed(), "{state}");
+                committed += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(world.balance(&domain, "bob").await, committed);
+    assert!(cancelled > 0, "nothing was cancelled in time");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused() {
+    let world =
+        World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
+    let domain = world.domain().await;
+    for config in [
+        world.config().with_concurrency(0),
+        world.config().with_lease(Duration::ZERO),
+        world.config().with_poll(Duration::ZERO),
+        world.config().with_max_failures(0),
+    ] {
+        let refused = Requests::open(&domain, config).await.expect_err("refused");
+        assert!(matches!(refused, RequestError::InvalidConfig(_)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_under_two_names_is_one() {
+    let world =
+        World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
+    let domain = world.fund(&[("alice", 1)]).await;
+    world.store.add_alias("other-name", &world.accounts_name()).await.expect("named");
+    let requests = world.requests().await;
+    let alias = Target::new("other-name", "alice");
+    let twice = Request::new(vec![
+        Operation::add(alias, "/balance", 1),
+        Operation::put(world.target("alice"), Document::parse(r#"{"balance":5}"#).expect("JSON")),
+    ]);
+    let before = world.read(&domain, "alice").await;
+    requests.execute(&twice, "twice").await.expect("done");
+    assert_eq!(world.balance(&domain, "alice").await, 5);
+    requests.reverse("twice", "back").await.expect("submitted");
+    assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
+    assert_eq!(world.read(&domain, "alice").await, before);
+}

@@ -1,0 +1,40 @@
+//! What it takes to configure and start a node.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use super::home::Home;
+use super::node::Node;
+use super::state::State;
+
+/// All that is needed to configure and start nodes.
+pub(crate) struct Setup<'a> {
+    pub(crate) home: &'a Home,
+    pub(crate) product: &'a Path,
+    pub(crate) state: &'a State,
+}
+
+impl Setup<'_> {
+    /// A command that runs in a node's folder, under the servers' account, with none of the
+    /// caller's variables; a detached one in a session of its own, so that it outlives the caller.
+    pub(crate) fn command(&self, program: &OsStr, node: &Node, detached: bool) -> Command {
+        // `setsid` replaces itself by the program, so the process id is the program's.
+        let mut command = if detached {
+            let mut command = Command::new("setsid");
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.env_clear().current_dir(&node.folder).env("HOME", &node.folder);
+        if let Some(path) = env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        if let Some(account) = self.home.account() {
+            account.apply(&mut command);
+        }
+        command
+    }
+}

@@ -1,0 +1,198 @@
+//! Chains: the next transaction of a process locks what the one before it committed and did not apply yet, in one write: that
+//! commit's content, its tid, and the new lock.
+
+use txn_protocol::rule::Rule;
+use txn_protocol::rules::lock::{LockingOver, locking_over};
+
+use crate::owner::seen;
+use crate::reading::ended;
+use crate::scenario::{Death, Kind, Scenario, Script, Use};
+use crate::state::{Budget, Doc, Phase, Told, Who, World, who};
+use crate::suite::{Case, Flaw, Shows, Suite};
+use crate::translate::{self, tid, view};
+use crate::turn::Turn;
+
+impl Turn<'_> {
+    /// Whether a transaction may lock a document over the commit before it: that one, and how.
+    pub(crate) fn over(&self, script: &Script, d: usize) -> Option<(usize, LockingOver)> {
+        let predecessor = script.over?;
+        let before = self.world.txns[predecessor];
+        let holder = who(predecessor, before.attempt);
+        let rec = self.world.rec(holder);
+        let participant = translate::participant(rec, d)?;
+        let acknowledged = before.told == Told::Committed;
+        // What was sent and not acknowledged is all that could be taken for a commit.
+        if !acknowledged && !matches!(before.phase, Phase::Committing) {
+            return None;
+        }
+        let now = view(&self.world.docs[d].now);
+        let rules = &self.scenario.rules;
+        let over = locking_over(rules, tid(holder), acknowledged, &participant, &now)?;
+        Some((predecessor, over))
+    }
+
+    /// One write: the content of the commit before, and the lock.
+    pub(crate) fn lock_over(
+        &mut self,
+        t: usize,
+        me: Who,
+        d: usize,
+        predecessor: usize,
+        over: LockingOver,
+    ) {
+        let doc = self.world.docs[d].now;
+        let attempt = self.world.txns[predecessor].attempt;
+        let stamp = self.world.rec(who(predecessor, attempt)).stamp;
+        let writer = u8::try_from(predecessor + 1).unwrap_or_default();
+        let committed = Doc { writer, ..Doc::default() };
+        let next = match over {
+            LockingOver::Content(_) => Doc { stamp, ..committed },
+            LockingOver::Placeholder(_) => Doc { absent: true, ..committed },
+            LockingOver::Keep(_) => doc,
+        };
+        let next = Doc { lock: me, ..next }.at_some();
+        let after = ended(self.world);
+        self.put_doc("locks over its own commit", d, next, move |w: &mut World, answer| {
+            let Some(version) = answer else {
+                w.txns[t].unsure |= 1 << d;
+                return;
+            };
+            // The one before is responsible until the lock of the next is acknowledged.
+            w.txns[predecessor].done |= 1 << d;
+            let txn = &mut w.txns[t];
+            if txn.seen.iter().all(|seen| !seen.read) {
+                txn.after = after;
+            }
+            txn.held[d] = version;
+            txn.unsure &= !(1 << d);
+            txn.seen[d] = seen(&next);
+            txn.seen[d].holder = 0;
+        });
+    }
+}
+
+fn script(uses: [Use; 3]) -> Script {
+    Script { uses, pessimistic: true, lock_reads: true, ..Script::default() }
+}
+
+/// The first writes and deletes; the second, over it, writes and inserts. Somebody recovers at any time.
+fn updates() -> Scenario {
+    Scenario {
+        exists: [true, true, false],
+        scripts: vec![
+            script([Use::Put, Use::Delete, Use::No]),
+            Script { over: Some(0), ..script([Use::Put, Use::Insert, Use::No]) },
+        ],
+        attempts: 2,
+        janitors: 1,
+        death: Death::Anytime,
+        budget: Budget { late: 1, ..Budget::default() },
+        tidy: true,
+        ..Scenario::default()
+    }
+}
+
+/// The first inserts and reads; the second, over it, deletes and writes. Creates land twice.
+fn inserts() -> Scenario {
+    Scenario {
+        exists: [false, true, false],
+        scripts: vec![
+            script([Use::Insert, Use::Read, Use::No]),
+            Script { over: Some(0), ..script([Use::Delete, Use::Put, Use::No]) },
+        ],
+        budget: Budget { forks: 1, ..Budget::default() },
+        ..updates()
+    }
+}
+
+/// Writes vanish with their primaries, owners die.
+fn vanishing() -> Scenario {
+    Scenario {
+        budget: Budget { dirty: 1, deaths: 1, ..Budget::default() },
+        death: Death::Rightly,
+        ..updates()
+    }
+}
+
+/// What the first inserts is deleted by another process before the second comes, and its placeholder lands again.
+fn deleted_between() -> Scenario {
+    let uses = |what| [what, Use::No, Use::No];
+    Scenario {
+        exists: [false; 3],
+        scripts: vec![
+            script(uses(Use::Insert)),
+            Script { over: Some(0), ..script(uses(Use::Put)) },
+            Script { kind: Kind::Instant, ..script(uses(Use::Delete)) },
+        ],
+        ..inserts()
+    }
+}
+
+/// A third of another process wants the same.
+fn with_another() -> Scenario {
+    let mut scenario = updates();
+    scenario.scripts[0].uses = [Use::Put, Use::No, Use::No];
+    scenario.scripts[1].uses = [Use::Put, Use::No, Use::No];
+    scenario.scripts.push(script([Use::Put, Use::No, Use::No]));
+    scenario
+}
+
+/// The model.
+#[must_use]
+pub fn suite() -> Suite {
+    Suite {
+        name: "chains",
+        cases: vec![
+            Case::new(
+                "write and delete, then write and insert",
+                "1 late, 1 janitor, suspicion",
+                updates(),
+                449_030,
+            )
+            .ends(),
+            Case::new(
+                "insert and read, then delete and write",
+                "1 fork, 1 janitor, suspicion",
+                inserts(),
+                220_207,
+            )
+            .ends(),
+            Case::new(
+                "an insert, deleted by another, then put",
+                "1 fork, 1 janitor, suspicion",
+                deleted_between(),
+                50_932,
+            )
+            .ends(),
+            Case::new(
+                "the same as the first",
+                "1 write vanishes, 1 death, 1 janitor",
+                vanishing(),
+                42_585,
+            )
+            .ends(),
+            Case::new(
+                "a chain, and another process",
+                "1 late, 1 janitor, suspicion",
+                with_another(),
+                6_914_912,
+            )
+            .ends()
+            .large(),
+        ],
+        flaws: vec![
+            Flaw::of(
+                "a lock over a commit waits for its acknowledgement",
+                &vanishing(),
+                Rule::LockOverAcknowledged,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a lock over a commit replaces that commit's own lock",
+                &deleted_between(),
+                Rule::LockOverParticipants,
+                Shows::Wrong,
+            ),
+        ],
+    }
+}
