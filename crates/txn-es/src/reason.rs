@@ -45,6 +45,7 @@ const FORMS: &[&str] = &[
     "Limit of total fields [{}] has been exceeded",
     "Limit of mapping depth [{}] has been exceeded",
     "Duplicate field '{}'",
+    "Duplicate Object property \"{}\"",
     "Numeric value ({*}) out of range of `{}`",
     "Numeric value ({*}) out of range of ",
     "min value ({*}) is greater than max value ({*})",

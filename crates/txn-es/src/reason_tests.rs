@@ -141,6 +141,7 @@ fn what_has_no_value_is_told() {
         "Limit of total fields [1000] has been exceeded",
         "closed",
         "Duplicate field 'a'",
+        "Duplicate Object property \"a\"",
     ] {
         assert_eq!(tell(reason), reason);
     }
