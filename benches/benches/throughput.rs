@@ -1,25 +1,54 @@
-//! Many clients at once: plain requests, transactions with a request each, and transactions that share requests, in turn,
-//! as ratios of medians.
+//! Many clients at once: plain requests, plain requests that start again on a conflict, and transactions: with requests of
+//! their own, with shared ones, and composed into groups. In turn, as ratios of medians.
 //!
-//! `cargo bench -p txn-benches --bench throughput -- [clients…]`; `TXN_BENCH_ROUNDS` and `TXN_BENCH_SECONDS` set how many
-//! rounds there are and how long each is.
+//! `cargo bench -p txn-benches --bench throughput -- [spread|hot|counter…] [clients…]`; `TXN_BENCH_ROUNDS` and
+//! `TXN_BENCH_SECONDS` set how many rounds there are and how long each is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use txn_benches::{Bench, Failure, ids, unique};
-
-const ACCOUNTS: usize = 10_000;
+use txn_benches::{Bench, Failure, added, ids, unique};
+use txn_core::Config;
 
 /// A store that was asked nothing for so long has nothing left to do.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// What clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Load {
+    name: &'static str,
+    /// Documents that there are.
+    accounts: usize,
+    /// Documents of one transfer.
+    documents: usize,
+}
+
+const LOADS: [Load; 3] = [
+    Load { name: "spread", accounts: 10_000, documents: 2 },
+    Load { name: "hot", accounts: 10, documents: 3 },
+    Load { name: "counter", accounts: 1, documents: 1 },
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Plain,
+    Retried,
     Own,
     Shared,
+    Groups,
+}
+
+impl Way {
+    fn is_plain(self) -> bool {
+        matches!(self, Self::Plain | Self::Retried)
+    }
+
+    fn of(load: Load) -> &'static [Self] {
+        match load.name {
+            "spread" => &[Self::Plain, Self::Own, Self::Shared, Self::Groups],
+            _ => &[Self::Retried, Self::Shared, Self::Groups],
+        }
+    }
 }
 
 /// What one round came to.
@@ -29,10 +58,15 @@ struct Round {
     acknowledged: f64,
     /// Per second, until the last is applied.
     applied: f64,
-    /// Requests to the server per transfer.
+    /// Requests to the server per transfer, and document writes.
     requests: f64,
-    /// Median of the times of one transfer, in milliseconds.
+    writes: f64,
+    /// Of the times of one transfer, in milliseconds.
     median: f64,
+    p99: f64,
+    /// The most tries that a transfer took.
+    tries: u32,
+    transfers: i64,
 }
 
 fn from_environment(name: &str, default: f64) -> f64 {
@@ -41,53 +75,99 @@ fn from_environment(name: &str, default: f64) -> f64 {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let clients: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    let words: Vec<String> = std::env::args().collect();
+    let clients: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let clients = if clients.is_empty() { vec![1, 64, 256] } else { clients };
+    let named = |load: &Load| words.iter().any(|word| word == load.name);
+    let loads: Vec<Load> = LOADS.into_iter().filter(named).collect();
+    let loads = if loads.is_empty() { LOADS.to_vec() } else { loads };
     let rounds = from_environment("TXN_BENCH_ROUNDS", 5.0) as usize;
     let span = Duration::from_secs_f64(from_environment("TXN_BENCH_SECONDS", 2.0));
-    let url = txn_testkit::env::elasticsearch_url();
-    let own = Bench::open_sharing(&url, &unique("through"), ACCOUNTS, Some(false)).await?;
-    let shared = Arc::new(own.beside(Some(true)).await?);
-    let own = Arc::new(own);
-    let all = ids(ACCOUNTS);
-    for part in all.chunks(500) {
-        own.plain_transfer(&part.iter().map(|id| format!("plain-{id}")).collect::<Vec<_>>())
-            .await?;
+    println!("medians of {rounds} rounds of {span:?}, in turn; ratios to the first way of a load");
+    for load in loads {
+        measure(load, &clients, rounds, span).await?;
     }
-    let ways = [(Way::Plain, &own), (Way::Own, &own), (Way::Shared, &shared)];
+    Ok(())
+}
+
+async fn measure(
+    load: Load,
+    clients: &[usize],
+    rounds: usize,
+    span: Duration,
+) -> Result<(), Failure> {
+    let url = txn_testkit::env::elasticsearch_url();
+    let with = |shared, groups| {
+        Config::default().with_shared_requests(Some(shared)).with_groups(Some(groups))
+    };
+    let name = unique(load.name);
+    let own = Arc::new(Bench::open_with(&url, &name, load.accounts, with(false, false)).await?);
+    let shared = Arc::new(own.beside(with(true, false)).await?);
+    let groups = Arc::new(own.beside(with(true, true)).await?);
+    for part in ids(load.accounts).chunks(500) {
+        let plain = part.iter().map(|id| format!("plain-{id}")).collect::<Vec<_>>();
+        own.plain_transfer(&plain).await?;
+    }
+    println!("{}: {} of {} documents", load.name, load.documents, load.accounts);
     println!(
-        "transfers between 2 of {ACCOUNTS} accounts; median of {rounds} rounds of {span:?}, in turn; plain is _mget and _bulk"
+        "{:>7} {:>7} {:>12} {:>6} {:>12} {:>6} {:>9} {:>7} {:>8} {:>8} {:>6}",
+        "clients",
+        "way",
+        "acknowl./s",
+        "ratio",
+        "applied/s",
+        "ratio",
+        "requests",
+        "writes",
+        "ms",
+        "p99",
+        "tries"
     );
-    println!(
-        "{:>7} {:>7} {:>12} {:>6} {:>12} {:>6} {:>9} {:>8}",
-        "clients", "way", "acknowl./s", "ratio", "applied/s", "ratio", "requests", "ms"
-    );
-    for clients in clients {
-        let mut seen: [Vec<Round>; 3] = Default::default();
+    let mut transfers = 0;
+    for &clients in clients {
+        let ways = Way::of(load);
+        let mut seen: Vec<Vec<Round>> = vec![Vec::new(); ways.len()];
         for round in 0..rounds + 1 {
-            for (at, (way, bench)) in ways.iter().enumerate() {
-                let result = run(*way, bench, clients, span, round as u64).await?;
+            for (at, way) in ways.iter().enumerate() {
+                let bench = match way {
+                    Way::Plain | Way::Retried | Way::Own => &own,
+                    Way::Shared => &shared,
+                    Way::Groups => &groups,
+                };
+                let result = run(*way, load, bench, clients, span, round as u64).await?;
+                if !way.is_plain() {
+                    transfers += result.transfers;
+                }
                 // The first round only warms up.
                 if round > 0 {
                     seen[at].push(result);
                 }
             }
         }
-        let plain = median(&seen[0], |round| round.acknowledged);
-        for ((way, _), rounds) in ways.iter().zip(&seen) {
-            let acknowledged = median(rounds, |round| round.acknowledged);
-            let applied = median(rounds, |round| round.applied);
-            let (requests, ms) = (median(rounds, |r| r.requests), median(rounds, |r| r.median));
+        let first = seen.first().map_or(1.0, |rounds| median(rounds, |round| round.acknowledged));
+        for (way, rounds) in ways.iter().zip(&seen) {
+            let of = |of: fn(&Round) -> f64| median(rounds, of);
+            let (acknowledged, applied) = (of(|r| r.acknowledged), of(|r| r.applied));
             println!(
-                "{clients:>7} {:>7} {acknowledged:>12.0} {:>6.2} {applied:>12.0} {:>6.2} {requests:>9.2} {ms:>8.2}",
+                "{clients:>7} {:>7} {acknowledged:>12.0} {:>6.2} {applied:>12.0} {:>6.2} {:>9.2} {:>7.2} {:>8.2} {:>8.2} {:>6}",
                 format!("{way:?}").to_lowercase(),
-                acknowledged / plain,
-                applied / plain
+                acknowledged / first,
+                applied / first,
+                of(|r| r.requests),
+                of(|r| r.writes),
+                of(|r| r.median),
+                of(|r| r.p99),
+                rounds.iter().map(|round| round.tries).max().unwrap_or_default(),
             );
         }
     }
     own.settle().await?;
-    shared.domain.shutdown(Duration::from_secs(10)).await;
+    let sum = own.sum(&ids(load.accounts)).await?;
+    let expected = 1_000 * i64::try_from(load.accounts)? + added(load.documents) * transfers;
+    println!("money: {sum} of {expected}");
+    for bench in [&shared, &groups] {
+        bench.domain.shutdown(Duration::from_secs(10)).await;
+    }
     match Arc::try_unwrap(own) {
         Ok(own) => own.close().await,
         Err(_) => Err("a client is left over".into()),
@@ -100,55 +180,67 @@ fn median(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
+/// Different documents, in any order.
+fn picked(state: &mut u64, load: Load) -> Vec<usize> {
+    let mut picked = Vec::with_capacity(load.documents);
+    while picked.len() < load.documents {
+        // xorshift
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        let next = *state as usize % load.accounts;
+        if !picked.contains(&next) {
+            picked.push(next);
+        }
+    }
+    picked
+}
+
 async fn run(
     way: Way,
+    load: Load,
     bench: &Arc<Bench>,
     clients: usize,
     span: Duration,
     seed: u64,
 ) -> Result<Round, Failure> {
     let before = bench.counts();
-    let done = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
     let running: Vec<_> = (0..clients)
         .map(|client| {
-            let (bench, done) = (bench.clone(), done.clone());
+            let bench = bench.clone();
             let mut state = (seed << 32 | client as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            let mut pick = move || {
-                // xorshift
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state as usize % ACCOUNTS
-            };
             tokio::spawn(async move {
                 let mut times = Vec::new();
+                let mut most = 0;
                 while start.elapsed() < span {
-                    let from = pick();
-                    let to = (from + 1 + pick() % (ACCOUNTS - 1)) % ACCOUNTS;
+                    let names = picked(&mut state, load).into_iter();
+                    let prefix = if way.is_plain() { "plain-" } else { "" };
+                    let names: Vec<_> = names.map(|n| format!("{prefix}account-{n:04}")).collect();
                     let began = Instant::now();
-                    if way == Way::Plain {
-                        let names = [from, to].map(|n| format!("plain-account-{n:04}"));
-                        bench.plain_transfer(&names).await?;
-                    } else {
-                        let names = [from, to].map(|n| format!("account-{n:04}"));
-                        bench.transact(&names).await?;
-                    }
+                    let tries = match way {
+                        Way::Plain => bench.plain_transfer(&names).await.map(|()| 1)?,
+                        Way::Retried => bench.retried_transfer(&names).await?,
+                        Way::Own | Way::Shared | Way::Groups => bench.transact(&names).await?,
+                    };
                     times.push(began.elapsed().as_secs_f64() * 1e3);
-                    done.fetch_add(1, Ordering::Relaxed);
+                    most = most.max(tries);
                 }
-                Ok::<_, Failure>(times)
+                Ok::<_, Failure>((times, most))
             })
         })
         .collect();
     let mut times = Vec::new();
+    let mut tries = 0;
     for client in running {
-        times.extend(client.await??);
+        let (more, most) = client.await??;
+        times.extend(more);
+        tries = tries.max(most);
     }
     let acknowledged = start.elapsed();
     let mut requests = bench.counts().requests();
     let mut applied = start.elapsed();
-    while way != Way::Plain && start.elapsed() < applied + QUIET {
+    while !way.is_plain() && start.elapsed() < applied + QUIET {
         tokio::time::sleep(Duration::from_millis(2)).await;
         let now = bench.counts().requests();
         if now != requests {
@@ -156,15 +248,17 @@ async fn run(
         }
     }
     times.sort_by(f64::total_cmp);
-    let count = done.load(Ordering::Relaxed) as f64;
-    let asked = match way {
-        Way::Plain => 2.0,
-        Way::Own | Way::Shared => bench.counts().since(before).requests() as f64 / count,
-    };
+    let count = times.len() as f64;
+    let asked = bench.counts().since(before);
+    let at = |share: f64| times.get((count * share) as usize).copied().unwrap_or_default();
     Ok(Round {
         acknowledged: count / acknowledged.as_secs_f64(),
         applied: count / applied.as_secs_f64(),
-        requests: asked,
-        median: times.get(times.len() / 2).copied().unwrap_or_default(),
+        requests: asked.requests() as f64 / count,
+        writes: asked.documents_written as f64 / count,
+        median: at(0.5),
+        p99: at(0.99),
+        tries,
+        transfers: i64::try_from(times.len())?,
     })
 }

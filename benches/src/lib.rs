@@ -41,20 +41,20 @@ impl Bench {
     /// # Errors
     /// As the server says.
     pub async fn open(url: &str, name: &str, accounts: usize) -> Result<Self, Failure> {
-        Self::open_sharing(url, name, accounts, None).await
+        Self::open_with(url, name, accounts, Config::default()).await
     }
 
-    /// The same, and whether transactions share their requests ([`Config::shared_requests`]).
+    /// The same, with settings.
     ///
     /// # Errors
     /// As the server says.
-    pub async fn open_sharing(
+    pub async fn open_with(
         url: &str,
         name: &str,
         accounts: usize,
-        shared: Option<bool>,
+        config: Config,
     ) -> Result<Self, Failure> {
-        let bench = Self::connect(url, name, shared).await?;
+        let bench = Self::connect(url, name, config).await?;
         for part in ids(accounts).chunks(500) {
             bench.put(part, &Options::default()).await?;
         }
@@ -66,18 +66,15 @@ impl Bench {
     ///
     /// # Errors
     /// As the server says.
-    pub async fn beside(&self, shared: Option<bool>) -> Result<Self, Failure> {
-        Self::connect(&self.url, &self.name, shared).await
+    pub async fn beside(&self, config: Config) -> Result<Self, Failure> {
+        Self::connect(&self.url, &self.name, config).await
     }
 
-    async fn connect(url: &str, name: &str, shared: Option<bool>) -> Result<Self, Failure> {
+    async fn connect(url: &str, name: &str, config: Config) -> Result<Self, Failure> {
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
         let counting = Arc::new(CountingStore::new(store));
         let witness = Arc::new(Witness { counting: counting.clone(), at_commit: Mutex::default() });
-        let config = Config::default()
-            .with_janitor_interval(None)
-            .with_observer(Some(witness.clone()))
-            .with_shared_requests(shared);
+        let config = config.with_janitor_interval(None).with_observer(Some(witness.clone()));
         let domain = Domain::create(counting.clone(), name, config).await?;
         let index = format!("{name}-accounts");
         let accounts = domain.create_collection(&index, Some(MAPPINGS)).await?;
@@ -113,21 +110,37 @@ impl Bench {
         tx.commit().await.map(|_| ())
     }
 
-    /// The same in a closure, again as often as others are in the way.
+    /// The same in a closure, again as often as others are in the way. Returns how many attempts it took.
     ///
     /// # Errors
     /// As the engine says.
-    pub async fn transact(&self, ids: &[String]) -> Result<(), Error> {
-        self.domain
-            .transact(async |tx| {
+    pub async fn transact(&self, ids: &[String]) -> Result<u32, Error> {
+        let committed = self
+            .domain
+            .run(&Options::default(), async |tx| {
                 let read = tx.get_many(&self.accounts, ids.iter().map(String::as_str)).await?;
                 for (n, (id, account)) in ids.iter().zip(read).enumerate() {
                     let balance = account.map_or(0, |account| account.balance) + delta(n);
                     tx.put(&self.accounts, id.as_str(), &Account { balance })?;
                 }
-                Ok(())
+                Ok::<_, Error>(())
             })
-            .await
+            .await?;
+        Ok(committed.receipt.attempts)
+    }
+
+    /// What stands in accounts together.
+    ///
+    /// # Errors
+    /// As the engine says.
+    pub async fn sum(&self, ids: &[String]) -> Result<i64, Error> {
+        let mut sum = 0;
+        for ids in ids.chunks(500) {
+            let keys = ids.iter().map(String::as_str);
+            let read = self.domain.reader().get_many(&self.accounts, keys).await?;
+            sum += read.into_iter().flatten().map(|account| account.balance).sum::<i64>();
+        }
+        Ok(sum)
     }
 
     /// The same documents by `_mget` and `_bulk`: nothing is atomic, nothing is isolated.
@@ -146,6 +159,36 @@ impl Bench {
         }
         let written: Written = self.post(&format!("{}/_bulk", self.index), bulk).await?;
         if written.errors { Err("an item of the plain bulk failed".into()) } else { Ok(()) }
+    }
+
+    /// The same on the versions that were read, as careful clients do: whoever meets a conflict writes nothing more and starts
+    /// again. What was written before the conflict stays, so that money may be lost. Returns how many tries it took.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn retried_transfer(&self, ids: &[String]) -> Result<u32, Failure> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let body = serde_json::json!({ "ids": ids });
+            let read: Answer =
+                self.post(&format!("{}/_mget", self.index), body.to_string()).await?;
+            let mut bulk = String::new();
+            for (n, doc) in read.docs.into_iter().enumerate() {
+                let balance = doc.source.map_or(0, |account| account.balance) + delta(n);
+                let (seq_no, term) = (doc.seq_no.unwrap_or(0), doc.term.unwrap_or(1));
+                bulk.push_str(&format!(
+                    "{{\"index\":{{\"_id\":\"{}\",\"if_seq_no\":{seq_no},\"if_primary_term\":{term}}}}}\n",
+                    doc.id
+                ));
+                bulk.push_str(&serde_json::to_string(&Account { balance })?);
+                bulk.push('\n');
+            }
+            let written: Written = self.post(&format!("{}/_bulk", self.index), bulk).await?;
+            if !written.errors {
+                return Ok(tries);
+            }
+        }
     }
 
     async fn post<T: serde::de::DeserializeOwned>(
@@ -223,6 +266,10 @@ struct Doc {
     id: String,
     #[serde(rename = "_source")]
     source: Option<Account>,
+    #[serde(rename = "_seq_no")]
+    seq_no: Option<u64>,
+    #[serde(rename = "_primary_term")]
+    term: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -241,6 +288,12 @@ pub fn ids(n: usize) -> Vec<String> {
 pub fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     format!("{prefix}-{:x}", now.unwrap_or_default().as_micros())
+}
+
+/// What a transfer between so many accounts adds to all of them together.
+#[must_use]
+pub fn added(documents: usize) -> i64 {
+    (0..documents).map(delta).sum()
 }
 
 fn delta(n: usize) -> i64 {

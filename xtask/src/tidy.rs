@@ -26,7 +26,8 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 8] = [
 ];
 
 /// The rooms of `txn-core`, and the rooms above them, which they may not name.
-const ROOMS: [(&str, &[&str]); 2] = [("engine", &["attempt", "api"]), ("attempt", &["api"])];
+const ROOMS: [(&str, &[&str]); 3] =
+    [("engine", &["attempt", "group", "api"]), ("attempt", &["group", "api"]), ("group", &["api"])];
 
 /// Where rules have to be named.
 struct Places {

@@ -40,6 +40,11 @@ pub struct Config {
     /// whose operations are in it. `None`, the default, does as the store says
     /// ([`Limits::shares_requests`](crate::store::Limits::shares_requests)): on servers yes, in this process no.
     pub shared_requests: Option<bool>,
+    /// Whether transactions of this process that want the same documents, or run at the same time, are composed into one: in
+    /// memory, one after the other, and committed together. Many clients of a hot document then share its writes instead of
+    /// waiting for each other; a transaction that is alone goes as it always did. Closures may be called more often. `None`, the
+    /// default, does as with [`Config::shared_requests`]: on servers yes, in this process no.
+    pub groups: Option<bool>,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,
     /// A name of this process, kept in its records for people. Default: the process id.
@@ -65,6 +70,7 @@ impl Default for Config {
             retention_days: 7,
             janitor_interval: Some(Duration::from_secs(10)),
             shared_requests: None,
+            groups: None,
             application: None,
             coordinator: format!("pid {}", std::process::id()),
             observer: None,
@@ -109,6 +115,8 @@ impl Config {
         with_janitor_interval: janitor_interval: Option<Duration>;
         /// Sets [`Config::shared_requests`].
         with_shared_requests: shared_requests: Option<bool>;
+        /// Sets [`Config::groups`].
+        with_groups: groups: Option<bool>;
         /// Sets [`Config::application`].
         with_application: application: Option<String>;
         /// Sets [`Config::coordinator`].

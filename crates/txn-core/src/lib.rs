@@ -38,6 +38,7 @@ mod config;
 mod engine;
 mod error;
 pub mod event;
+mod group;
 
 pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use api::domain::{Committed, Domain, TransactionFn};

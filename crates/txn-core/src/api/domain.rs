@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use crate::api::collection::{Codec, Collection, Raw};
 use crate::api::transaction::Transaction;
-use crate::attempt::{Attempt, Receipt};
+use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
@@ -15,6 +15,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::RegistryDocument;
 use crate::engine::lost::Claim;
 use crate::error::{Error, ErrorKind, Result};
+use crate::group::{Attempts, Groups, Told};
 use crate::store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Write, WriteOp,
 };
@@ -26,6 +27,8 @@ use txn_protocol::tid::Tid;
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) engine: Arc<Engine>,
+    /// Where transactions are composed, if they are.
+    pub(crate) groups: Option<Arc<Groups>>,
 }
 
 /// What a transaction runs: a closure `async |tx| { … }`, which borrows what it captures, or an `async fn` of a
@@ -78,6 +81,20 @@ pub struct Committed<T> {
     /// How it ended.
     pub receipt: Receipt,
 }
+
+/// Why an attempt did not commit.
+enum Stopped<E> {
+    /// The transaction may try again.
+    Retry(RetryReason),
+    /// What its caller is told.
+    Fail(E),
+}
+
+/// A transaction goes by itself, and locks as it reads, after this many attempts with others that had to start again.
+const ATTEMPTS_WITH_OTHERS: u16 = 2;
+
+/// How often a group may have gone without a transaction whose closure came late.
+const MOST_LATE: u32 = 3;
 
 /// A read-only transaction locks its reads after this many attempts that had to start again.
 const READ_ONLY_ATTEMPTS: u16 = 3;
@@ -178,6 +195,7 @@ impl Domain {
         };
         let info = claimed.await.map_err(AttemptError::into_error)?;
         let name = info.name.clone();
+        engine.memory.forget_collection(&name);
         engine.collections.lock().insert(name.clone(), info);
         Ok(Collection::new(name))
     }
@@ -222,52 +240,127 @@ impl Domain {
         self.check_open()?;
         let deadline = engine.now() + engine.config.deadline_of(options)?;
         let logical = engine.tids.start();
-        let mut attempt = 0;
+        let attempts = Attempts::default();
+        let mut groups = self.groups.as_ref();
+        let mut tries = 0;
         let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
         loop {
-            let tid = logical.with_attempt(attempt);
-            let tx = self.start(tid, &options, pessimistic, deadline)?;
-            let span = tracing::debug_span!("attempt", %tid, attempt);
-            let reason = match crate::attempt::nesting::within(tid, closure(&tx))
-                .instrument(span)
-                .await
-            {
-                Ok(value) => match tx.conclude().await {
-                    Ok(receipt) => return Ok(Committed { value, receipt }),
-                    // An unknown one-document write has no record that its tid could be asked for.
-                    Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => {
-                        return Err(error.into());
-                    }
-                    Err(AttemptError::Fail(error)) => return Err(error.in_transaction(tid).into()),
-                    Err(AttemptError::Retry(reason)) => reason,
-                },
-                Err(error) => match tx.examine().await {
-                    Ok(()) => {
-                        tx.attempt()
-                            .roll_back("the application's own error".to_owned(), false)
-                            .await;
-                        return Err(error);
-                    }
-                    Err(AttemptError::Retry(reason)) => reason,
-                    // It may rest on a state that never was.
-                    Err(AttemptError::Fail(error)) => {
-                        tx.attempt().roll_back(error.to_string(), false).await;
-                        return Err(error.in_transaction(tid).into());
-                    }
-                },
+            let tid = logical.with_attempt(attempts.next());
+            let recalls = groups.is_some() && !options.read_only;
+            let manner = Manner { pessimistic, recalls, patience: None };
+            let tx = self.start(tid, &options, manner, deadline)?;
+            tries += 1;
+            let others = groups.map(|groups| (groups, &attempts));
+            let reason = match self.attempt(&tx, &closure, others).await {
+                Ok((value, receipt)) => {
+                    let receipt = Receipt { attempts: u32::from(tries), ..receipt };
+                    return Ok(Committed { value, receipt });
+                }
+                Err(Stopped::Fail(error)) => return Err(error),
+                Err(Stopped::Retry(reason)) => reason,
             };
             tx.attempt().roll_back(reason.to_string(), true).await;
-            attempt += 1;
-            if tx.attempt().has_writes() {
+            if let Some(document) = reason.document() {
+                engine.memory.forget(document);
+            }
+            let goes_on_with_others = groups.is_some() && tries < ATTEMPTS_WITH_OTHERS;
+            if matches!(reason, RetryReason::LeftGroup) {
+                groups = None;
+            } else if tx.attempt().has_writes() && !goes_on_with_others {
                 pessimistic = true;
-            } else if attempt >= READ_ONLY_ATTEMPTS {
+                groups = None;
+            } else if tries >= READ_ONLY_ATTEMPTS {
                 // By then others change what it reads faster than it can look; it locks as it reads.
                 (pessimistic, options.lock_reads) = (true, true);
             }
             drop(tx);
-            self.check_retry(tid, attempt, deadline, &reason)?;
+            self.check_retry(tid, tries, deadline, &reason)?;
         }
+    }
+
+    /// One attempt: runs the closure, and commits what it did, by itself or composed with others.
+    async fn attempt<T, E, F>(
+        &self,
+        tx: &Transaction,
+        closure: &F,
+        others: Option<(&Arc<Groups>, &Attempts)>,
+    ) -> Result<(T, Receipt), Stopped<E>>
+    where
+        F: for<'t> TransactionFn<'t, T, E>,
+        E: From<Error>,
+    {
+        let tid = tx.attempt().tid;
+        let run = || {
+            let span = tracing::debug_span!("attempt", %tid, attempt = tid.attempt());
+            crate::attempt::nesting::within(tid, closure(tx)).instrument(span)
+        };
+        let mut value = match run().await {
+            Ok(value) => value,
+            Err(error) => return Err(self.examine(tx, error).await),
+        };
+        let apply = || {
+            let (groups, attempts) = others.filter(|_| !tx.is_doomed())?;
+            groups.apply(tx.attempt(), attempts)
+        };
+        let Some(mut waiting) = apply() else {
+            return Self::ended(tid, value, tx.conclude().await);
+        };
+        let mut late = 0;
+        let left = || Err(AttemptError::Retry(RetryReason::LeftGroup));
+        let result = loop {
+            match waiting.told().await {
+                Told::Joined(_) => {}
+                Told::Ended(result) => break result,
+                Told::RunAgain(rerun) => {
+                    tx.attempt().run_again_on(rerun.basis());
+                    value = match run().await {
+                        Ok(value) if !tx.is_doomed() => value,
+                        // It failed on what others have not committed yet: that is nobody's to tell.
+                        _ => break left(),
+                    };
+                    if !rerun.ran() {
+                        late += 1;
+                        waiting = match apply() {
+                            Some(waiting) if late <= MOST_LATE => waiting,
+                            _ => break left(),
+                        };
+                    }
+                }
+            }
+        };
+        Self::ended(tid, value, result)
+    }
+
+    fn ended<T, E: From<Error>>(
+        tid: Tid,
+        value: T,
+        result: Result<Receipt, AttemptError>,
+    ) -> Result<(T, Receipt), Stopped<E>> {
+        Err(match result {
+            Ok(receipt) => return Ok((value, receipt)),
+            Err(AttemptError::Retry(reason)) => Stopped::Retry(reason),
+            // An unknown one-document write has no record that its tid could be asked for.
+            Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => {
+                Stopped::Fail(error.into())
+            }
+            Err(AttemptError::Fail(error)) => Stopped::Fail(error.in_transaction(tid).into()),
+        })
+    }
+
+    /// The closure failed. Its error is returned once its reads are known to belong together: it may rest on a state
+    /// that never was.
+    async fn examine<E: From<Error>>(&self, tx: &Transaction, error: E) -> Stopped<E> {
+        let why = match tx.examine().await {
+            Ok(()) => "the application's own error".to_owned(),
+            Err(AttemptError::Retry(reason)) => return Stopped::Retry(reason),
+            Err(AttemptError::Fail(error)) => {
+                tx.attempt().roll_back(error.to_string(), false).await;
+                return Stopped::Fail(error.in_transaction(tx.attempt().tid).into());
+            }
+        };
+        tx.attempt().roll_back(why, false).await;
+        Stopped::Fail(error)
     }
 
     fn check_retry(
@@ -297,7 +390,8 @@ impl Domain {
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         self.check_open()?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
-        self.start(self.engine.tids.start(), options, options.pessimistic, deadline)
+        let manner = Manner { pessimistic: options.pessimistic, ..Manner::default() };
+        self.start(self.engine.tids.start(), options, manner, deadline)
     }
 
     /// New transactions are refused once the domain shuts down; those that run go on.
@@ -314,7 +408,7 @@ impl Domain {
         &self,
         tid: Tid,
         options: &Options,
-        pessimistic: bool,
+        manner: Manner,
         deadline: Duration,
     ) -> Result<Transaction> {
         if let Some(metadata) = &options.metadata {
@@ -322,7 +416,7 @@ impl Domain {
             valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
         }
         let engine = self.engine.clone();
-        let attempt = Attempt::begin(engine, tid, options.clone(), pessimistic, deadline);
+        let attempt = Attempt::begin(engine, tid, options.clone(), manner, deadline);
         Ok(Transaction::new(attempt))
     }
 

@@ -12,11 +12,13 @@ use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::{REGISTRY, RegistryDocument, encode};
 use crate::engine::failure_detector::Liveness;
 use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::memory::Memory;
 use crate::engine::server_clock::ServerClock;
 use crate::engine::shared_requests::SharedRequests;
 use crate::engine::transaction_table::Table;
 use crate::engine::{Engine, KnownAborted};
 use crate::error::{Error, ErrorKind, Result};
+use crate::group::Groups;
 use crate::store::{CollectionSpec, Role, Store};
 use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
 use txn_protocol::tid::{Day, TidSource};
@@ -64,7 +66,7 @@ impl Domain {
             engine.watch_the_clock();
         }
         crate::engine::turn::start(&engine);
-        Ok(Self { engine })
+        Ok(Self { groups: Groups::of(&engine), engine })
     }
 }
 
@@ -74,6 +76,7 @@ impl Engine {
         check_name(name)?;
         let tasks = TaskTracker::new();
         let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
+        let groups = config.groups.unwrap_or(store.limits().shares_requests);
         let front = || -> Arc<dyn Store> {
             match shares {
                 true => Arc::new(SharedRequests::new(store.clone(), &tasks, &config.clock)),
@@ -86,6 +89,8 @@ impl Engine {
             live_attempts: Arc::new(LiveAttempts::default()),
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
+            memory: Memory::new(groups.then_some(config.transaction_limit)),
+            groups,
             collections: parking_lot::Mutex::default(),
             runtime: tokio::runtime::Handle::try_current().ok(),
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.

@@ -263,6 +263,11 @@ impl Transaction {
         self.attempt.examine().await
     }
 
+    /// Whether it is known that this attempt cannot commit.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.doomed.lock().is_some()
+    }
+
     pub(crate) fn attempt(&self) -> &Arc<Attempt> {
         &self.attempt
     }

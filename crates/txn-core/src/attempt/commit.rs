@@ -115,6 +115,7 @@ impl Attempt {
         self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
+        self.seat.leave();
         let locks = self.locks.lock();
         self.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
     }
@@ -146,6 +147,8 @@ impl Attempt {
             }
             Ok(Prepared::CommittedRecord(committed)) => {
                 let commit = committed.record.commit_tid;
+                self.remember(&committed);
+                self.seat.leave_turn();
                 if self.options.acknowledge == Acknowledge::Committed {
                     say(Ok(receipt(Some(self.tid), commit, false)));
                     self.finish(*committed).await;
@@ -165,6 +168,24 @@ impl Attempt {
                 };
                 self.release_by_deadline(why, retried).await;
                 say(Err(stop));
+            }
+        }
+        self.seat.leave();
+    }
+
+    /// From here on readers find the contents in the record.
+    fn remember(&self, committed: &CommittedRecord) {
+        let CommittedRecord { record, .. } = committed;
+        let Some(commit) = record.commit_tid else { return };
+        let now = self.engine.now();
+        for (participant, image) in record.participants.iter().zip(&record.images) {
+            let key = participant.key();
+            match (participant.op, image) {
+                (Op::Write | Op::Insert, Some(image)) => {
+                    self.engine.memory.committed(&key, record.tid, commit, image.clone(), now);
+                }
+                (Op::Delete, _) => self.engine.memory.forget(&key),
+                (Op::Write | Op::Insert | Op::Read, _) => {}
             }
         }
     }
@@ -188,7 +209,7 @@ impl Attempt {
     async fn lock_and_commit(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
         let reason = WaitReason::Store("no time is left".to_owned());
         self.deadline.left(&*self.engine.config.clock, &reason)?;
-        let (reads, writes) = {
+        let (reads, mut writes) = {
             let working = self.working.lock();
             (working.reads.clone(), working.writes.clone())
         };
@@ -229,8 +250,12 @@ impl Attempt {
                 Phase::Locking => {
                     let (wanted, checks) = (take(&mut wanted), take(&mut checks));
                     self.acquire(wanted, checks, &CancellationToken::new()).await?;
+                    self.without_set_aside(&mut only_read, &mut writes);
                 }
-                Phase::Validating => self.validate(take(&mut only_read)).await?,
+                Phase::Validating => {
+                    self.validate_all_that_is_left(take(&mut only_read)).await?;
+                    self.without_set_aside(&mut only_read, &mut writes);
+                }
                 Phase::Verifying => {
                     // Nothing to commit: that everything was held at once is all that was asked for.
                     self.verify_locks().await?;
@@ -243,7 +268,16 @@ impl Attempt {
         if let Some(key) = self.locks.lock().uncertain.first() {
             return Err(AttemptError::Retry(RetryReason::Changed(key.clone())));
         }
-        let (participants, images, known) = self.participants(&writes)?;
+        let (participants, images, known) = loop {
+            match self.participants(&writes) {
+                Err(error)
+                    if error.document().is_some_and(|key| self.set_aside_for(&error, key)) =>
+                {
+                    self.without_set_aside(&mut only_read, &mut writes);
+                }
+                participants => break participants?,
+            }
+        };
         let commit = self.commit_tid()?;
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
@@ -260,6 +294,37 @@ impl Attempt {
         self.progress.committed(receipt);
         self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
         Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, version, known })))
+    }
+
+    /// Validates what was only read. Where that was changed, those who read it are set aside, if others are left.
+    async fn validate_all_that_is_left(
+        self: &Arc<Self>,
+        mut reads: BTreeMap<Key, ReadEntry>,
+    ) -> Result<(), AttemptError> {
+        loop {
+            match self.validate(reads.clone()).await {
+                Err(AttemptError::Retry(reason))
+                    if reason.document().is_some_and(|key| self.set_aside(key, &reason)) =>
+                {
+                    reads.retain(|key, _| !self.is_set_aside(key));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// What exists already fails only those who insert it, if others are left: a run by itself tells whose it is.
+    fn set_aside_for(&self, error: &Error, key: &Key) -> bool {
+        error.kind() == ErrorKind::Exists && self.set_aside(key, &RetryReason::LeftGroup)
+    }
+
+    fn without_set_aside(
+        &self,
+        reads: &mut BTreeMap<Key, ReadEntry>,
+        writes: &mut BTreeMap<Key, Mutation>,
+    ) {
+        reads.retain(|key, _| !self.is_set_aside(key));
+        writes.retain(|key, _| !self.is_set_aside(key));
     }
 
     /// Whether the commit changes a document, by what stands under the locks.
@@ -436,6 +501,7 @@ impl Attempt {
             let unapplied =
                 engine.apply(&record, known, &all, Requester::Patient, &deadline).await?;
             engine.live_attempts.release(&keys);
+            self.seat.leave();
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;
             }

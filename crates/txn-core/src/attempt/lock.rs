@@ -4,6 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,8 @@ impl Want {
 struct Queues {
     tickets: BTreeMap<Key, Ticket>,
     polls: u32,
+    /// Since when, on the monotonic clock.
+    since: Option<Duration>,
 }
 
 impl Attempt {
@@ -120,14 +123,32 @@ impl Attempt {
             let met = self.resolve_holders(&mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
+            let mut in_the_way = Vec::new();
             for (key, want) in &mut wants {
-                match self.step(key, want, met.get(key))? {
-                    Step::Write(op) => writes.push(Write::new(key.clone(), op)),
-                    Step::LookAgain => {}
-                    Step::Blocked(holder) => {
+                match self.step(key, want, met.get(key)) {
+                    Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
+                    Ok(Step::LookAgain) => {}
+                    // Those who have nothing to do with it do not wait for it.
+                    Ok(Step::Blocked(_)) if self.has_components() => {
+                        in_the_way.push(RetryReason::Waited(key.clone()));
+                    }
+                    Ok(Step::Blocked(holder)) => {
                         busy.insert(key.clone(), holder);
                     }
+                    Err(AttemptError::Retry(reason)) => in_the_way.push(reason),
+                    Err(error) => return Err(error),
                 }
+            }
+            if !in_the_way.is_empty() {
+                for reason in in_the_way {
+                    let document = reason.document();
+                    if !document.is_some_and(|key| self.set_aside(key, &reason)) {
+                        return Err(AttemptError::Retry(reason));
+                    }
+                }
+                checks = writes.into_iter().filter(|write| !write.op.changes()).collect();
+                self.leave_out_set_aside(&mut wants, &mut checks);
+                continue;
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await?;
             match reason {
@@ -154,6 +175,20 @@ impl Attempt {
             }
             rounds += 1;
         }
+    }
+
+    /// Of those who were set aside nothing more is sent; what was, and is not known to stand or not, is settled.
+    fn leave_out_set_aside(&self, wants: &mut BTreeMap<Key, Want>, checks: &mut Vec<Write>) {
+        let uncertain = self.locks.lock().uncertain.clone();
+        checks.retain(|check| !self.is_set_aside(&check.key));
+        wants.retain(|key, want| {
+            if !self.is_set_aside(key) {
+                return true;
+            }
+            // Whatever stands under it.
+            *want = Want::default();
+            uncertain.contains(key)
+        });
     }
 
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
@@ -241,6 +276,7 @@ impl Attempt {
         let outcomes = self.engine.write_all(&writes).await;
         let mut reason = None;
         let mut fault = None;
+        let mut set_aside = false;
         let mut locked = Vec::new();
         for (write, outcome) in writes.into_iter().zip(outcomes) {
             let key = write.key.clone();
@@ -253,6 +289,8 @@ impl Attempt {
                         reason = Some(WaitReason::Store(why));
                         checks.push(write);
                     }
+                    // A run by itself tells whose it is.
+                    _ if self.set_aside(&key, &RetryReason::LeftGroup) => set_aside = true,
                     refused => fault = Some(Error::from_refused(&refused, &key, "write it")),
                 }
                 continue;
@@ -267,6 +305,7 @@ impl Attempt {
                     locked.push(key);
                 }
                 Outcome::Conflict => {
+                    self.engine.memory.forget(&key);
                     wants.entry(key).or_default().view = None;
                 }
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
@@ -275,11 +314,15 @@ impl Attempt {
                     self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    self.engine.memory.forget(&key);
                     wants.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
                 }
                 refused => fault = Some(Error::from_refused(&refused, &key, "lock it")),
             }
+        }
+        if set_aside {
+            self.leave_out_set_aside(wants, checks);
         }
         if !locked.is_empty() {
             self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
@@ -335,6 +378,12 @@ impl Attempt {
             self.check_own_record().await?;
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
+        // Whoever waits for others keeps nobody from having a turn.
+        self.seat.leave_turn();
+        let since = *queues.since.get_or_insert_with(|| engine.now());
+        if self.patience.is_some_and(|patience| engine.now().saturating_sub(since) >= patience) {
+            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
+        }
         let others = WaitReason::Others { key: key.clone(), holder: *holder };
         let left = self.deadline.left(&*engine.config.clock, &others)?;
         // Whoever is not first, or waits for one of this process, is woken and need not poll often.

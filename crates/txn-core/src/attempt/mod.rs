@@ -4,12 +4,15 @@
 //! (`Arc<Attempt>`), never by the caller's future: dropping that future stops nothing half way.
 
 mod commit;
+pub(crate) mod composition;
 mod heartbeat;
+mod joining;
 mod lock;
 mod mutation;
 pub(crate) mod nesting;
 mod read;
 mod release;
+pub(crate) mod seat;
 mod single;
 mod stage;
 mod validate;
@@ -35,6 +38,9 @@ use txn_protocol::document::Stored;
 use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
 
+use composition::Composition;
+use joining::Components;
+use seat::Seat;
 use stage::Progress;
 
 pub use commit::Receipt;
@@ -57,6 +63,13 @@ impl Working {
     fn note_read(&mut self, key: Key, read: ReadEntry) {
         self.documents += usize::from(!self.uses(&key));
         self.reads.entry(key).or_insert(read);
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Key) -> bool) {
+        self.reads.retain(|key, _| stays(key));
+        self.writes.retain(|key, _| stays(key));
+        let only_read = self.reads.keys().filter(|key| !self.writes.contains_key(*key)).count();
+        self.documents = self.writes.len() + only_read;
     }
 
     fn note_write(&mut self, key: Key, mutation: Mutation) {
@@ -105,8 +118,29 @@ pub(crate) struct Attempt {
     progress: Progress,
     /// Somebody knows the tid and may ask what became of it: only a record can tell.
     asked: AtomicBool,
+    /// Its closure saw what only a run by itself can show.
+    pinned: AtomicBool,
+    /// Reads what this process committed last from memory.
+    recalls: bool,
+    /// What its closure reads before anything else.
+    basis: Mutex<Option<Arc<Mutex<Composition>>>>,
+    seat: Seat,
+    components: Mutex<Components>,
+    /// How long it waits for transactions of others, if not until its end.
+    patience: Option<Duration>,
     heart: CancellationToken,
     beating: AtomicBool,
+}
+
+/// How an attempt goes about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    /// Lock at each read.
+    pub(crate) pessimistic: bool,
+    /// Read what this process committed last from memory.
+    pub(crate) recalls: bool,
+    /// How long to wait for transactions of others, if not until the end.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Attempt {
@@ -114,9 +148,10 @@ impl Attempt {
         engine: Arc<Engine>,
         tid: Tid,
         options: Options,
-        pessimistic: bool,
+        manner: Manner,
         ends_at: Duration,
     ) -> Arc<Self> {
+        let Manner { pessimistic, recalls, patience } = manner;
         let handle = engine.live_attempts.register(tid);
         let limit = engine.now() + engine.config.transaction_limit;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
@@ -137,6 +172,12 @@ impl Attempt {
             slot: tokio::sync::Mutex::default(),
             progress: Progress::default(),
             asked: AtomicBool::new(false),
+            pinned: AtomicBool::new(false),
+            recalls,
+            basis: Mutex::default(),
+            seat: Seat::default(),
+            components: Mutex::default(),
+            patience,
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
         })
@@ -278,6 +319,11 @@ impl Attempt {
              the outer transaction for it, or begin this one outside of the closure"
         );
         Err(Error::invalid(message).at(key).in_transaction(self.tid))
+    }
+
+    /// The end of the whole transaction, on the monotonic clock.
+    pub(crate) fn ends_at(&self) -> Duration {
+        self.ends_at
     }
 
     pub(crate) fn has_writes(&self) -> bool {

@@ -52,6 +52,21 @@ impl Mutation {
         })
     }
 
+    /// What all calls of two transactions come to, one after the other; `None` if the later inserts what the earlier wrote.
+    pub(super) fn followed_by(before: Option<&Self>, later: &Self) -> Option<Self> {
+        match later.clone() {
+            Self::Put(image) => Self::after(before, Edit::Put(image)),
+            Self::Insert(image) => Self::after(before, Edit::Insert(image)),
+            Self::Delete => Self::after(before, Edit::Delete),
+            Self::Withdrawn if before.is_none() => Some(Self::Withdrawn),
+            // What is inserted there is deleted again, whatever it is.
+            Self::Withdrawn => {
+                let inserted = Self::after(before, Edit::Insert(Image::default()))?;
+                Self::after(Some(&inserted), Edit::Delete)
+            }
+        }
+    }
+
     pub(crate) fn image(&self) -> Option<&Image> {
         match self {
             Self::Put(image) | Self::Insert(image) => Some(image),

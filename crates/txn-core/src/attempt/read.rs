@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 
@@ -39,10 +40,28 @@ impl Attempt {
 
     /// The commit that wrote what was read of a document.
     pub(crate) fn version(&self, key: &Key) -> Result<Option<Tid>, Error> {
+        // Within a composition nobody knows yet which commit it will be.
+        self.pinned.store(true, Ordering::Release);
         let working = self.working.lock();
         let unread = || Error::invalid("it was written without being read: ask before").at(key);
         let entry = working.reads.get(key).ok_or_else(unread)?;
         Ok(entry.observed.image.as_ref().and(entry.observed.tid))
+    }
+
+    /// Notes what is known of documents without asking the store. Returns the others.
+    fn take_known(&self, keys: Vec<Key>) -> Vec<Key> {
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for key in keys {
+            match self.recall(&key) {
+                Some(entry) => known.push((key, entry)),
+                None => unknown.push(key),
+            }
+        }
+        let mut working = self.working.lock();
+        for (key, entry) in known {
+            working.note_read(key, entry);
+        }
+        unknown
     }
 
     async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), AttemptError> {
@@ -53,6 +72,10 @@ impl Attempt {
             let this = self.clone();
             let acquire = async move { this.acquire_for_reading(keys, &given_up).await };
             return self.spawn_tracked(acquire).await;
+        }
+        let keys = self.take_known(keys);
+        if keys.is_empty() {
+            return Ok(());
         }
         let read = async {
             let views =

@@ -119,7 +119,10 @@ impl Attempt {
                         Outcome::Holds => {
                             reads.remove(&write.key);
                         }
-                        Outcome::Conflict => doubtful.push(write.key),
+                        Outcome::Conflict => {
+                            engine.memory.forget(&write.key);
+                            doubtful.push(write.key);
+                        }
                         Outcome::Rejected(why)
                         | Outcome::RejectedInDoubt(why)
                         | Outcome::Unknown(why) => {

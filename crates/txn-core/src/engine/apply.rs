@@ -46,6 +46,8 @@ struct Round {
     absences: Vec<Key>,
     held: Vec<Lock>,
     overtaken: BTreeSet<Key>,
+    /// What is written into documents that stay.
+    contents: BTreeMap<Key, Stored>,
     /// What each of them asks for.
     steps: BTreeMap<Key, Applying>,
 }
@@ -133,8 +135,8 @@ impl Engine {
         loop {
             work.blocked.clear();
             self.look_at_participants(&mut work).await;
-            let round = self.next_steps(&mut work);
-            self.carry_out(&mut work, &round).await;
+            let mut round = self.next_steps(&mut work);
+            self.carry_out(&mut work, &mut round).await;
             for key in &round.absences {
                 match self.prove_absence(key, deadline).await {
                     Ok(true) => drop(work.pending.remove(key)),
@@ -236,10 +238,14 @@ impl Engine {
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());
             }
+            let mut content = None;
             let op = self.step_write(step, view, |before| {
                 let image = work.record.images[index].clone().unwrap_or_default();
-                self.committed(before, work.commit, &image)
+                content.insert(self.committed(before, work.commit, &image)).clone()
             });
+            if let Some(content) = content {
+                round.contents.insert(key.clone(), content);
+            }
             match (op, step) {
                 (Some(op), _) => round.writes.push(Write::new(key, op)),
                 (None, Applying::ProveAbsence) => round.absences.push(key),
@@ -256,15 +262,19 @@ impl Engine {
     }
 
     /// Sends the writes of a round. What is not acknowledged is looked at in the next one.
-    async fn carry_out(&self, work: &mut Work<'_>, round: &Round) {
+    async fn carry_out(&self, work: &mut Work<'_>, round: &mut Round) {
         if round.writes.is_empty() {
             return;
         }
         for (write, outcome) in round.writes.iter().zip(self.write_all(&round.writes).await) {
             let key = &write.key;
             match outcome {
-                Outcome::Applied(_) => {
+                Outcome::Applied(version) => {
                     work.pending.remove(key);
+                    match round.contents.remove(key) {
+                        Some(stored) => self.memory.applied(key, version, stored, self.now()),
+                        None => self.memory.forget(key),
+                    }
                     if round.overtaken.contains(key) {
                         self.emit_overtaken(work.record.tid, key);
                     }

@@ -28,6 +28,21 @@ pub(crate) enum RetryReason {
     Waited(Key),
     /// A write without a record was overtaken.
     Overtaken(Key),
+    /// It could not be composed with others, and runs by itself.
+    LeftGroup,
+}
+
+impl RetryReason {
+    /// The document that was in the way.
+    pub(crate) fn document(&self) -> Option<&Key> {
+        match self {
+            Self::Changed(key) | Self::Waited(key) | Self::Overtaken(key) => Some(key),
+            Self::Expired(Some(WaitReason::Others { key, .. } | WaitReason::Changing(key))) => {
+                Some(key)
+            }
+            Self::Expired(_) | Self::Wounded | Self::LeftGroup => None,
+        }
+    }
 }
 
 impl fmt::Display for RetryReason {
@@ -47,6 +62,7 @@ impl fmt::Display for RetryReason {
             }
             Self::Waited(key) => write!(f, "{key} was locked by another transaction"),
             Self::Overtaken(key) => write!(f, "another write to {key} came first"),
+            Self::LeftGroup => f.write_str("it could not be composed with others"),
         }
     }
 }
@@ -54,16 +70,12 @@ impl fmt::Display for RetryReason {
 impl RetryReason {
     /// The error for a caller when no further attempt follows.
     pub(crate) fn into_error(self, prefix: &str) -> Error {
-        let (kind, document) = match &self {
-            Self::Expired(Some(WaitReason::Store(_))) => (ErrorKind::Unavailable, None),
-            Self::Expired(Some(WaitReason::Others { key, .. } | WaitReason::Changing(key)))
-            | Self::Changed(key)
-            | Self::Waited(key)
-            | Self::Overtaken(key) => (ErrorKind::Conflict, Some(key)),
-            Self::Wounded | Self::Expired(None) => (ErrorKind::Conflict, None),
+        let kind = match &self {
+            Self::Expired(Some(WaitReason::Store(_))) => ErrorKind::Unavailable,
+            _ => ErrorKind::Conflict,
         };
         let error = Error::new(kind, format!("{prefix}{self}"));
-        match document {
+        match self.document() {
             Some(key) => error.at(key),
             None => error,
         }

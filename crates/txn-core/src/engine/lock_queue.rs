@@ -85,6 +85,18 @@ impl LiveAttempts {
         }
     }
 
+    /// Whether somebody older waits for one of the documents.
+    pub(crate) fn is_wanted_by_older<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a Key>,
+        age: Age,
+    ) -> bool {
+        let queues = self.queues.lock();
+        let first = |key| queues.get(key).and_then(BTreeMap::first_key_value);
+        !queues.is_empty()
+            && keys.into_iter().filter_map(first).any(|((oldest, _), _)| *oldest < age)
+    }
+
     /// Joins the queue for a document; leaving is dropping the ticket.
     pub(crate) fn enter(self: &Arc<Self>, key: &Key, age: Age) -> Ticket {
         let place = (age, self.arrivals.fetch_add(1, Ordering::Relaxed));

@@ -11,6 +11,7 @@ pub(crate) mod janitor;
 pub(crate) mod lock_queue;
 pub(crate) mod lock_resolver;
 pub(crate) mod lost;
+pub(crate) mod memory;
 pub(crate) mod observe;
 pub(crate) mod pages;
 pub(crate) mod retention;
@@ -37,6 +38,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::Liveness;
 use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::memory::Memory;
 use crate::engine::server_clock::ServerClock;
 use crate::engine::transaction_table::Table;
 use crate::error::{Error, ErrorKind};
@@ -62,6 +64,9 @@ pub(crate) struct Engine {
     pub(crate) collections: Mutex<BTreeMap<Arc<str>, CollectionInfo>>,
     /// Where records are written and read: the same store, past the queues of documents.
     pub(crate) records: Arc<dyn Store>,
+    pub(crate) memory: Memory,
+    /// Whether transactions are composed.
+    pub(crate) groups: bool,
     /// The runtime that the domain was opened in, if it was one.
     pub(crate) runtime: Option<tokio::runtime::Handle>,
     /// Every task of the domain.

@@ -9,7 +9,7 @@ use super::Engine;
 use super::attempt_error::AttemptError;
 use super::deadline::{Deadline, WaitReason};
 use super::observe::ReadEntry;
-use super::settle::{Because, Document, Unsettled};
+use super::settle::{Because, Document, Settled, Unsettled};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 
@@ -31,10 +31,22 @@ impl Engine {
         if is_old && !self.still_stands(key, *version, deadline).await? {
             return Ok(SingleOutcome::Overtaken);
         }
-        let source = self.committed(stored, commit, image).encode();
+        let content = self.committed(stored, commit, image);
+        let source = content.encode();
         let machine = SingleWrite { rules: &self.rules, read: &entry.observed, commit };
         let (place, read) = (Document(key), entry.view.clone());
         let settled = self.settle(&place, &machine, read, |_| Ok(source.clone()), deadline).await;
+        match &settled {
+            // Acknowledged at the first try: nobody wrote it since.
+            Ok(Settled {
+                proven: SingleOutcome::Committed,
+                written: Some(at),
+                found: View::Present { version: found, .. },
+            }) if found == version => {
+                self.memory.applied(key, *at, content, self.now());
+            }
+            _ => self.memory.forget(key),
+        }
         settled.map(|settled| settled.proven).map_err(|unsettled| match unsettled {
             Unsettled { because: Because::Stuck, .. } => {
                 unknown(key, &Error::new(ErrorKind::Conflict, "too many other writes followed"))

@@ -1,0 +1,123 @@
+//! An attempt whose closure has ended, and that others may be composed with into one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::composition::{Composition, Fit};
+use super::seat::Guard;
+use super::{Attempt, Working};
+use crate::engine::attempt_error::RetryReason;
+use crate::engine::observe::ReadEntry;
+use crate::store::Key;
+
+/// What an attempt stands for.
+#[derive(Debug, Default)]
+pub(super) struct Components {
+    /// The documents of each.
+    going: Vec<BTreeSet<Key>>,
+    /// Those that were set aside, and why.
+    left: Vec<(BTreeSet<Key>, RetryReason)>,
+}
+
+impl Attempt {
+    /// The documents that are only read and those that are written, of an attempt that may be composed with others: one that writes, holds no lock, and of which nobody knows
+    /// anything that the others do not share, such as its tid. Nested ones go by themselves, for those around them wait.
+    pub(crate) fn documents_to_join(&self) -> Option<(BTreeSet<Key>, BTreeSet<Key>)> {
+        let by_itself = self.pessimistic
+            || self.options.lock_reads
+            || self.options.read_only
+            || self.options.metadata.is_some()
+            || self.asked.load(Ordering::Acquire)
+            || self.pinned.load(Ordering::Acquire)
+            || !self.enclosing.is_empty()
+            || !self.progress.is_working();
+        let working = self.working.lock();
+        if by_itself || working.writes.is_empty() {
+            return None;
+        }
+        let only_read = working.reads.keys().filter(|key| !working.writes.contains_key(*key));
+        Some((only_read.cloned().collect(), working.writes.keys().cloned().collect()))
+    }
+
+    /// How much it writes, in bytes.
+    pub(crate) fn bytes_to_write(&self) -> usize {
+        let working = self.working.lock();
+        let images = working.writes.values().filter_map(super::Mutation::image);
+        images.map(|image| image.as_str().len()).fold(0, usize::saturating_add)
+    }
+
+    /// Shows a composition what this attempt read.
+    pub(crate) fn teach(&self, composition: &mut Composition) {
+        for (key, read) in &self.working.lock().reads {
+            composition.learn(key, read.clone());
+        }
+    }
+
+    /// Composes what this attempt did, if it fits.
+    pub(crate) fn join(&self, composition: &mut Composition) -> Fit {
+        composition.admit(&self.working.lock())
+    }
+
+    /// Forgets what its closure did, which runs again, and reads what is composed so far.
+    pub(crate) fn run_again_on(&self, basis: Arc<Mutex<Composition>>) {
+        *self.basis.lock() = Some(basis);
+        *self.working.lock() = Working::default();
+    }
+
+    /// Stands for all that is composed. `components`: the documents of transactions that share some, directly or by others.
+    pub(crate) fn stand_for(&self, composition: &Composition, components: Vec<BTreeSet<Key>>) {
+        *self.working.lock() = composition.working();
+        *self.components.lock() = Components { going: components, left: Vec::new() };
+    }
+
+    /// Goes on without those who use a document, for they would fail the others. What they wanted is forgotten; what was
+    /// locked for them stays locked, and stands in the record as read. Returns whether others are left.
+    pub(super) fn set_aside(&self, key: &Key, why: &RetryReason) -> bool {
+        let Components { going, left } = &mut *self.components.lock();
+        if going.iter().all(|keys| keys.contains(key)) {
+            return false;
+        }
+        left.extend(
+            going.extract_if(.., |keys| keys.contains(key)).map(|keys| (keys, why.clone())),
+        );
+        let stay = |key: &Key| going.iter().any(|keys| keys.contains(key));
+        self.working.lock().retain(stay);
+        true
+    }
+
+    /// Whether a document is used only by those who were set aside.
+    pub(super) fn is_set_aside(&self, key: &Key) -> bool {
+        let Components { going, left } = &*self.components.lock();
+        !left.is_empty() && !going.iter().any(|keys| keys.contains(key))
+    }
+
+    /// The documents of those who were set aside, with the reasons.
+    pub(crate) fn take_left(&self) -> Vec<(BTreeSet<Key>, RetryReason)> {
+        std::mem::take(&mut self.components.lock().left)
+    }
+
+    /// Whether it stands for transactions that have nothing to do with each other.
+    pub(super) fn has_components(&self) -> bool {
+        self.components.lock().going.len() > 1
+    }
+
+    /// Takes a seat, which it leaves with its end.
+    pub(crate) fn take_seat(&self, turn: Box<dyn Guard>, documents: Box<dyn Guard>) {
+        self.seat.take(turn, documents);
+    }
+
+    /// What is known of a document without asking the store.
+    pub(super) fn recall(&self, key: &Key) -> Option<ReadEntry> {
+        let basis = self.basis.lock().clone();
+        if let Some(read) = basis.and_then(|basis| basis.lock().look(key)) {
+            return Some(read);
+        }
+        if !self.recalls {
+            return None;
+        }
+        self.engine.memory.recall(key, self.engine.now())
+    }
+}

@@ -1,0 +1,299 @@
+//! One turn: whoever has it is composed, document by document, and committed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::queue::{Applicant, Place};
+use super::uses::Uses;
+use super::{Documents, Groups, Rerun, Told, Turn, TurnWithReads};
+use crate::attempt::composition::{Composition, Fit};
+use crate::attempt::{Attempt, Manner, Receipt};
+use crate::config::Options;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::error::ErrorKind;
+use crate::store::Key;
+
+/// How long a group waits for closures that run again, all in all: their callers may sleep, or do something else meanwhile.
+const BUDGET: Duration = Duration::from_millis(25);
+
+/// Whoever came back into the queue more often goes by itself.
+const MOST_RETURNS: u8 = 8;
+
+/// A transaction that is composed.
+struct Member {
+    place: Place,
+    applicant: Applicant,
+}
+
+impl Groups {
+    /// Takes those whose turn it is, and commits them.
+    pub(super) async fn compose_next(self: Arc<Self>, turn: Turn) {
+        // Whoever is ready to run may still join. Where nobody is, this takes no time.
+        tokio::task::yield_now().await;
+        let taken = self.queue.lock().take(turn.number(), &self.engine.live_attempts);
+        if taken.is_empty() {
+            return;
+        }
+        let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
+        let parts: Vec<_> = parts(members.collect())
+            .into_iter()
+            .map(|members| {
+                let uses = |uses: &Uses, reads| match reads {
+                    true => Uses { read: uses.read.clone(), ..Uses::default() },
+                    false => Uses { written: uses.written.clone(), ..Uses::default() },
+                };
+                let all = |reads| Documents {
+                    groups: self.clone(),
+                    uses: members.iter().map(|m| uses(&m.applicant.uses, reads)).collect(),
+                };
+                let with_turn = TurnWithReads { _reads: all(true), _turn: turn.clone() };
+                let written = all(false);
+                self.clone().commit_together(members, written, with_turn)
+            })
+            .collect();
+        drop(turn);
+        self.call();
+        futures::future::join_all(parts).await;
+    }
+
+    /// Composes transactions in their order, and commits what they come to by one attempt.
+    async fn commit_together(
+        self: Arc<Self>,
+        members: Vec<Member>,
+        written: Documents,
+        turn: TurnWithReads,
+    ) {
+        let Some(oldest) = members.first().map(|member| &member.applicant) else { return };
+        // An attempt of its own under the timestamp of the oldest: no other attempt under it holds anything.
+        let tid = oldest.attempt.tid.with_attempt(oldest.attempts.next());
+        let mut composition = Composition::new(tid);
+        let uses = uses_of(&members);
+        for key in uses.keys() {
+            if let Some(known) = self.engine.memory.recall(key, self.engine.now()) {
+                composition.learn(key, known);
+            }
+        }
+        for member in &members {
+            member.applicant.attempt.teach(&mut composition);
+        }
+        let composition = Arc::new(Mutex::new(composition));
+        let until = self.engine.now() + BUDGET;
+        let mut joined = Vec::new();
+        for member in members {
+            joined.extend(self.admit(member, &composition, &uses, until).await);
+        }
+        let Some(first) = joined.first() else { return };
+        let attempt = match joined.len() {
+            1 => first.applicant.attempt.clone(),
+            _ => {
+                let acknowledge = first.applicant.acknowledge();
+                let ends_at = joined.iter().map(|member| member.applicant.attempt.ends_at()).min();
+                let manner =
+                    Manner { patience: Some(self.engine.config.lease), ..Manner::default() };
+                let options = Options { acknowledge, ..Options::default() };
+                let ends_at = ends_at.unwrap_or_default();
+                Attempt::begin(self.engine.clone(), tid, options, manner, ends_at)
+            }
+        };
+        let joined = components(joined);
+        let documents = joined.iter().map(|part| uses_of(part).keys().cloned().collect()).collect();
+        let joined: Vec<Member> = joined.into_iter().flatten().collect();
+        attempt.stand_for(&composition.lock(), documents);
+        attempt.take_seat(Box::new(turn), Box::new(written));
+        for member in &joined {
+            drop(member.applicant.tell.send(Told::Joined(attempt.tid)));
+        }
+        let result = attempt.commit().await;
+        if let Err(error) = &result {
+            self.learn(error);
+        }
+        let joined = self.tell_those_who_left(joined, attempt.take_left());
+        self.tell(joined, result);
+    }
+
+    /// Composes one more, after a further run if it takes one.
+    async fn admit(
+        &self,
+        mut member: Member,
+        composition: &Arc<Mutex<Composition>>,
+        uses: &Uses,
+        until: Duration,
+    ) -> Option<Member> {
+        let applicant = &mut member.applicant;
+        if applicant.tell.is_closed() {
+            return None;
+        }
+        let mut fit = applicant.attempt.join(&mut composition.lock());
+        if fit == Fit::Stale && self.engine.now() < until {
+            if !self.run_again(applicant, composition.clone(), until).await {
+                return None;
+            }
+            let Some(used) = Self::uses_of(&applicant.attempt) else {
+                member.send_away();
+                return None;
+            };
+            let within = used.is_within(uses);
+            applicant.uses = used;
+            fit = match within {
+                true => applicant.attempt.join(&mut composition.lock()),
+                false => Fit::Stale,
+            };
+        }
+        match fit {
+            Fit::Joined => Some(member),
+            Fit::Stale => {
+                self.put_back(member);
+                None
+            }
+            Fit::Refused => {
+                member.send_away();
+                None
+            }
+        }
+    }
+
+    /// Has a closure run again. Returns whether it did, in time.
+    async fn run_again(
+        &self,
+        applicant: &Applicant,
+        basis: Arc<Mutex<Composition>>,
+        until: Duration,
+    ) -> bool {
+        let (ran, has_run) = oneshot::channel();
+        if applicant.tell.send(Told::RunAgain(Rerun { basis, ran })).is_err() {
+            return false;
+        }
+        let left = until.saturating_sub(self.engine.now());
+        tokio::select! {
+            biased;
+            ran = has_run => ran.is_ok(),
+            () = self.engine.config.clock.sleep(left) => false,
+        }
+    }
+
+    /// Tells those whom the attempt went on without that they have to start again. Returns the others.
+    fn tell_those_who_left(
+        &self,
+        mut members: Vec<Member>,
+        left: Vec<(BTreeSet<Key>, RetryReason)>,
+    ) -> Vec<Member> {
+        for (keys, why) in left {
+            if let Some(key) = why.document() {
+                self.engine.memory.forget(key);
+            }
+            let uses =
+                |member: &mut Member| member.applicant.uses.keys().any(|key| keys.contains(key));
+            for member in members.extract_if(.., uses) {
+                member.end(Err(AttemptError::Retry(why.clone())));
+            }
+        }
+        members
+    }
+
+    /// Tells each member how the group ended. A group never fails a member: whoever was in the way, by the document that was, starts
+    /// again or goes with fewer, and the others go again as they are.
+    fn tell(self: &Arc<Self>, mut members: Vec<Member>, result: Result<Receipt, AttemptError>) {
+        if members.len() == 1
+            && let Some(member) = members.pop()
+        {
+            return member.end(result);
+        }
+        let error = match result {
+            Ok(receipt) => {
+                members.into_iter().for_each(|member| member.end(Ok(receipt)));
+                return;
+            }
+            Err(error) => error,
+        };
+        let document = match &error {
+            AttemptError::Retry(reason) => reason.document().cloned(),
+            AttemptError::Fail(error) => error.document().cloned(),
+        };
+        let all = members.len();
+        for part in components(members) {
+            let in_the_way = document.as_ref().is_none_or(|key| uses_of(&part).contains(key));
+            let with = if document.is_some() { part.len() } else { all };
+            for mut member in part {
+                match &error {
+                    AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown => {
+                        member.end(Err(AttemptError::Fail(fail.again())));
+                    }
+                    AttemptError::Retry(reason) if in_the_way => {
+                        member.end(Err(AttemptError::Retry(reason.clone())));
+                    }
+                    AttemptError::Fail(_) if in_the_way => {
+                        member.applicant.most = (with / 2).max(1);
+                        self.put_back(member);
+                    }
+                    AttemptError::Fail(_) | AttemptError::Retry(_) => self.put_back(member),
+                }
+            }
+        }
+        self.call();
+    }
+
+    /// Back into the queue; whoever came back too often goes by itself.
+    fn put_back(&self, mut member: Member) {
+        member.applicant.returns += 1;
+        if member.applicant.returns > MOST_RETURNS {
+            return member.send_away();
+        }
+        self.queue.lock().enter_again(member.place, member.applicant);
+    }
+}
+
+impl Member {
+    fn end(self, result: Result<Receipt, AttemptError>) {
+        // Whoever is gone needs no answer: the outcome stands in the record.
+        drop(self.applicant.tell.send(Told::Ended(result)));
+    }
+
+    fn send_away(self) {
+        self.end(Err(AttemptError::Retry(RetryReason::LeftGroup)));
+    }
+}
+
+/// Transactions that share documents, directly or by others, each oldest first.
+fn components(members: Vec<Member>) -> Vec<Vec<Member>> {
+    let mut linked: Vec<(Uses, Vec<Member>)> = Vec::new();
+    for member in members {
+        let mut uses = member.applicant.uses.clone();
+        let (touched, apart): (Vec<_>, Vec<_>) =
+            linked.into_iter().partition(|(others, _)| others.conflicts_with(&uses));
+        linked = apart;
+        let mut together = vec![member];
+        for (others, mut part) in touched {
+            uses.add(&others);
+            together.append(&mut part);
+        }
+        linked.push((uses, together));
+    }
+    let sorted = linked.into_iter().map(|(_, mut part)| {
+        part.sort_by_key(|member| member.place);
+        part
+    });
+    sorted.collect()
+}
+
+/// What is committed together: those who use more than one document, for together they need one record. A single document
+/// needs none, and goes by itself.
+fn parts(members: Vec<Member>) -> Vec<Vec<Member>> {
+    let (mut parts, several): (Vec<_>, Vec<_>) =
+        components(members).into_iter().partition(|part| uses_of(part).len() == 1);
+    let mut several: Vec<Member> = several.into_iter().flatten().collect();
+    several.sort_by_key(|member| member.place);
+    if !several.is_empty() {
+        parts.push(several);
+    }
+    parts
+}
+
+fn uses_of(members: &[Member]) -> Uses {
+    let mut uses = Uses::default();
+    members.iter().for_each(|member| uses.add(&member.applicant.uses));
+    uses
+}

@@ -1,0 +1,174 @@
+//! Who waits to be composed, and who has a turn. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::uses::{InUse, Uses};
+use super::{Attempts, SLOW, Told};
+use crate::attempt::Attempt;
+use crate::config::Acknowledge;
+use crate::engine::lock_queue::LiveAttempts;
+use crate::store::Key;
+use txn_protocol::tid::Age;
+
+/// Groups that are under way at once, until they are acknowledged.
+const TURNS: usize = 4;
+
+/// Turns beyond that, for slow ones.
+const SPARE_TURNS: usize = 60;
+
+/// Most transactions of a group.
+const MOST_MEMBERS: usize = 128;
+
+/// Most documents of a group, unless a single transaction has more.
+const MOST_DOCUMENTS: usize = 512;
+
+/// Most bytes that a group writes, unless a single transaction writes more: all of it stands in one record.
+const MOST_BYTES: usize = 1 << 20;
+
+/// By age, then by arrival.
+pub(super) type Place = (Age, u64);
+
+/// A transaction that waits to be composed.
+#[derive(Debug)]
+pub(super) struct Applicant {
+    pub(super) attempt: Arc<Attempt>,
+    pub(super) attempts: Attempts,
+    /// What it used in its last run.
+    pub(super) uses: Uses,
+    /// It goes with so many at most, itself included.
+    pub(super) most: usize,
+    /// How often it came back into the queue.
+    pub(super) returns: u8,
+    pub(super) tell: mpsc::UnboundedSender<Told>,
+    pub(super) runtime: Handle,
+}
+
+impl Applicant {
+    pub(super) fn age(&self) -> Age {
+        self.attempt.tid.age()
+    }
+
+    pub(super) fn acknowledge(&self) -> Acknowledge {
+        self.attempt.options.acknowledge
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: BTreeMap<Place, Applicant>,
+    /// By groups under way: what is read until they are acknowledged, what is written until it is applied.
+    in_use: InUse,
+    /// The turns that are taken, and since when.
+    turns: BTreeMap<u64, Duration>,
+    /// A turn was given, and nobody was taken in it yet.
+    called: Option<u64>,
+    arrivals: u64,
+    next_turn: u64,
+}
+
+impl Queue {
+    pub(super) fn enter(&mut self, applicant: Applicant) -> Place {
+        let place = (applicant.age(), self.arrivals);
+        self.arrivals += 1;
+        self.waiting.insert(place, applicant);
+        place
+    }
+
+    /// Back to where it was.
+    pub(super) fn enter_again(&mut self, place: Place, applicant: Applicant) {
+        self.waiting.insert(place, applicant);
+    }
+
+    pub(super) fn leave(&mut self, place: Place) -> Option<Applicant> {
+        self.waiting.remove(&place)
+    }
+
+    /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: one
+    /// that rests carries nothing of others.
+    pub(super) fn call(&mut self, now: Duration) -> Option<(u64, Handle)> {
+        let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
+        let slow = self.turns.values().filter(is_slow).count();
+        if self.turns.len() >= TURNS + slow.min(SPARE_TURNS) {
+            return None;
+        }
+        let called = self.called.and_then(|called| self.turns.get(&called));
+        if called.is_some_and(|since| !is_slow(&since)) {
+            return None;
+        }
+        let next = self.waiting.values().find(|next| self.in_use.allows(&next.uses))?;
+        let runtime = next.runtime.clone();
+        let number = self.next_turn;
+        self.next_turn += 1;
+        self.turns.insert(number, now);
+        self.called = Some(number);
+        Some((number, runtime))
+    }
+
+    /// Takes those whose turn it is, oldest first; their documents are busy from here on.
+    pub(super) fn take(
+        &mut self,
+        number: u64,
+        live_attempts: &LiveAttempts,
+    ) -> Vec<(Place, Applicant)> {
+        let mut taken: Vec<Place> = Vec::new();
+        let mut blocked = InUse::default();
+        let mut documents: BTreeSet<&Key> = BTreeSet::new();
+        let (mut most, mut bytes) = (MOST_MEMBERS, 0);
+        let mut first: Option<&Applicant> = None;
+        let mut gone = Vec::new();
+        for (place, next) in &self.waiting {
+            if next.tell.is_closed() {
+                gone.push(*place);
+                continue;
+            }
+            let more = next.attempt.bytes_to_write();
+            let is_like = |first: &Applicant| {
+                first.runtime.id() == next.runtime.id()
+                    && first.acknowledge() == next.acknowledge()
+                    && bytes + more <= MOST_BYTES
+                    && documents.len() + next.uses.len() <= MOST_DOCUMENTS
+            };
+            let fits = first.is_none_or(is_like) && taken.len() < most.min(next.most);
+            let is_free = self.in_use.allows(&next.uses)
+                && blocked.allows(&next.uses)
+                && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age());
+            if fits && is_free {
+                first.get_or_insert(next);
+                most = most.min(next.most);
+                bytes += more;
+                documents.extend(next.uses.keys());
+                taken.push(*place);
+            } else {
+                blocked.begin(&next.uses);
+            }
+        }
+        for place in gone {
+            self.waiting.remove(&place);
+        }
+        let taken = taken.into_iter();
+        let taken: Vec<_> =
+            taken.filter_map(|place| Some((place, self.waiting.remove(&place)?))).collect();
+        if !taken.is_empty() {
+            self.called.take_if(|called| *called == number);
+        }
+        for (_, applicant) in &taken {
+            self.in_use.begin(&applicant.uses);
+        }
+        taken
+    }
+
+    /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
+    pub(super) fn end_turn(&mut self, number: u64) -> bool {
+        self.turns.remove(&number);
+        self.called.take_if(|called| *called == number).is_none()
+    }
+
+    pub(super) fn free(&mut self, uses: &Uses) {
+        self.in_use.end(uses);
+    }
+}

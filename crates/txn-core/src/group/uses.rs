@@ -1,0 +1,111 @@
+//! Which documents a transaction uses, and which of them are in use. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::store::Key;
+
+/// The documents of a transaction, or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uses {
+    /// Those that are only read.
+    pub(crate) read: BTreeSet<Key>,
+    /// Those that are written.
+    pub(crate) written: BTreeSet<Key>,
+}
+
+impl Uses {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.read.iter().chain(&self.written)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.read.len() + self.written.len()
+    }
+
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.written.contains(key) || self.read.contains(key)
+    }
+
+    /// Whether one writes what the other uses: their order matters.
+    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
+        self.keys().any(|key| other.written.contains(key))
+            || other.read.iter().any(|key| self.written.contains(key))
+    }
+
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        self.written.is_subset(&other.written) && self.read.iter().all(|key| other.contains(key))
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.written.extend(other.written.iter().cloned());
+        self.read.extend(other.read.iter().cloned());
+        self.read.retain(|key| !self.written.contains(key));
+    }
+}
+
+/// Documents in use: by many who only read, or by one who writes.
+#[derive(Debug, Default)]
+pub(super) struct InUse {
+    read: BTreeMap<Key, usize>,
+    written: BTreeMap<Key, usize>,
+}
+
+impl InUse {
+    pub(super) fn allows(&self, uses: &Uses) -> bool {
+        let written = |key: &Key| self.written.contains_key(key);
+        !uses.keys().any(written) && !uses.written.iter().any(|key| self.read.contains_key(key))
+    }
+
+    pub(super) fn begin(&mut self, uses: &Uses) {
+        for (keys, counts) in [(&uses.read, &mut self.read), (&uses.written, &mut self.written)] {
+            for key in keys {
+                *counts.entry(key.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self, uses: &Uses) {
+        for (keys, counts) in [(&uses.read, &mut self.read), (&uses.written, &mut self.written)] {
+            for key in keys {
+                let Some(count) = counts.get_mut(key) else { continue };
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(key);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uses(read: &[&str], written: &[&str]) -> Uses {
+        let keys = |ids: &[&str]| ids.iter().map(|id| Key::new("c", *id)).collect();
+        Uses { read: keys(read), written: keys(written) }
+    }
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
+        let mut in_use = InUse::default();
+        in_use.begin(&reader);
+        assert!(in_use.allows(&uses(&["a"], &["c"])) && !in_use.allows(&writer));
+        in_use.begin(&uses(&["a"], &["c"]));
+        in_use.end(&reader);
+        assert!(!in_use.allows(&writer) && in_use.allows(&uses(&[], &["b"])));
+        in_use.end(&uses(&["a"], &["c"]));
+        assert!(in_use.allows(&writer) && in_use.read.is_empty() && in_use.written.is_empty());
+        assert!(reader.conflicts_with(&writer) && writer.conflicts_with(&reader));
+        assert!(!reader.conflicts_with(&uses(&["a"], &["c"])));
+    }
+
+    #[test]
+    fn what_is_written_is_not_only_read() {
+        let mut both = uses(&["a", "b"], &[]);
+        both.add(&uses(&["c"], &["a"]));
+        assert_eq!(both, uses(&["b", "c"], &["a"]));
+        assert!(uses(&["a"], &[]).is_within(&both) && !uses(&[], &["b"]).is_within(&both));
+    }
+}
