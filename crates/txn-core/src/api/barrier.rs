@@ -1,7 +1,6 @@
 //! The barrier: waits until everything that was acknowledged before it is applied, and searches see it.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::api::domain::Domain;
@@ -9,7 +8,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::LookedAt;
 use crate::engine::lock_resolver::Holding;
-use crate::engine::pages::Documents;
+use crate::engine::pages::PAGE;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Filter;
@@ -77,15 +76,15 @@ impl Engine {
             }
             refreshed => refreshed?,
         }
-        let note = |documents: Documents| {
+        let mut pages = self.pages(partition, open, PAGE);
+        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             for (key, ..) in documents {
                 let tid = key.id.parse();
                 let foreign = |_| Error::damaged("it is no record of a transaction").at(&key);
                 committed.insert(tid.map_err(foreign)?);
             }
-            Ok(ControlFlow::<()>::Continue(()))
-        };
-        self.each_page(partition, &open, deadline, note).await.map(|_| ())
+        }
+        Ok(())
     }
 
     /// Waits for the owners, and takes the place of those that show no sign of life for their lease.

@@ -10,7 +10,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::encode;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{CollectionSpec, Key, Outcome, Role, Store, Write, WriteOp};
+use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Store, Write, WriteOp};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::tid::Day;
 
@@ -131,7 +131,7 @@ impl Engine {
         for (day, names) in existing.iter().filter(|(day, _)| !document.is_gone(**day)) {
             let mut full = Vec::new();
             for name in names {
-                if self.holds_documents(name, deadline).await? {
+                if self.holds_any(name, Filter::All, deadline).await? {
                     full.push(name);
                 }
             }

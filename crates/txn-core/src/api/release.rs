@@ -1,12 +1,11 @@
 //! Taking the engine out again: releasing a collection, removing a domain.
 
-use std::ops::ControlFlow;
-
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::lost::Claim;
-use crate::engine::pages::Documents;
+use crate::engine::pages::PAGE;
+use crate::engine::survey::open_records;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{CollectionSpec, Filter, Key, Outcome, Read, Role, Write, WriteOp};
@@ -107,7 +106,8 @@ impl Engine {
             refreshed => refreshed?,
         }
         let locked = Filter::Exists(crate::fields::TRANSACTION_TID);
-        let check = |documents: Documents| {
+        let mut pages = self.pages(name, locked, PAGE);
+        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             for (key, version, source) in documents {
                 if let Some(holder) = view(&key, version, &source)?.holder() {
                     let message =
@@ -115,9 +115,8 @@ impl Engine {
                     return Err(in_use(message).at(&key).in_transaction(holder).into());
                 }
             }
-            Ok(ControlFlow::<()>::Continue(()))
-        };
-        self.each_page(name, &locked, deadline, check).await.map(|_| ())
+        }
+        Ok(())
     }
 
     async fn check_unnamed(
@@ -127,7 +126,8 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         self.retry_unavailable(deadline, || self.store.refresh(partition)).await?;
-        let check = |documents: Documents| {
+        let mut pages = self.pages(partition, open_records(), PAGE);
+        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             for (key, _, source) in documents {
                 let record = crate::engine::format::read_record(&key, &source)?;
                 if record.participants.iter().any(|participant| *participant.collection == *name) {
@@ -135,10 +135,8 @@ impl Engine {
                     return Err(in_use(message).in_transaction(record.tid).into());
                 }
             }
-            Ok(ControlFlow::<()>::Continue(()))
-        };
-        let open = crate::engine::survey::open_records();
-        self.each_page(partition, &open, deadline, check).await.map(|_| ())
+        }
+        Ok(())
     }
 
     async fn remove(&self, deadline: &Deadline) -> Result<(), AttemptError> {

@@ -1,14 +1,13 @@
 //! What was lost of a domain, found by what is left of it.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::REGISTRY;
-use crate::engine::pages::Documents;
+use crate::engine::pages::PAGE;
 use crate::engine::survey::Faults;
 use crate::error::Error;
 use crate::store::{Filter, Key, Read};
@@ -63,7 +62,8 @@ impl Engine {
     ) -> Result<BTreeMap<String, String>, AttemptError> {
         self.retry_unavailable(deadline, || self.store.refresh(REGISTRY)).await?;
         let mut claims = BTreeMap::new();
-        let note = |documents: Documents| {
+        let mut pages = self.pages(REGISTRY, Filter::All, PAGE);
+        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             for (key, _, source) in documents {
                 let Some(uid) = key.id.strip_prefix("collection:") else { continue };
                 let claim = Claim::read(&key, &source)?;
@@ -71,21 +71,8 @@ impl Engine {
                     claims.insert(claim.collection, uid.to_owned());
                 }
             }
-            Ok(ControlFlow::<()>::Continue(()))
-        };
-        self.each_page(REGISTRY, &Filter::All, deadline, note).await?;
+        }
         Ok(claims)
-    }
-
-    /// Whether a collection holds any document.
-    pub(crate) async fn holds_documents(
-        &self,
-        name: &str,
-        deadline: &Deadline,
-    ) -> Result<bool, AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
-        let scan = || self.store.scan(name, &Filter::All, 1, None);
-        Ok(!self.retry_unavailable(deadline, scan).await?.documents.is_empty())
     }
 
     /// Partitions that hold records and that the domain document does not name: it was lost, or is an old one.
@@ -100,7 +87,7 @@ impl Engine {
             for name in names {
                 // One that is being made is not named yet, and empty.
                 if document.partitions.get(day).map(String::as_str) != Some(name)
-                    && self.holds_documents(name, deadline).await?
+                    && self.holds_any(name, Filter::All, deadline).await?
                 {
                     let what = "it holds records of this domain, and the domain document does not name it: restore \
                                 the right document, or have it rebuilt by Domain::rebuild (docs/operations.md, \
