@@ -14,11 +14,10 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::RegistryDocument;
 use crate::engine::lost::Claim;
+use crate::engine::settle::Place;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{
-    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Write, WriteOp,
-};
-use txn_protocol::machines::domain::MakeOnce;
+use crate::store::{CollectionInfo, CollectionSpec, Key, Role, Source, Store};
+use txn_protocol::machines::domain::{Confirm, MakeOnce};
 use txn_protocol::tid::Tid;
 
 /// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
@@ -358,7 +357,7 @@ impl Engine {
         let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
         let claim = Source::from(claim.to_string());
         if let Some(owner) = info.owner.as_ref().filter(|owner| **owner != **domain)
-            && self.claimed_by(&key).await?.is_none()
+            && self.claimed_by(&key, deadline).await?.is_none()
         {
             let message = format!(
                 "the metadata of the collection {:?} names the domain {owner:?}, and the registry has no claim: if the \
@@ -391,16 +390,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Who claimed a collection, by an answer of the primary that still held afterwards.
-    pub(crate) async fn claimed_by(&self, key: &Key) -> Result<Option<String>, AttemptError> {
-        let read = self.store.read_primary(std::slice::from_ref(key)).await;
-        let Some(Read::Found { version, source }) = read.into_iter().next() else {
-            return Ok(None);
-        };
-        let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), version));
-        if !matches!(self.write_one(touch).await, Outcome::Applied(_)) {
-            return Ok(None);
-        }
-        Claim::read(key, &source).map(|claim| Some(claim.domain)).map_err(AttemptError::from)
+    /// Who claimed a collection, if anybody did: by an acknowledged touch of the claim.
+    pub(crate) async fn claimed_by(
+        &self,
+        key: &Key,
+        deadline: &Deadline,
+    ) -> Result<Option<String>, AttemptError> {
+        let place = RegistryDocument(key);
+        let found = place.look(self, deadline).await?;
+        let as_it_stands =
+            |(_, source): &(_, Option<Source>)| Ok(source.clone().unwrap_or_default());
+        let settled = self.settle(&place, &Confirm, found, as_it_stands, deadline).await;
+        let settled = settled.map_err(|e| e.while_doing("confirm the claim of the collection"))?;
+        let (_, source) = settled.found;
+        Ok(source.map(|source| Claim::read(key, &source)).transpose()?.map(|claim| claim.domain))
     }
 }

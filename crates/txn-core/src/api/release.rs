@@ -8,7 +8,8 @@ use crate::engine::pages::PAGE;
 use crate::engine::survey::open_records;
 use crate::engine::{Engine, view};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{CollectionSpec, Filter, Key, Outcome, Read, Role, Write, WriteOp};
+use crate::store::{CollectionSpec, Filter, Key, Role, Write, WriteOp};
+use txn_protocol::machines::settle::Answer;
 
 impl Domain {
     /// Releases a collection: takes off its claim, its entry in the domain document, and what the store added to it.
@@ -79,7 +80,7 @@ impl Engine {
                 Err(stop) => return Err(stop),
             };
         let key = Claim::key(&uid);
-        if let Some(owner) = self.claimed_by(&key).await?
+        if let Some(owner) = self.claimed_by(&key, deadline).await?
             && owner != **self.table.domain()
         {
             let message = format!("the collection {name:?} belongs to the domain {owner:?}");
@@ -161,25 +162,19 @@ impl Engine {
     /// Deletes a document of the registry, until that is acknowledged or it is not there.
     async fn delete(&self, key: &Key, deadline: &Deadline) -> Result<(), AttemptError> {
         let mut backoff = self.backoff();
-        loop {
-            let read = self.store.read_primary(std::slice::from_ref(key)).await;
-            let why = match read.into_iter().next() {
-                Some(Read::Found { version, .. }) => {
-                    let write = Write::new(key.clone(), WriteOp::Delete(version));
-                    match self.write_one(write).await {
-                        Outcome::Applied(_) => return Ok(()),
-                        outcome @ (Outcome::Invalid(_) | Outcome::MissingCollection) => {
-                            return Err(Error::from_refused(&outcome, key, "delete it").into());
-                        }
-                        outcome => format!("{outcome:?}"),
-                    }
+        while let Some((version, _)) = self.read_registry(key, deadline).await? {
+            let delete = Write::new(key.clone(), WriteOp::Delete(version));
+            match Answer::from(self.write_one(delete).await) {
+                Answer::Proof(_) => return Ok(()),
+                Answer::Refused(outcome) => {
+                    return Err(Error::from_refused(&outcome, key, "delete it").into());
                 }
-                Some(Read::Absent | Read::MissingCollection) => return Ok(()),
-                Some(Read::Unavailable(error)) => error.message,
-                None => "the store gave no answer".to_owned(),
-            };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+                Answer::Later(why) | Answer::Doubt(why) => {
+                    self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+                }
+            }
         }
+        Ok(())
     }
 }
 

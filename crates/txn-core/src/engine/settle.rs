@@ -27,12 +27,16 @@ pub(crate) trait Place: Sync {
 
     fn key(&self, engine: &Engine) -> Key;
 
+    /// One write of it.
     fn write(
         &self,
         engine: &Engine,
         op: &WriteOp,
-        deadline: &Deadline,
-    ) -> impl Future<Output = Result<Outcome, AttemptError>> + Send;
+        _: &Deadline,
+    ) -> impl Future<Output = Result<Outcome, AttemptError>> + Send {
+        let write = Write::new(self.key(engine), op.clone());
+        async move { Ok(perhaps_lagging(engine.write_one(write).await)) }
+    }
 
     fn look(
         &self,
@@ -209,16 +213,6 @@ impl Place for Document<'_> {
         self.0.clone()
     }
 
-    async fn write(
-        &self,
-        engine: &Engine,
-        op: &WriteOp,
-        _: &Deadline,
-    ) -> Result<Outcome, AttemptError> {
-        let outcome = engine.write_one(Write::new(self.0.clone(), op.clone())).await;
-        Ok(perhaps_lagging(outcome))
-    }
-
     async fn look(&self, engine: &Engine, deadline: &Deadline) -> Result<View, AttemptError> {
         let keys = std::slice::from_ref(self.0);
         let mut views = engine.read_documents(keys, ReadPreference::Primary, deadline).await?;
@@ -227,7 +221,7 @@ impl Place for Document<'_> {
 }
 
 /// A collection that was there a moment ago seems to be missing to a node that lags.
-pub(crate) fn perhaps_lagging(outcome: Outcome) -> Outcome {
+fn perhaps_lagging(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::MissingCollection => {
             Outcome::RejectedInDoubt("its collection seems to be missing".to_owned())
