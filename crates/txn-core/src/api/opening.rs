@@ -146,7 +146,7 @@ impl Engine {
         match self.claims(deadline).await {
             Ok(claims) => Ok(!claims.is_empty()),
             Err(AttemptError::Fail(error)) if error.is_not_found() => Ok(false),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         }
     }
 

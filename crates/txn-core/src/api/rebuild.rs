@@ -166,7 +166,7 @@ impl Engine {
         match self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await {
             Ok(info) => Ok(*info.uid == *uid),
             Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Misconfigured => Ok(false),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         }
     }
 }

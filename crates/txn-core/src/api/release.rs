@@ -77,7 +77,7 @@ impl Engine {
                         None => return Err(error.into()),
                     }
                 }
-                Err(stop) => return Err(stop),
+                Err(error) => return Err(error),
             };
         let key = Claim::key(&uid);
         if let Some(owner) = self.claimed_by(&key, deadline).await?

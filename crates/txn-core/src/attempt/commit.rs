@@ -141,7 +141,7 @@ impl Attempt {
                         self.refresh_if_asked([&single.key]).await;
                         Ok(receipt(None, Some(commit), true))
                     }
-                    Err(stop) => Err(stop),
+                    Err(error) => Err(error),
                 });
             }
             Ok(Prepared::CommittedRecord(committed)) => {
@@ -158,13 +158,13 @@ impl Attempt {
                 self.leave_to_others();
                 say(Err(AttemptError::Fail(error.in_transaction(self.tid))));
             }
-            Err(stop) => {
-                let (why, retried) = match &stop {
+            Err(error) => {
+                let (why, retried) = match &error {
                     AttemptError::Retry(reason) => (reason.to_string(), true),
                     AttemptError::Fail(error) => (error.to_string(), false),
                 };
                 self.release_by_deadline(why, retried).await;
-                say(Err(stop));
+                say(Err(error));
             }
         }
     }
@@ -405,19 +405,19 @@ impl Attempt {
             }
             Err(unsettled) => {
                 let in_doubt = unsettled.in_doubt;
-                let stop = unsettled.while_doing("commit");
+                let error = unsettled.while_doing("commit");
                 if in_doubt {
-                    return Err(self.in_doubt(stop));
+                    return Err(self.in_doubt(error));
                 }
                 // Nothing happened: the release decides what a heartbeat left.
                 *slot = before;
-                Err(stop)
+                Err(error)
             }
         }
     }
 
-    fn in_doubt(&self, stop: AttemptError) -> AttemptError {
-        let why = stop.into_error();
+    fn in_doubt(&self, error: AttemptError) -> AttemptError {
+        let why = error.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
         );
@@ -446,13 +446,13 @@ impl Attempt {
             Ok::<bool, AttemptError>(unapplied.is_empty())
         };
         let done = applied.await;
-        if let Err(stop) = &done {
-            let why = match stop {
+        if let Err(error) = &done {
+            let why = match error {
                 AttemptError::Fail(error) => error.to_string(),
                 AttemptError::Retry(reason) => reason.to_string(),
             };
             tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
-            if let AttemptError::Fail(error) = stop
+            if let AttemptError::Fail(error) = error
                 && error.kind() == ErrorKind::Damaged
             {
                 // The caller was told that it is committed: nobody else would learn of this.
@@ -484,9 +484,9 @@ impl Attempt {
 
     pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
         if self.options.acknowledge == Acknowledge::Searchable
-            && let Err(stop) = self.refresh(keys).await
+            && let Err(error) = self.refresh(keys).await
         {
-            tracing::warn!(tid = %self.tid, why = %stop.into_error(), "committed, but not refreshed");
+            tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
         }
     }
 }

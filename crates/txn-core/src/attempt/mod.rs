@@ -180,8 +180,8 @@ impl Attempt {
             this.release(&why, retried).await;
             Ok(())
         };
-        if let Err(stop) = self.spawn_tracked(release).await {
-            tracing::warn!(tid = %self.tid, why = %stop.into_error(), "locks are taken off later");
+        if let Err(error) = self.spawn_tracked(release).await {
+            tracing::warn!(tid = %self.tid, why = %error.into_error(), "locks are taken off later");
         }
     }
 

@@ -159,8 +159,8 @@ impl Engine {
             if is_own && self.now() >= looks_again {
                 looks_again = self.now() + self.config.lease / 4;
                 let soon = self.now() + self.config.lease / 4;
-                if let Err(stop) = self.keep_record(record, &deadline.at_most(soon)).await {
-                    tracing::debug!(tid = %record.tid, why = %stop.into_error(), "the record is not seen");
+                if let Err(error) = self.keep_record(record, &deadline.at_most(soon)).await {
+                    tracing::debug!(tid = %record.tid, why = %error.into_error(), "the record is not seen");
                 }
             }
             let reason = work.blocked.values().next().cloned();

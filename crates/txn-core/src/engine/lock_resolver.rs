@@ -169,7 +169,7 @@ impl Engine {
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
         let decided = self.decide(holder, found, &why, deadline).await;
-        let met = match decided.map_err(|stop| stop.at(met_at))? {
+        let met = match decided.map_err(|error| error.at(met_at))? {
             Decided::Aborted => {
                 let undecided =
                     matches!(state, HolderState::Missing | HolderState::Record(State::Pending));

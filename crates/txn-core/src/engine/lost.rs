@@ -110,7 +110,7 @@ impl Engine {
             Ok(forgotten) => forgotten.iter().for_each(|error| {
                 faults.note(&self.table.domain_key(), error);
             }),
-            Err(stop) => faults.note_place(&format!("txn-{}-*", self.table.domain()), stop),
+            Err(error) => faults.note_place(&format!("txn-{}-*", self.table.domain()), error),
         }
         let (names, keys): (Vec<&String>, Vec<Key>) =
             document.collections.iter().map(|(name, uid)| (name, Claim::key(uid))).unzip();

@@ -78,7 +78,7 @@ impl Unsettled {
     /// The error for who was `doing` this.
     pub(crate) fn while_doing(self, doing: &str) -> AttemptError {
         match self.because {
-            Because::Stopped(stop) => stop,
+            Because::Stopped(error) => error,
             Because::Refused(outcome) => Error::from_refused(&outcome, &self.key, doing).into(),
             Because::Stuck => {
                 let message = format!("cannot {doing}: what stands there cannot be settled");
@@ -105,7 +105,7 @@ impl Engine {
         let mut backoff = self.backoff();
         let (mut looked, mut in_doubt) = (false, false);
         let unsettled = |because, in_doubt| Unsettled { because, in_doubt, key: place.key(self) };
-        let stopped = |stop, in_doubt| unsettled(Because::Stopped(stop), in_doubt);
+        let stopped = |error, in_doubt| unsettled(Because::Stopped(error), in_doubt);
         loop {
             let (written, proven) = match machine.next(L::seen(&found)) {
                 Settle::Known(proven) => return Ok(Settled { proven, written: None, found }),
@@ -123,7 +123,7 @@ impl Engine {
             };
             let op = written.map_err(|error| stopped(error.into(), in_doubt))?;
             let outcome = place.write(self, &op, deadline).await;
-            let outcome = outcome.map_err(|stop| stopped(stop, true))?;
+            let outcome = outcome.map_err(|error| stopped(error, true))?;
             in_doubt |= !outcome.is_certainly_not_applied();
             let (again, why) = match Answer::from(outcome) {
                 Answer::Proof(written) => return Ok(Settled { proven, written, found }),
@@ -144,11 +144,11 @@ impl Engine {
                 true => self.pause(deadline, &mut backoff, reason).await,
                 false => deadline.left(&*self.config.clock, &reason).map(|_| ()),
             };
-            waited.map_err(|stop| stopped(stop, in_doubt))?;
+            waited.map_err(|error| stopped(error, in_doubt))?;
             if !again {
                 looked = true;
                 let look = place.look(self, deadline).await;
-                found = look.map_err(|stop| stopped(stop, in_doubt))?;
+                found = look.map_err(|error| stopped(error, in_doubt))?;
             }
         }
     }

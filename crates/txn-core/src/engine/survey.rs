@@ -70,8 +70,8 @@ impl Faults {
     }
 
     /// Notes why a collection or a partition could not be looked at.
-    pub(crate) fn note_place(&mut self, name: &str, stop: AttemptError) {
-        let error = stop.into_error();
+    pub(crate) fn note_place(&mut self, name: &str, error: AttemptError) {
+        let error = error.into_error();
         if !self.note(&Key::new(name, "*"), &error) {
             self.unreachable.insert(name.to_owned(), error.to_string());
         }
@@ -186,8 +186,8 @@ impl<'a> Survey<'a> {
         suspects
     }
 
-    async fn note(&mut self, place: &Place, stop: AttemptError) {
-        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &stop)
+    async fn note(&mut self, place: &Place, error: AttemptError) {
+        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
             && error.is_not_found()
         {
             // Another janitor may have dropped it meanwhile.
@@ -198,11 +198,11 @@ impl<'a> Survey<'a> {
                     let lost = self.engine.lost_partition(*day, name);
                     self.faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
                 }
-                Err(stop) => self.faults.note_place(name, stop),
+                Err(error) => self.faults.note_place(name, error),
             }
             return;
         }
-        self.faults.note_place(place.name(), stop);
+        self.faults.note_place(place.name(), error);
     }
 }
 

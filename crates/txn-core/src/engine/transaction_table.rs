@@ -221,7 +221,7 @@ impl Engine {
                             missing = Some(official);
                             Making::Ask
                         }
-                        Err(stop) => return Err(stop),
+                        Err(error) => return Err(error),
                     }
                 }
                 Making::Ready => {

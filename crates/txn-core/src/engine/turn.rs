@@ -58,8 +58,8 @@ async fn take_turn(engine: &Engine, turn: &mut Turn) {
                 tracing::warn!(place, why, "the janitor could not look at it");
             }
         }
-        Err(stop) => {
-            tracing::warn!(why = %stop.into_error(), "the janitor could not finish its pass");
+        Err(error) => {
+            tracing::warn!(why = %error.into_error(), "the janitor could not finish its pass");
         }
     }
 }
