@@ -7,7 +7,7 @@ use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::LookedAt;
-use crate::engine::lock_resolver::Holding;
+use crate::engine::holder::Holding;
 use crate::engine::pages::PAGE;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind, Result};

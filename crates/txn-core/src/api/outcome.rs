@@ -4,7 +4,7 @@ use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::LookedAt;
-use crate::engine::lock_resolver::Decided;
+use crate::engine::holder::Decided;
 use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, Result};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};

@@ -27,7 +27,6 @@ use txn_protocol::machines::invariant::{Invariant, check_commit_tid, check_order
 use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
 /// How a transaction ended that did not fail.
@@ -49,7 +48,7 @@ pub struct Receipt {
 
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
-    record: Record,
+    record: Arc<Record>,
     version: Version,
     known: BTreeMap<Key, View>,
 }
@@ -259,6 +258,7 @@ impl Attempt {
         let receipt = self.receipt(Some(self.tid), Some(commit));
         self.progress.committed(receipt);
         self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
+        let record = Arc::new(record);
         Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, version, known })))
     }
 
@@ -432,9 +432,7 @@ impl Attempt {
         let keys: Vec<Key> = known.keys().cloned().collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
-            let all = keys.iter().cloned().collect();
-            let unapplied =
-                engine.apply(&record, known, &all, Requester::Patient, &deadline).await?;
+            let unapplied = engine.apply(&record, known, &deadline).await?;
             engine.live_attempts.release(&keys);
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;

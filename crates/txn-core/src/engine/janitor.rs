@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::failure_detector::LookedAt;
-use crate::engine::lock_resolver::{Holding, Lock, Resolution, Resolutions};
+use crate::engine::help::{Resolution, Resolutions};
+use crate::engine::holder::{Holding, Lock};
 use crate::engine::survey::{Faults, Survey, Suspect};
 use crate::engine::transaction_table::RecordLookup;
 use crate::engine::{Engine, ReadPreference, view};

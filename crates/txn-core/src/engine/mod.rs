@@ -7,6 +7,8 @@ pub(crate) mod domain_document;
 pub(crate) mod failure_detector;
 pub(crate) mod finish;
 pub(crate) mod format;
+pub(crate) mod help;
+pub(crate) mod holder;
 pub(crate) mod janitor;
 pub(crate) mod lock_queue;
 pub(crate) mod lock_resolver;
