@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
@@ -61,7 +60,7 @@ impl Attempt {
         }
         let (acknowledge, acknowledged) = oneshot::channel();
         let this = self.clone();
-        self.engine.tasks.spawn(async move {
+        self.engine.lifecycle.spawn(async move {
             let run = AssertUnwindSafe(this.run_commit(acknowledge));
             if run.catch_unwind().await.is_err() {
                 this.give_up().await;
@@ -110,7 +109,7 @@ impl Attempt {
 
     /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
     fn leave_to_others(&self) {
-        self.engine.left_over.store(true, Ordering::Release);
+        self.engine.lifecycle.leave_over();
         self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
@@ -316,7 +315,7 @@ impl Attempt {
         };
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
         let key = self.engine.table.record_key(self.tid);
-        self.engine.store.limits().check(&key, source.len()).map_err(|refusal| {
+        self.engine.limits().check(&key, source.len()).map_err(|refusal| {
             Error::invalid(format!(
                 "the transaction is too large, for its record is one document: {}",
                 refusal.reason
@@ -463,7 +462,7 @@ impl Attempt {
         engine.live_attempts.release(&keys);
         let done = done.unwrap_or(false);
         if !done {
-            engine.left_over.store(true, Ordering::Release);
+            engine.lifecycle.leave_over();
         }
         done
     }
@@ -473,9 +472,7 @@ impl Attempt {
         let collections: std::collections::BTreeSet<Arc<str>> =
             keys.into_iter().map(|key| key.collection.clone()).collect();
         for collection in collections {
-            self.engine
-                .retry_unavailable(&deadline, || self.engine.store.refresh(&collection))
-                .await?;
+            self.engine.refresh(&collection, &deadline).await?;
         }
         Ok(())
     }

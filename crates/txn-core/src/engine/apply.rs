@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Backoff;
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::NO_NODE_LAGS_FOR;
 use crate::engine::holder::{Lock, by_holder};
-use crate::engine::{Engine, Look, ReadPreference, missing_collection};
+use crate::engine::store_access::{Look, ReadPreference, missing_collection};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Write, WriteOp};

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::LookedAt;
 use crate::engine::settle::{Because, RecordOf, Settled, Unsettled};
+use crate::engine::store_access::ReadPreference;
 use crate::engine::transaction_table::RecordLookup;
-use crate::engine::{Engine, ReadPreference};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version};

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::failure_detector::LookedAt;
 use crate::engine::help::{Resolution, Resolutions};
 use crate::engine::holder::{Holding, Lock};
+use crate::engine::store_access::{ReadPreference, view};
 use crate::engine::survey::{Faults, Survey, Suspect};
 use crate::engine::transaction_table::RecordLookup;
-use crate::engine::{Engine, ReadPreference, view};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;

@@ -5,32 +5,13 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::claims::Claim;
 use crate::engine::deadline::Deadline;
-use crate::engine::domain_document::REGISTRY;
-use crate::engine::pages::PAGE;
 use crate::engine::survey::Faults;
 use crate::error::Error;
 use crate::store::{Filter, Key, Read};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::tid::Day;
-
-/// The claim of a collection, in the registry under `collection:<uid>`.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Claim {
-    pub(crate) domain: String,
-    pub(crate) collection: String,
-}
-
-impl Claim {
-    pub(crate) fn key(uid: &str) -> Key {
-        Key::new(REGISTRY, format!("collection:{uid}"))
-    }
-
-    pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
-        serde_json::from_str(source)
-            .map_err(|e| Error::damaged(format!("the claim cannot be read: {e}")).at(key))
-    }
-}
 
 impl Engine {
     /// The partitions of this domain that exist, by their names, whether or not they are official.
@@ -53,26 +34,6 @@ impl Engine {
             }
         }
         Ok(partitions)
-    }
-
-    /// The claims of this domain, as collections with their identities.
-    pub(crate) async fn claims(
-        &self,
-        deadline: &Deadline,
-    ) -> Result<BTreeMap<String, String>, AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(REGISTRY)).await?;
-        let mut claims = BTreeMap::new();
-        let mut pages = self.pages(REGISTRY, Filter::All, PAGE);
-        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
-            for (key, _, source) in documents {
-                let Some(uid) = key.id.strip_prefix("collection:") else { continue };
-                let claim = Claim::read(&key, &source)?;
-                if claim.domain == **self.table.domain() {
-                    claims.insert(claim.collection, uid.to_owned());
-                }
-            }
-        }
-        Ok(claims)
     }
 
     /// Partitions that hold records and that the domain document does not name: it was lost, or is an old one.

@@ -45,7 +45,7 @@ impl Engine {
         filter: Filter,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(collection)).await?;
+        self.refresh(collection, deadline).await?;
         let mut pages = self.pages(collection, filter, 1);
         while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             if !documents.is_empty() {

@@ -6,10 +6,11 @@ use txn_protocol::machines::record::Standing;
 use txn_protocol::machines::settle::{Answer, Condition, Machine, Settle};
 use txn_protocol::tid::Tid;
 
+use super::Engine;
 use super::attempt_error::AttemptError;
 use super::deadline::{Deadline, WaitReason};
 use super::transaction_table::RecordLookup;
-use super::{Engine, ReadPreference};
+use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Source, Version, Write, WriteOp};
 

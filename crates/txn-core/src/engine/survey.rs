@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::pages::{Documents, PAGE};
-use crate::engine::{Engine, view};
+use crate::engine::store_access::view;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
 use txn_protocol::machines::domain::DomainDocument;
@@ -156,7 +157,7 @@ impl<'a> Survey<'a> {
             }
         }
         if self.complete || matches!(place, Place::Partition { .. }) {
-            engine.retry_unavailable(&deadline, || engine.store.refresh(name)).await?;
+            engine.refresh(name, &deadline).await?;
         }
         engine.next_page(pages, &deadline).await
     }
