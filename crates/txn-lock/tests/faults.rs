@@ -5,9 +5,10 @@ mod scenarios;
 use std::sync::Arc;
 use std::time::Duration;
 
-use scenarios::{PATIENCE, Process, World};
+use scenarios::{PATIENCE, World};
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Typed};
+use txn_fixtures::process::Process;
 use txn_lock::{LockError, LockName, LockService};
 use txn_sim::{FaultPlan, FaultStore, Scroll};
 
