@@ -13,7 +13,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use txn_core::store::Filter;
+use txn_core::store::{Filter, Pages};
 use txn_core::{Collection, ErrorKind, Typed};
 
 use crate::bank::Bank;
@@ -249,10 +249,9 @@ impl Bank {
         self.store().refresh(name).await?;
         let mut found = BTreeMap::new();
         let mut locked = Vec::new();
-        let mut from = None;
-        loop {
-            let page = self.store().scan(name, &Filter::All, PAGE, from.take()).await?;
-            for (key, _, source) in page.documents {
+        let mut pages = Pages::new(self.store(), name, Filter::All, PAGE);
+        while let Some(documents) = pages.next().await? {
+            for (key, _, source) in documents {
                 let id = key.id.to_string();
                 match serde_json::from_str::<Marks>(&source) {
                     Ok(marks) if marks.transaction_tid.is_some() => locked.push(id),
@@ -265,10 +264,6 @@ impl Bank {
                     },
                     Err(error) => damaged(findings, key.to_string(), &error),
                 }
-            }
-            match page.next {
-                Some(next) => from = Some(next),
-                None => break,
             }
         }
         // A verified read would decide a dead holder: a look that changes nothing takes what readers see.

@@ -42,13 +42,13 @@ mod group;
 
 pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use api::domain::{Committed, Domain, TransactionFn};
-pub use api::outcome::TransactionOutcome;
 pub use api::reader::{CompareAndSet, Reader, Snapshot};
-pub use api::rebuild::Rebuilt;
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;
 pub use config::{Acknowledge, Config, Options};
 pub use engine::janitor::Report;
+pub use engine::outcome::TransactionOutcome;
+pub use engine::rebuild::Rebuilt;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
 pub use txn_protocol::document::{Image, JsonError};

@@ -336,6 +336,16 @@ async fn documents_without_a_format_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_whose_touch_is_in_doubt_is_still_a_claim() {
+    let w = world().await;
+    let other = Domain::create(w.store.clone(), "other", config()).await.expect("makes it");
+    w.store.race("collection:");
+    let error = other.release_collection("items").await.expect_err("not its own");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    w.write(2).await.expect("it is the first domain's");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_collection_is_released_when_nothing_stands_there() {
     let w = world().await;
     let other = Domain::create(w.store.clone(), "other", config()).await.expect("makes it");

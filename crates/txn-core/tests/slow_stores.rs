@@ -12,10 +12,10 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{
-    Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Read, Store, StoreError,
-    StoreErrorKind, Write, WriteOp,
+    Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
 use txn_core::{Collection, Config, Domain, Error, Options, Raw, Result};
+use txn_sim::Scroll;
 
 const ONE: &str = r#"{"n":1}"#;
 const TWO: &str = r#"{"n":2}"#;
@@ -284,43 +284,6 @@ async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_co
     drop(older);
 }
 
-/// Pages of two, by a cursor that moves on with each request; one answer is lost.
-#[derive(Debug)]
-struct Scroll {
-    inner: Arc<MemoryStore>,
-    at: Mutex<Option<Cursor>>,
-    loses: AtomicBool,
-}
-
-#[async_trait]
-impl Layer for Scroll {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn scan(
-        &self,
-        collection: &str,
-        filter: &Filter,
-        size: usize,
-        from: Option<Cursor>,
-    ) -> Result<Page, StoreError> {
-        let going_on = from.is_some();
-        let at = if going_on { self.at.lock().take() } else { None };
-        let mut page = match (going_on, &at) {
-            (true, None) => Page { documents: Vec::new(), next: None },
-            _ => self.inner.scan(collection, filter, size.min(2), at).await?,
-        };
-        let next = page.next.take();
-        page.next = next.is_some().then(|| Cursor("the scroll".to_owned()));
-        *self.at.lock() = next;
-        match going_on && self.loses.swap(false, Ordering::SeqCst) {
-            true => Err(StoreError::new(StoreErrorKind::Unavailable, "no answer in time")),
-            false => Ok(page),
-        }
-    }
-}
-
 /// Refuses every write that takes a lock off a document.
 #[derive(Debug)]
 struct NoApply(Arc<MemoryStore>);
@@ -346,7 +309,7 @@ impl Layer for NoApply {
 }
 
 /// What is committed and not applied, of seven transactions of two documents each.
-async fn left_behind() -> (Arc<Scroll>, Vec<Key>) {
+async fn left_behind() -> (Arc<MemoryStore>, Arc<Scroll>, Vec<Key>) {
     let memory = Arc::new(MemoryStore::new());
     let config = config().with_deadline(ms(200));
     let dead = Domain::create(Arc::new(NoApply(memory.clone())), "shop", config)
@@ -364,29 +327,28 @@ async fn left_behind() -> (Arc<Scroll>, Vec<Key>) {
         put.await.expect("the store works");
     }
     dead.shutdown(ms(5_000)).await;
-    let loses = AtomicBool::new(false);
-    (Arc::new(Scroll { inner: memory, at: Mutex::default(), loses }), keys)
+    (memory.clone(), Arc::new(Scroll::new(memory)), keys)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_barrier_sees_what_a_lost_page_would_have_shown() {
-    let (store, keys) = left_behind().await;
+    let (memory, store, keys) = left_behind().await;
     let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
-    store.loses.store(true, Ordering::SeqCst);
+    store.lose(1);
     domain.barrier(ms(20_000)).await.unwrap();
-    assert!(!store.loses.load(Ordering::SeqCst), "a page was lost");
-    for read in store.inner.get_many(&keys).await {
+    assert_eq!(store.left_to_lose(), 0, "a page was lost");
+    for read in memory.get_many(&keys).await {
         assert!(matches!(&read, Read::Found { source, .. } if source.contains(r#""n":2"#)));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_inspection_sees_what_a_lost_page_would_have_shown_once() {
-    let (store, keys) = left_behind().await;
+    let (_, store, keys) = left_behind().await;
     let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
-    store.loses.store(true, Ordering::SeqCst);
+    store.lose(1);
     let report = domain.inspect().await.unwrap();
-    assert!(!store.loses.load(Ordering::SeqCst), "a page was lost");
+    assert_eq!(store.left_to_lose(), 0, "a page was lost");
     assert_eq!((report.locked.len(), report.open.len()), (keys.len(), 7), "{report:?}");
 }
 

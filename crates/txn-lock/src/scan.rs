@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use txn_core::store::{Filter, StoreError};
+use txn_core::store::{Filter, Pages, StoreError};
 use txn_core::{Domain, fields};
 
 /// Documents that are asked for at once.
@@ -26,13 +26,11 @@ pub async fn candidates(
     let mut ids = BTreeSet::new();
     // What is held first: once it is applied, the other scan shows it.
     for filter in [Filter::Exists(fields::TRANSACTION_TID), filter] {
-        let mut from = None;
-        loop {
-            let page = store.scan(collection, &filter, PAGE, from.take()).await?;
-            ids.extend(page.documents.into_iter().map(|(key, ..)| key.id));
-            match page.next {
-                Some(next) if ids.len() < most => from = Some(next),
-                _ => break,
+        let mut pages = Pages::new(&**store, collection, filter, PAGE);
+        while let Some(documents) = pages.next().await? {
+            ids.extend(documents.into_iter().map(|(key, ..)| key.id));
+            if ids.len() >= most {
+                break;
             }
         }
     }

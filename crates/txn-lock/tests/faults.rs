@@ -5,11 +5,12 @@ mod scenarios;
 use std::sync::Arc;
 use std::time::Duration;
 
-use scenarios::{PATIENCE, Process, World};
+use scenarios::{PATIENCE, World};
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Typed};
+use txn_fixtures::process::Process;
 use txn_lock::{LockError, LockName, LockService};
-use txn_sim::{FaultPlan, FaultStore};
+use txn_sim::{FaultPlan, FaultStore, Scroll};
 
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Book {
@@ -208,4 +209,20 @@ async fn whoever_waits_behind_another_learns_who_holds_it_too() {
         assert_eq!(timeout.holder.map(|holder| holder.instance), Some(one.instance()));
     }
     guard.unlock().await.expect("unlocks");
+}
+
+#[tokio::test]
+async fn a_page_that_is_lost_hides_no_lock() {
+    let store = Arc::new(Scroll::new(Arc::new(MemoryStore::new())));
+    let world = World { store: store.clone(), name: "test".to_owned(), lease: LEASE };
+    let service = world.service().await;
+    let ids = ["a", "b", "c", "d", "e"];
+    let mut held = Vec::new();
+    for id in ids {
+        held.push(service.lock("test", id, PATIENCE).await.expect("granted"));
+    }
+    store.lose(1);
+    let listed = service.list().await.expect("one page was lost, and the store is there");
+    assert_eq!(store.left_to_lose(), 0, "a page was lost");
+    assert_eq!(listed.iter().map(|lock| &*lock.id).collect::<Vec<_>>(), ids);
 }

@@ -2,26 +2,12 @@
 
 mod scenarios;
 
-use scenarios::World;
-use txn_fixtures::fixture::Fixture;
+use std::time::Duration;
 
 /// Servers of tests are slow and busy.
-const LEASE: std::time::Duration = std::time::Duration::from_secs(20);
+const LEASE: Duration = Duration::from_secs(20);
 
-macro_rules! on_servers {
-    ($($name:ident;)*) => {
-        mod on {
-            $(pub(super) async fn $name(fixture: &super::Fixture) {
-                let name = fixture.domain_name().to_owned();
-                let world = super::World { store: fixture.store(), name, lease: super::LEASE };
-                Box::pin(super::scenarios::$name(&world)).await;
-            })*
-        }
-        txn_fixtures::everywhere! { $(on::$name;)* }
-    };
-}
-
-on_servers! {
+txn_fixtures::on_servers! {
     one_at_a_time;
     tokens_grow_over_unlock_break_and_delete;
     a_timeout_says_who_holds_it;

@@ -2,26 +2,12 @@
 
 mod scenarios;
 
-use scenarios::World;
-use txn_fixtures::fixture::Fixture;
+use std::time::Duration;
 
 /// Servers of tests are slow and busy.
-const LEASE: std::time::Duration = std::time::Duration::from_secs(15);
+const LEASE: Duration = Duration::from_secs(15);
 
-macro_rules! on_servers {
-    ($($name:ident;)*) => {
-        mod on {
-            $(pub(super) async fn $name(fixture: &super::Fixture) {
-                let name = fixture.domain_name().to_owned();
-                let world = super::World { store: fixture.store(), name, lease: super::LEASE };
-                Box::pin(super::scenarios::$name(&world)).await;
-            })*
-        }
-        txn_fixtures::everywhere! { $(on::$name;)* }
-    };
-}
-
-on_servers! {
+txn_fixtures::on_servers! {
     a_request_goes_through_its_states;
     a_request_under_one_id_happens_once;
     operations_do_what_they_say;

@@ -2,39 +2,12 @@
 
 mod scenarios;
 
-use std::sync::Arc;
-
-use scenarios::World;
-use txn_core::store::MemoryStore;
-use txn_redb::RedbStore;
+use std::time::Duration;
 
 /// What a store in this process is far away from.
-const LEASE: std::time::Duration = std::time::Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(1);
 
-macro_rules! on_both {
-    ($($name:ident;)*) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                let store = std::sync::Arc::new(super::MemoryStore::new());
-                let world = super::World { store, name: "test".to_owned(), lease: super::LEASE };
-                Box::pin(super::scenarios::$name(&world)).await;
-            })*
-        }
-        mod redb {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                let directory = tempfile::tempdir().expect("a directory");
-                let store = super::RedbStore::open(directory.path().join("requests.redb"));
-                let store: super::Arc<dyn txn_core::store::Store> = super::Arc::new(store.expect("opens"));
-                let world = super::World { store, name: "test".to_owned(), lease: super::LEASE };
-                Box::pin(super::scenarios::$name(&world)).await;
-            })*
-        }
-    };
-}
-
-on_both! {
+txn_fixtures::in_process! {
     a_request_goes_through_its_states;
     a_request_under_one_id_happens_once;
     operations_do_what_they_say;

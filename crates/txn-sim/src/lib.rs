@@ -3,8 +3,10 @@
 
 mod counting;
 mod fault;
+mod scroll;
 pub mod server;
 pub mod tapped;
 
 pub use counting::{CountingStore, Counts};
 pub use fault::{FaultPlan, FaultStore, Injected};
+pub use scroll::Scroll;

@@ -37,6 +37,7 @@ pub mod embedded;
 pub mod fields;
 mod layer;
 mod memory;
+mod pages;
 mod shown;
 
 use std::fmt;
@@ -46,6 +47,7 @@ use async_trait::async_trait;
 
 pub use layer::Layer;
 pub use memory::MemoryStore;
+pub use pages::Pages;
 
 /// The name of one document: collection, id, and the routing value it was written with.
 ///
@@ -413,7 +415,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// One page of the documents of a collection, at most `size` of them, in no particular order.
     /// Pages of one scan together hold every document that was visible (see [`Store::refresh`])
-    /// when the scan began, once. A cursor is used once: where its page does not come, the scan begins anew.
+    /// when the scan began, once. A cursor is used once: where its page does not come, the scan begins anew ([`Pages`]).
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection.

@@ -11,15 +11,9 @@ use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::deadline::Deadline;
-use crate::engine::domain_document::RegistryDocument;
-use crate::engine::lost::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::{Attempts, Groups, Told};
-use crate::store::{
-    CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Write, WriteOp,
-};
-use txn_protocol::machines::domain::MakeOnce;
+use crate::store::Store;
 use txn_protocol::tid::Tid;
 
 /// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
@@ -117,7 +111,7 @@ impl Domain {
     /// domain goes behind the engine's back.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.engine.store
+        self.engine.documents()
     }
 
     /// Opens a collection that exists, and claims it for this domain. `C` is [`Typed`](crate::Typed) for serde
@@ -178,26 +172,9 @@ impl Domain {
     ) -> Result<Collection<C>> {
         let engine = &self.engine;
         let deadline = engine.deadline(engine.config.deadline);
-        let open = |owner: Option<String>| {
-            let mappings = mappings.map(|text| Source::from(txn_protocol::document::flatten(text)));
-            CollectionSpec { name: name.to_owned(), role: Role::Data { owner }, create, mappings }
-        };
-        let claimed = async {
-            let look = open(None);
-            let info =
-                engine.retry_unavailable(&deadline, || engine.store.open_collection(&look)).await?;
-            engine.claim(&info, &deadline).await?;
-            let mirror = open(Some(self.name().to_owned()));
-            let info = engine
-                .retry_unavailable(&deadline, || engine.store.open_collection(&mirror))
-                .await?;
-            Ok::<_, AttemptError>(info)
-        };
-        let info = claimed.await.map_err(AttemptError::into_error)?;
-        let name = info.name.clone();
-        engine.memory.forget_collection(&name);
-        engine.collections.lock().insert(name.clone(), info);
-        Ok(Collection::new(name))
+        let opened = engine.open_collection(name, create, mappings, &deadline).await;
+        let info = opened.map_err(AttemptError::into_error)?;
+        Ok(Collection::new(info.name))
     }
 
     /// Runs a transaction with the default options: see [`Domain::run`].
@@ -236,7 +213,7 @@ impl Domain {
     {
         let engine = &self.engine;
         // A shutdown waits for it, with all its attempts.
-        let _running = engine.tasks.token();
+        let _running = engine.lifecycle.running();
         self.check_open()?;
         let deadline = engine.now() + engine.config.deadline_of(options)?;
         let logical = engine.tids.start();
@@ -398,7 +375,7 @@ impl Domain {
     fn check_open(&self) -> Result<()> {
         // One that is nested in a closure belongs to what runs.
         let nested = !crate::attempt::nesting::enclosing().is_empty();
-        match self.engine.closing.is_cancelled() && !nested {
+        match self.engine.lifecycle.closing().is_cancelled() && !nested {
             true => Err(Error::unavailable("the domain is shutting down")),
             false => Ok(()),
         }
@@ -427,74 +404,17 @@ impl Domain {
     /// # Cancel safety
     /// Dropped, the domain stays closed and its tasks go on.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
-        self.engine.closing.cancel();
-        self.engine.tasks.close();
+        self.engine.lifecycle.close();
         let drained = async {
-            self.engine.tasks.wait().await;
+            self.engine.lifecycle.ended().await;
             while self.engine.live_attempts.live_count() > 0 {
                 self.engine.config.clock.sleep(Duration::from_millis(5)).await;
             }
         };
         tokio::select! {
             biased;
-            () = drained => !self.engine.left_over.load(std::sync::atomic::Ordering::Acquire),
+            () = drained => !self.engine.lifecycle.has_left_over(),
             () = self.engine.config.clock.sleep(deadline) => false,
         }
-    }
-}
-
-impl Engine {
-    /// Claims a collection for the domain by the acknowledged creation of a registry document under its
-    /// identity.
-    async fn claim(&self, info: &CollectionInfo, deadline: &Deadline) -> Result<(), AttemptError> {
-        let key = Claim::key(&info.uid);
-        let domain = self.table.domain();
-        let claim = serde_json::json!({ "domain": &**domain, "collection": &*info.name });
-        let claim = Source::from(claim.to_string());
-        if let Some(owner) = info.owner.as_ref().filter(|owner| **owner != **domain)
-            && self.claimed_by(&key).await?.is_none()
-        {
-            let message = format!(
-                "the metadata of the collection {:?} names the domain {owner:?}, and the registry has no claim: if the \
-                 registry was lost, open the collection there; if it is a copy, take the entry txn off its metadata",
-                info.name
-            );
-            return Err(Error::new(ErrorKind::Misconfigured, message).into());
-        }
-        let (place, content) = (RegistryDocument(&key), |_: &_| Ok(claim.clone()));
-        let settled = self.settle(&place, &MakeOnce, (None, None), content, deadline).await;
-        let settled = settled.map_err(|e| e.while_doing("claim the collection"))?;
-        if let (_, Some(source)) = settled.found {
-            let owner = Claim::read(&key, &source)?.domain;
-            if owner != **domain {
-                let message = format!(
-                    "the collection {:?} belongs to the domain {owner:?}: open it there, or use another collection",
-                    info.name
-                );
-                return Err(Error::new(ErrorKind::Misconfigured, message).into());
-            }
-        }
-        let (name, uid) = (info.name.to_string(), info.uid.to_string());
-        let (known, ..) = self.domain_document(deadline).await?;
-        if known.collections.get(&name) != Some(&uid) {
-            self.change_domain(deadline, |document| {
-                document.collections.insert(name.clone(), uid.clone()).as_ref() != Some(&uid)
-            })
-            .await?;
-        }
-        Ok(())
-    }
-
-    /// Who claimed a collection, by an answer of the primary that still held afterwards.
-    pub(crate) async fn claimed_by(&self, key: &Key) -> Result<Option<String>, AttemptError> {
-        let read = self.store.read_primary(std::slice::from_ref(key)).await;
-        let Some(Read::Found { version, source }) = read.into_iter().next() else {
-            return Ok(None);
-        };
-        let touch = Write::new(key.clone(), WriteOp::Replace(source.clone(), version));
-        if !matches!(self.write_one(touch).await, Outcome::Applied(_)) {
-            return Ok(None);
-        }
-        Claim::read(key, &source).map(|claim| Some(claim.domain)).map_err(AttemptError::from)
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::lock_resolver::{Lock, Resolution};
+use crate::engine::help::Resolution;
+use crate::engine::holder::Lock;
 use crate::engine::observe::ReadEntry;
-use crate::engine::{Engine, ReadPreference};
+use crate::engine::store_access::ReadPreference;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::View;

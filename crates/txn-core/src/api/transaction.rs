@@ -120,7 +120,7 @@ impl Transaction {
     }
 
     async fn images(&self, keys: &[Key]) -> Result<Vec<Option<Image>>> {
-        self.attempt.read(keys).await.map_err(|stop| self.doom(stop))
+        self.attempt.read(keys).await.map_err(|error| self.doom(error))
     }
 
     /// Writes a document, whether or not it exists. Nothing is sent before the commit.
@@ -228,7 +228,7 @@ impl Transaction {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its mapping,
     /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
-        self.conclude().await.map_err(|stop| match stop.into_error() {
+        self.conclude().await.map_err(|error| match error.into_error() {
             // An unknown one-document write has no record that its tid could be asked for.
             error if error.kind() == crate::ErrorKind::Unknown => error,
             error => error.in_transaction(self.attempt.tid),
@@ -285,14 +285,14 @@ impl Transaction {
     }
 
     /// Notes why the attempt has to start again, if it has to.
-    fn doom(&self, stop: AttemptError) -> Error {
-        if let AttemptError::Retry(reason) = &stop {
+    fn doom(&self, error: AttemptError) -> Error {
+        if let AttemptError::Retry(reason) = &error {
             let mut doomed = self.doomed.lock();
             if !matches!(&*doomed, Some(AttemptError::Retry(_))) {
                 *doomed = Some(AttemptError::Retry(reason.clone()));
             }
         }
-        stop.into_error().in_transaction(self.attempt.tid)
+        error.into_error().in_transaction(self.attempt.tid)
     }
 }
 

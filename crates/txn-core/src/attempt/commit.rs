@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
@@ -27,7 +26,6 @@ use txn_protocol::machines::invariant::{Invariant, check_commit_tid, check_order
 use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
 /// How a transaction ended that did not fail.
@@ -49,7 +47,7 @@ pub struct Receipt {
 
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
-    record: Record,
+    record: Arc<Record>,
     version: Version,
     known: BTreeMap<Key, View>,
 }
@@ -62,7 +60,7 @@ impl Attempt {
         }
         let (acknowledge, acknowledged) = oneshot::channel();
         let this = self.clone();
-        self.engine.tasks.spawn(async move {
+        self.engine.lifecycle.spawn(async move {
             let run = AssertUnwindSafe(this.run_commit(acknowledge));
             if run.catch_unwind().await.is_err() {
                 this.give_up().await;
@@ -111,7 +109,7 @@ impl Attempt {
 
     /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
     fn leave_to_others(&self) {
-        self.engine.left_over.store(true, Ordering::Release);
+        self.engine.lifecycle.leave_over();
         self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
@@ -142,7 +140,7 @@ impl Attempt {
                         self.refresh_if_asked([&single.key]).await;
                         Ok(receipt(None, Some(commit), true))
                     }
-                    Err(stop) => Err(stop),
+                    Err(error) => Err(error),
                 });
             }
             Ok(Prepared::CommittedRecord(committed)) => {
@@ -161,13 +159,13 @@ impl Attempt {
                 self.leave_to_others();
                 say(Err(AttemptError::Fail(error.in_transaction(self.tid))));
             }
-            Err(stop) => {
-                let (why, retried) = match &stop {
+            Err(error) => {
+                let (why, retried) = match &error {
                     AttemptError::Retry(reason) => (reason.to_string(), true),
                     AttemptError::Fail(error) => (error.to_string(), false),
                 };
                 self.release_by_deadline(why, retried).await;
-                say(Err(stop));
+                say(Err(error));
             }
         }
         self.seat.leave();
@@ -293,6 +291,7 @@ impl Attempt {
         let receipt = self.receipt(Some(self.tid), Some(commit));
         self.progress.committed(receipt);
         self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
+        let record = Arc::new(record);
         Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, version, known })))
     }
 
@@ -381,7 +380,7 @@ impl Attempt {
         };
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
         let key = self.engine.table.record_key(self.tid);
-        self.engine.store.limits().check(&key, source.len()).map_err(|refusal| {
+        self.engine.limits().check(&key, source.len()).map_err(|refusal| {
             Error::invalid(format!(
                 "the transaction is too large, for its record is one document: {}",
                 refusal.reason
@@ -470,19 +469,19 @@ impl Attempt {
             }
             Err(unsettled) => {
                 let in_doubt = unsettled.in_doubt;
-                let stop = unsettled.while_doing("commit");
+                let error = unsettled.while_doing("commit");
                 if in_doubt {
-                    return Err(self.in_doubt(stop));
+                    return Err(self.in_doubt(error));
                 }
                 // Nothing happened: the release decides what a heartbeat left.
                 *slot = before;
-                Err(stop)
+                Err(error)
             }
         }
     }
 
-    fn in_doubt(&self, stop: AttemptError) -> AttemptError {
-        let why = stop.into_error();
+    fn in_doubt(&self, error: AttemptError) -> AttemptError {
+        let why = error.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
         );
@@ -497,9 +496,7 @@ impl Attempt {
         let keys: Vec<Key> = known.keys().cloned().collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
-            let all = keys.iter().cloned().collect();
-            let unapplied =
-                engine.apply(&record, known, &all, Requester::Patient, &deadline).await?;
+            let unapplied = engine.apply(&record, known, &deadline).await?;
             engine.live_attempts.release(&keys);
             self.seat.leave();
             if self.options.acknowledge == Acknowledge::Searchable {
@@ -512,13 +509,13 @@ impl Attempt {
             Ok::<bool, AttemptError>(unapplied.is_empty())
         };
         let done = applied.await;
-        if let Err(stop) = &done {
-            let why = match stop {
+        if let Err(error) = &done {
+            let why = match error {
                 AttemptError::Fail(error) => error.to_string(),
                 AttemptError::Retry(reason) => reason.to_string(),
             };
             tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
-            if let AttemptError::Fail(error) = stop
+            if let AttemptError::Fail(error) = error
                 && error.kind() == ErrorKind::Damaged
             {
                 // The caller was told that it is committed: nobody else would learn of this.
@@ -531,7 +528,7 @@ impl Attempt {
         engine.live_attempts.release(&keys);
         let done = done.unwrap_or(false);
         if !done {
-            engine.left_over.store(true, Ordering::Release);
+            engine.lifecycle.leave_over();
         }
         done
     }
@@ -541,18 +538,16 @@ impl Attempt {
         let collections: std::collections::BTreeSet<Arc<str>> =
             keys.into_iter().map(|key| key.collection.clone()).collect();
         for collection in collections {
-            self.engine
-                .retry_unavailable(&deadline, || self.engine.store.refresh(&collection))
-                .await?;
+            self.engine.refresh(&collection, &deadline).await?;
         }
         Ok(())
     }
 
     pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
         if self.options.acknowledge == Acknowledge::Searchable
-            && let Err(stop) = self.refresh(keys).await
+            && let Err(error) = self.refresh(keys).await
         {
-            tracing::warn!(tid = %self.tid, why = %stop.into_error(), "committed, but not refreshed");
+            tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt;
 
 use super::Attempt;
-use crate::engine::ReadPreference;
+use crate::engine::store_access::ReadPreference;
 use crate::store::WriteOp;
 use txn_protocol::machines::record::Beat;
 use txn_protocol::machines::settle::{Answer, Condition};
@@ -20,7 +20,7 @@ impl Attempt {
             return;
         }
         let this = self.clone();
-        self.engine.tasks.spawn(async move {
+        self.engine.lifecycle.spawn(async move {
             let heart = this.heart.clone();
             let left = this.limit.saturating_sub(this.engine.now());
             tokio::select! {

@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
 use crate::clock::Backoff;
-use crate::engine::ReadPreference;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::WaitReason;
+use crate::engine::help::Resolution;
+use crate::engine::holder::Lock;
 use crate::engine::lock_queue::Ticket;
-use crate::engine::lock_resolver::{Lock, Resolution};
+use crate::engine::store_access::ReadPreference;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};

@@ -188,7 +188,7 @@ impl Attempt {
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, AttemptError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, AttemptError>> {
-        let task = self.engine.tasks.spawn(work);
+        let task = self.engine.lifecycle.spawn(work);
         let panicked = |join: tokio::task::JoinError| {
             let why = match join.is_panic() {
                 true => "a task of the engine panicked",
@@ -221,8 +221,8 @@ impl Attempt {
             this.release(&why, retried).await;
             Ok(())
         };
-        if let Err(stop) = self.spawn_tracked(release).await {
-            tracing::warn!(tid = %self.tid, why = %stop.into_error(), "locks are taken off later");
+        if let Err(error) = self.spawn_tracked(release).await {
+            tracing::warn!(tid = %self.tid, why = %error.into_error(), "locks are taken off later");
         }
     }
 
@@ -234,7 +234,7 @@ impl Attempt {
         }
         self.handle.expire();
         let this = self.clone();
-        self.engine.tasks.spawn(async move {
+        self.engine.lifecycle.spawn(async move {
             this.release(&RetryReason::Expired(None).to_string(), true).await;
         });
     }
@@ -267,12 +267,8 @@ impl Attempt {
         self.heart.cancel();
         let this = self.clone();
         let release = async move { this.release("its caller went away", false).await };
-        // After the tracker is closed, tasks are still tracked: a shutdown waits for them. Whoever drops a handle need not be
-        // in a runtime; then it is that of the domain.
-        let here = tokio::runtime::Handle::try_current().ok();
-        if let Some(runtime) = here.as_ref().or(self.engine.runtime.as_ref()) {
-            self.engine.tasks.spawn_on(release, runtime);
-        }
+        // Whoever drops a handle need not be in a runtime.
+        self.engine.lifecycle.spawn_from_anywhere(release);
     }
 
     fn may_hold_locks(&self) -> bool {
@@ -286,7 +282,7 @@ impl Attempt {
             return Err(Error::invalid("the transaction is read-only").at(key));
         }
         let size = mutation.image().map_or(0, |image| image.as_str().len());
-        self.engine.store.limits().check(key, size + RESERVED_BYTES).map_err(|refusal| {
+        self.engine.limits().check(key, size + RESERVED_BYTES).map_err(|refusal| {
             let kind = crate::ErrorKind::from(&refusal);
             Error::new(kind, format!("cannot write it: {}", refusal.reason)).at(key)
         })?;

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 use super::Attempt;
-use crate::engine::ReadPreference;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::Key;
 use txn_protocol::document::Image;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Attempt;
-use crate::engine::ReadPreference;
+use crate::engine::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write, WriteOp};
 
@@ -40,9 +40,9 @@ impl Attempt {
             let found = engine.record_of(self.tid, ReadPreference::Primary, &deadline).await;
             if let Ok(found) = found
                 && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
-                && let Err(stop) = engine.decide(self.tid, found, why, &deadline).await
+                && let Err(error) = engine.decide(self.tid, found, why, &deadline).await
             {
-                tracing::warn!(tid = %self.tid, why = %stop.into_error(), "the aborted record could not be written");
+                tracing::warn!(tid = %self.tid, why = %error.into_error(), "the aborted record could not be written");
             }
         }
         let voids: Vec<Write> = held

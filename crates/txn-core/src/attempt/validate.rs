@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
-use crate::engine::ReadPreference;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::WaitReason;
-use crate::engine::lock_resolver::{Lock, Resolution};
+use crate::engine::help::Resolution;
+use crate::engine::holder::Lock;
+use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;

@@ -1,31 +1,36 @@
-//! Applying a committed transaction to its participants, and taking void locks off. Used by the owner and
+//! Applying a committed transaction to its participants, round by round, and taking void locks off. Used by the owner and
 //! by whoever recovers it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
+use crate::clock::Backoff;
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::NO_NODE_LAGS_FOR;
-use crate::engine::lock_resolver::{Lock, Resolution, by_holder};
-use crate::engine::{Engine, Look, ReadPreference, missing_collection};
+use crate::engine::holder::{Lock, by_holder};
+use crate::engine::store_access::{Look, ReadPreference, missing_collection};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
+use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
-use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
 /// The participants that were not applied, each with the reason. The others are, by acknowledged writes.
 pub(crate) type Unapplied = BTreeMap<Key, Error>;
 
 /// An apply under way.
-struct Work<'a> {
-    record: &'a Record,
+pub(crate) struct Apply {
+    record: Arc<Record>,
     commit: Tid,
+    /// The participants that are waited for; once they are settled, what is hindered is left to the janitor.
+    wanted: BTreeSet<Key>,
     /// What remains to be done, and where in the record it is.
     pending: BTreeMap<Key, usize>,
     /// What is known of participants since the last round.
@@ -34,9 +39,14 @@ struct Work<'a> {
     locked: BTreeMap<Key, View>,
     /// What is in the way of a participant in this round.
     blocked: BTreeMap<Key, WaitReason>,
+    /// The locks of others that have to be resolved before this round is over, by their holders.
+    in_the_way: VecDeque<Vec<Lock>>,
     unapplied: Unapplied,
     /// What is wrong with participants, in short.
     damages: BTreeMap<Key, String>,
+    backoff: Backoff,
+    /// When its owner looks again whether its record stands.
+    looks_again: Option<Duration>,
 }
 
 /// What a round of an apply sends and asks.
@@ -52,18 +62,32 @@ struct Round {
     steps: BTreeMap<Key, Applying>,
 }
 
-impl Work<'_> {
-    fn give_up(&mut self, key: &Key, error: Error) {
+impl Apply {
+    pub(crate) fn give_up(&mut self, key: &Key, error: Error) {
         self.pending.remove(key);
         self.unapplied.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
     }
 
-    fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {
+    pub(crate) fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {
         for Lock { key, view } in held {
             if let Some(holder) = view.holder() {
                 let others = WaitReason::Others { key: key.clone(), holder };
                 self.blocked.insert(key.clone(), others);
             }
+        }
+    }
+
+    /// The locks of another transaction that has to be decided before this one goes on.
+    pub(crate) fn next_in_the_way(&mut self) -> Option<Vec<Lock>> {
+        self.in_the_way.pop_front()
+    }
+
+    /// What stood there was deleted, which was acknowledged: a void placeholder proves the absence.
+    pub(crate) fn prove_absent(&mut self, key: &Key) {
+        if let Some(View::Present { stored, .. }) = self.known.get(key)
+            && stored.absent
+        {
+            self.pending.remove(key);
         }
     }
 
@@ -74,117 +98,115 @@ impl Work<'_> {
     }
 }
 
-/// How often a void lock is looked for again that somebody's touch moved: who looks late must not fail each time.
+/// How often a void lock is written that somebody's touch moved: who looks late must not fail each time.
 const UNLOCK_TRIES: u32 = 3;
 
 impl Engine {
-    /// Applies a committed transaction of somebody else, and marks it finished if nothing is left of it.
-    #[tracing::instrument(level = "debug", skip_all, fields(tid = %record.tid))]
-    pub(crate) async fn replay(
-        &self,
-        record: &Record,
-        version: Version,
-        wanted: &BTreeSet<Key>,
-        requester: Requester,
-        deadline: &Deadline,
-    ) -> Result<Unapplied, AttemptError> {
-        let tid = record.tid;
-        let unapplied = self.apply(record, BTreeMap::new(), wanted, requester, deadline).await?;
-        if record.state == State::Committed && unapplied.is_empty() {
-            let documents = record.participants.iter().map(Participant::key).collect();
-            self.emit(&Event::Replayed { tid, documents });
-            self.finish(record, version, deadline).await?;
-        }
-        Ok(unapplied)
-    }
-
-    /// Applies the participants of a transaction, each by an acknowledged write and each for itself: what hinders one
-    /// does not keep the others from being applied. Of a finished transaction only those that are wanted are looked
+    /// Begins to apply the participants of a transaction, each by an acknowledged write and each for itself: what hinders
+    /// one does not keep the others from being applied. Of a finished transaction only those that are wanted are looked
     /// at.
     ///
-    /// `known`: what the caller knows of participants by acknowledged writes of its own. `wanted`: the participants
-    /// that are waited for; once they are settled, what is hindered is left to the janitor. `requester`: on whose
-    /// behalf; one that holds locks itself must not wait for a younger holder, which may wait for it.
-    pub(crate) async fn apply(
+    /// `known`: what the caller knows of participants by acknowledged writes of its own.
+    pub(crate) fn begin_apply(
         &self,
-        record: &Record,
+        record: Arc<Record>,
         known: BTreeMap<Key, View>,
-        wanted: &BTreeSet<Key>,
-        requester: Requester,
-        deadline: &Deadline,
-    ) -> Result<Unapplied, AttemptError> {
+        wanted: BTreeSet<Key>,
+    ) -> Result<Apply, Error> {
         let commit = record.commit_tid.ok_or_else(|| {
             Error::damaged("the committed record has no commit tid").in_transaction(record.tid)
         })?;
         let mut pending = record.by_key();
         pending.retain(|key, _| record.state == State::Committed || wanted.contains(key));
-        let mut work = Work {
-            record,
+        // Only its owner applies it while it lives in this process.
+        let is_own = self.live_attempts.is_live(record.tid);
+        Ok(Apply {
             commit,
+            wanted,
             pending,
             locked: known.clone(),
             known,
             blocked: BTreeMap::new(),
+            in_the_way: VecDeque::new(),
             unapplied: Unapplied::new(),
             damages: BTreeMap::new(),
-        };
-        // Only its owner applies it while it lives in this process.
-        let is_own = self.live_attempts.is_live(record.tid);
-        let mut looks_again = self.now() + self.config.lease / 4;
-        let mut backoff = self.backoff();
-        loop {
-            work.blocked.clear();
-            self.look_at_participants(&mut work).await;
-            let mut round = self.next_steps(&mut work);
-            self.carry_out(&mut work, &mut round).await;
-            for key in &round.absences {
-                match self.prove_absence(key, deadline).await {
-                    Ok(true) => drop(work.pending.remove(key)),
-                    Ok(false) => drop(work.blocked.insert(key.clone(), changing())),
-                    Err(AttemptError::Fail(error)) => work.give_up(key, error),
-                    Err(retry) => return Err(retry),
-                }
-            }
-            let left = round.steps.iter().filter(|(key, _)| work.pending.contains_key(*key));
-            let turn = roll_forward(left.map(|(_, step)| *step));
-            match deadline.deeper() {
-                Some(deadline) if turn == RollForward::Help && work.blocked.is_empty() => {
-                    self.step_aside(&mut work, requester, round.held, &deadline).await?;
-                }
-                _ => work.wait_for(&round.held),
-            }
-            let is_waited_for = |key| wanted.contains(key) || !work.blocked.contains_key(key);
-            if !work.pending.keys().any(is_waited_for) {
-                break;
-            }
-            work.known.clear();
-            if is_own && self.now() >= looks_again {
-                looks_again = self.now() + self.config.lease / 4;
-                let soon = self.now() + self.config.lease / 4;
-                if let Err(stop) = self.keep_record(record, &deadline.at_most(soon)).await {
-                    tracing::debug!(tid = %record.tid, why = %stop.into_error(), "the record is not seen");
-                }
-            }
-            let reason = work.blocked.values().next().cloned();
-            match self.pause(deadline, &mut backoff, reason.unwrap_or_else(changing)).await {
-                Ok(()) => {}
-                Err(AttemptError::Fail(_)) => break,
+            backoff: self.backoff(),
+            looks_again: is_own.then(|| self.now() + self.config.lease / 4),
+            record,
+        })
+    }
+
+    /// One round: each participant is looked at, and what is next to be written to it is sent. Who holds one of them and has
+    /// to be decided first is in the way, if the caller `helps`; else that is waited for.
+    pub(crate) async fn round(
+        &self,
+        apply: &mut Apply,
+        helps: bool,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        apply.blocked.clear();
+        self.look_at_participants(apply).await;
+        let mut round = self.next_steps(apply);
+        self.carry_out(apply, &mut round).await;
+        for key in &round.absences {
+            match self.prove_absence(key, deadline).await {
+                Ok(true) => drop(apply.pending.remove(key)),
+                Ok(false) => drop(apply.blocked.insert(key.clone(), changing())),
+                Err(AttemptError::Fail(error)) => apply.give_up(key, error),
                 Err(retry) => return Err(retry),
             }
         }
-        for key in std::mem::take(&mut work.pending).into_keys() {
-            let reason = work.blocked.remove(&key).unwrap_or_else(changing);
-            work.give_up(&key, reason.into_error());
+        let left = round.steps.iter().filter(|(key, _)| apply.pending.contains_key(*key));
+        let turn = roll_forward(left.map(|(_, step)| *step));
+        if helps && turn == RollForward::Help && apply.blocked.is_empty() {
+            apply.in_the_way = by_holder(round.held).into_values().collect();
+        } else {
+            apply.wait_for(&round.held);
         }
-        self.emit_damage(&work);
-        Ok(work.unapplied)
+        Ok(())
+    }
+
+    /// Waits for the next round, if anything is left that is wanted, and time for it.
+    pub(crate) async fn goes_on(
+        &self,
+        apply: &mut Apply,
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
+        let is_waited_for = |key| apply.wanted.contains(key) || !apply.blocked.contains_key(key);
+        if !apply.pending.keys().any(is_waited_for) {
+            return Ok(false);
+        }
+        apply.known.clear();
+        if apply.looks_again.is_some_and(|at| self.now() >= at) {
+            let soon = self.now() + self.config.lease / 4;
+            apply.looks_again = Some(soon);
+            if let Err(error) = self.keep_record(&apply.record, &deadline.at_most(soon)).await {
+                tracing::debug!(tid = %apply.record.tid, why = %error.into_error(), "the record is not seen");
+            }
+        }
+        let reason = apply.blocked.values().next().cloned().unwrap_or_else(changing);
+        match self.pause(deadline, &mut apply.backoff, reason).await {
+            Ok(()) => Ok(true),
+            Err(AttemptError::Fail(_)) => Ok(false),
+            Err(retry) => Err(retry),
+        }
+    }
+
+    /// Says what was not applied, and why.
+    pub(crate) fn end_apply(&self, mut apply: Apply) -> Unapplied {
+        for key in std::mem::take(&mut apply.pending).into_keys() {
+            let reason = apply.blocked.remove(&key).unwrap_or_else(changing);
+            apply.give_up(&key, reason.into_error());
+        }
+        self.emit_damage(&apply);
+        apply.unapplied
     }
 
     /// Reads the participants of which nothing is known.
-    async fn look_at_participants(&self, work: &mut Work<'_>) {
-        let tid = work.record.tid;
-        let is_unknown = |key: &&Key| !work.known.contains_key(*key);
-        let unread: Vec<Key> = work.pending.keys().filter(is_unknown).cloned().collect();
+    async fn look_at_participants(&self, apply: &mut Apply) {
+        let tid = apply.record.tid;
+        let is_unknown = |key: &&Key| !apply.known.contains_key(*key);
+        let unread: Vec<Key> = apply.pending.keys().filter(is_unknown).cloned().collect();
         let looks = self.look_at(&unread, ReadPreference::Primary).await;
         let mut gone = BTreeMap::new();
         for (key, look) in unread.into_iter().zip(looks) {
@@ -192,16 +214,16 @@ impl Engine {
                 Look::Seen(view) => {
                     self.liveness.finds(&key.collection);
                     let participant =
-                        work.pending.get(&key).map(|index| &work.record.participants[*index]);
+                        apply.pending.get(&key).map(|index| &apply.record.participants[*index]);
                     if participant.is_some_and(|m| {
-                        overwritten(&self.rules, tid, m, work.locked.get(&key), &view)
+                        overwritten(&self.rules, tid, m, apply.locked.get(&key), &view)
                     }) {
                         self.emit_overwritten(tid, &key);
                     }
-                    work.known.insert(key, view);
+                    apply.known.insert(key, view);
                 }
                 Look::Later(why) => {
-                    work.blocked.insert(key, WaitReason::Store(why));
+                    apply.blocked.insert(key, WaitReason::Store(why));
                 }
                 Look::Missing => {
                     let missing = self.liveness.misses(&key.collection, self.now());
@@ -211,37 +233,37 @@ impl Engine {
                         gone.insert(key.collection.clone(), is_gone);
                     }
                     if gone.get(&key.collection) == Some(&true) {
-                        work.pending.remove(&key);
+                        apply.pending.remove(&key);
                         self.emit_gone(tid, &key);
                     } else if missing >= self.config.lease {
-                        work.give_up(&key, missing_collection(&key));
+                        apply.give_up(&key, missing_collection(&key));
                     } else {
                         // One answer may be that of a node that lags.
                         let why = format!("no node knows the collection {:?} yet", key.collection);
-                        work.blocked.insert(key, WaitReason::Store(why));
+                        apply.blocked.insert(key, WaitReason::Store(why));
                     }
                 }
-                Look::Broken(error) => work.give_up(&key, error),
+                Look::Broken(error) => apply.give_up(&key, error),
             }
         }
     }
 
     /// What remains to be done to each participant, by what stands there.
-    fn next_steps(&self, work: &mut Work<'_>) -> Round {
-        let tid = work.record.tid;
+    fn next_steps(&self, apply: &mut Apply) -> Round {
+        let tid = apply.record.tid;
         let mut round = Round::default();
-        for (key, index) in work.pending.clone() {
-            let Some(view) = work.known.get(&key) else { continue };
+        for (key, index) in apply.pending.clone() {
+            let Some(view) = apply.known.get(&key) else { continue };
             let step =
-                applying(&self.rules, tid, work.commit, &work.record.participants[index], view);
+                applying(&self.rules, tid, apply.commit, &apply.record.participants[index], view);
             round.steps.insert(key.clone(), step);
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());
             }
             let mut content = None;
             let op = self.step_write(step, view, |before| {
-                let image = work.record.images[index].clone().unwrap_or_default();
-                content.insert(self.committed(before, work.commit, &image)).clone()
+                let image = apply.record.images[index].clone().unwrap_or_default();
+                content.insert(self.committed(before, apply.commit, &image)).clone()
             });
             if let Some(content) = content {
                 round.contents.insert(key.clone(), content);
@@ -251,10 +273,10 @@ impl Engine {
                 (None, Applying::ProveAbsence) => round.absences.push(key),
                 (None, Applying::Held(_)) => round.held.push(Lock { view: view.clone(), key }),
                 (None, Applying::Damaged) => {
-                    work.never(&key, "another client wrote the document while it was locked");
+                    apply.never(&key, "another client wrote the document while it was locked");
                 }
                 (None, _) => {
-                    work.pending.remove(&key);
+                    apply.pending.remove(&key);
                 }
             }
         }
@@ -262,7 +284,7 @@ impl Engine {
     }
 
     /// Sends the writes of a round. What is not acknowledged is looked at in the next one.
-    async fn carry_out(&self, work: &mut Work<'_>, round: &mut Round) {
+    async fn carry_out(&self, apply: &mut Apply, round: &mut Round) {
         if round.writes.is_empty() {
             return;
         }
@@ -270,69 +292,31 @@ impl Engine {
             let key = &write.key;
             match outcome {
                 Outcome::Applied(version) => {
-                    work.pending.remove(key);
+                    apply.pending.remove(key);
                     match round.contents.remove(key) {
                         Some(stored) => self.memory.applied(key, version, stored, self.now()),
                         None => self.memory.forget(key),
                     }
                     if round.overtaken.contains(key) {
-                        self.emit_overtaken(work.record.tid, key);
+                        self.emit_overtaken(apply.record.tid, key);
                     }
                 }
                 Outcome::Conflict | Outcome::Unknown(_)
                     if !self.rules.decides(Rule::ApplyAcknowledged) =>
                 {
-                    work.pending.remove(key);
+                    apply.pending.remove(key);
                 }
                 // The next look tells whether the collection is gone.
                 Outcome::Conflict | Outcome::MissingCollection => {}
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    work.blocked.insert(key.clone(), WaitReason::Store(why));
+                    apply.blocked.insert(key.clone(), WaitReason::Store(why));
                 }
                 refused => {
                     let error = Error::from_refused(&refused, key, "apply a committed write");
-                    work.never(key, &error.to_string());
+                    apply.never(key, &error.to_string());
                 }
             }
         }
-    }
-
-    /// Other transactions hold participants that seem applied: they are decided first.
-    async fn step_aside(
-        &self,
-        work: &mut Work<'_>,
-        requester: Requester,
-        held: Vec<Lock>,
-        deadline: &Deadline,
-    ) -> Result<(), AttemptError> {
-        for locks in by_holder(held).into_values() {
-            let met = match self.resolve_locks(requester, locks.clone(), deadline).await {
-                Ok(met) => met,
-                Err(AttemptError::Fail(error)) => {
-                    // The rest of them has its turn in the next round.
-                    if let Some(lock) = locks.first() {
-                        work.give_up(&lock.key, error);
-                    }
-                    continue;
-                }
-                Err(retry) => return Err(retry),
-            };
-            let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
-            work.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
-            let void: Vec<Lock> =
-                locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
-            for (key, unlocked) in self.unlock_all(&void).await {
-                match (unlocked, work.known.get(&key)) {
-                    // The acknowledged deletion of a void placeholder proves the absence.
-                    (Ok(true), Some(View::Present { stored, .. })) if stored.absent => {
-                        work.pending.remove(&key);
-                    }
-                    (Ok(_), _) => {}
-                    (Err(error), _) => work.give_up(&key, error),
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Whether a collection that was missing at every look for so long is gone. A node that lags behind says of a new
@@ -374,11 +358,24 @@ impl Engine {
     /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was
     /// acknowledged.
     pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
-        self.unlock_up_to(locks, UNLOCK_TRIES).await
+        let mut unlocked = BTreeMap::new();
+        let mut moved = self.unlock_once(locks, &mut unlocked).await;
+        for _ in 1..UNLOCK_TRIES {
+            if moved.is_empty() {
+                break;
+            }
+            let again = self.still_locked(locks, moved).await;
+            moved = self.unlock_once(&again, &mut unlocked).await;
+        }
+        unlocked
     }
 
-    async fn unlock_up_to(&self, locks: &[Lock], tries: u32) -> BTreeMap<Key, Result<bool, Error>> {
-        let mut unlocked = BTreeMap::new();
+    /// Returns those whose version has moved.
+    async fn unlock_once(
+        &self,
+        locks: &[Lock],
+        unlocked: &mut BTreeMap<Key, Result<bool, Error>>,
+    ) -> Vec<Key> {
         let mut writes = Vec::new();
         for Lock { key, view } in locks {
             let Some(holder) = view.holder() else { continue };
@@ -393,7 +390,7 @@ impl Engine {
             }
         }
         if writes.is_empty() {
-            return unlocked;
+            return Vec::new();
         }
         let (holders, writes): (Vec<Tid>, Vec<Write>) = writes.into_iter().unzip();
         let outcomes = self.write_all(&writes).await;
@@ -408,11 +405,7 @@ impl Engine {
                 _ => {}
             }
         }
-        if tries > 1 && !moved.is_empty() {
-            let again = self.still_locked(locks, moved).await;
-            unlocked.extend(Box::pin(self.unlock_up_to(&again, tries - 1)).await);
-        }
-        unlocked
+        moved
     }
 
     /// Those of the locks that stand as they stood, over the same content, but were moved by a touch of somebody else.
@@ -443,12 +436,12 @@ impl Engine {
     }
 
     /// What a person must look at.
-    fn emit_damage(&self, work: &Work<'_>) {
-        let tid = work.record.tid;
-        for (document, error) in &work.unapplied {
+    fn emit_damage(&self, apply: &Apply) {
+        let tid = apply.record.tid;
+        for (document, error) in &apply.unapplied {
             if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) {
                 tracing::error!(%tid, %document, %error, "committed but not applied");
-                let what = work.damages.get(document).cloned();
+                let what = apply.damages.get(document).cloned();
                 let what = what.unwrap_or_else(|| error.to_string());
                 self.emit(&Event::Damaged { tid, document: document.clone(), what });
             }

@@ -57,16 +57,11 @@ pub(crate) struct Deadline {
     attempt_until: Option<Duration>,
     /// The attempt that it is of: the wait ends when that is wounded or cancelled.
     handle: Option<Arc<AttemptHandle>>,
-    /// How often somebody had to be helped in order to help somebody.
-    depth: u8,
 }
-
-/// Whoever helps, and has to help another first, and so on, leaves the rest to others from here on.
-const DEEPEST: u8 = 8;
 
 impl Deadline {
     pub(crate) fn until(until: Duration) -> Self {
-        Self { until, attempt_until: None, handle: None, depth: 0 }
+        Self { until, attempt_until: None, handle: None }
     }
 
     /// The same deadline, but not beyond this monotonic time.
@@ -79,12 +74,7 @@ impl Deadline {
         attempt_until: Duration,
         handle: Arc<AttemptHandle>,
     ) -> Self {
-        Self { until, attempt_until: Some(attempt_until), handle: Some(handle), depth: 0 }
-    }
-
-    /// The deadline for helping another in order to go on; none if that goes too deep.
-    pub(crate) fn deeper(&self) -> Option<Self> {
-        (self.depth < DEEPEST).then(|| Self { depth: self.depth + 1, ..self.clone() })
+        Self { until, attempt_until: Some(attempt_until), handle: Some(handle) }
     }
 
     /// Fails if no time is left; otherwise the longest wait that is still allowed.

@@ -7,7 +7,7 @@ use txn_protocol::machines::domain::{ChangeDomain, Changing, DomainDocument};
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::settle::{Place, perhaps_lagging};
+use crate::engine::settle::Place;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 
@@ -119,16 +119,6 @@ impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<F> {
         engine.table.domain_key()
     }
 
-    async fn write(
-        &self,
-        engine: &Engine,
-        op: &WriteOp,
-        _: &Deadline,
-    ) -> Result<Outcome, AttemptError> {
-        let outcome = engine.write_one(Write::new(self.key(engine), op.clone())).await;
-        Ok(perhaps_lagging(outcome))
-    }
-
     async fn look(&self, engine: &Engine, deadline: &Deadline) -> Result<Changed, AttemptError> {
         let (mut document, version, source) = engine.domain_document(deadline).await?;
         let changes = (self.change)(&mut document);
@@ -155,6 +145,7 @@ impl Place for RegistryDocument<'_> {
         self.0.clone()
     }
 
+    // A registry that is missing was lost: that is said at once.
     async fn write(
         &self,
         engine: &Engine,

@@ -1,10 +1,11 @@
 //! The record of a committed transaction while it is applied, and the mark that it is finished.
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::settle::{Because, RecordOf, Unsettled};
+use crate::engine::store_access::ReadPreference;
 use crate::engine::transaction_table::RecordLookup;
-use crate::engine::{Engine, ReadPreference};
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Outcome, Version, WriteOp};

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::failure_detector::LookedAt;
-use crate::engine::lock_resolver::{Holding, Lock, Resolution, Resolutions};
+use crate::engine::help::{Resolution, Resolutions};
+use crate::engine::holder::{Holding, Lock};
+use crate::engine::store_access::{ReadPreference, view};
 use crate::engine::survey::{Faults, Survey, Suspect};
 use crate::engine::transaction_table::RecordLookup;
-use crate::engine::{Engine, ReadPreference, view};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;
@@ -95,8 +97,8 @@ impl Engine {
         let days = if right.is_ok() { vec![today, today.plus(1)] } else { Vec::new() };
         for day in days {
             let deadline = self.deadline(self.config.deadline);
-            if let Err(stop) = self.ensure_partition(day, &deadline).await {
-                pass.faults.note_place(&self.table.alias(day), stop);
+            if let Err(error) = self.ensure_partition(day, &deadline).await {
+                pass.faults.note_place(&self.table.alias(day), error);
             }
         }
         let Some(document) = self.document_or_fault(&mut pass.faults).await? else {
@@ -118,8 +120,8 @@ impl Engine {
             }
             Err(error) => Err(error.into()),
         };
-        if let Err(stop) = dropped {
-            pass.faults.note_place(self.table.domain(), stop);
+        if let Err(error) = dropped {
+            pass.faults.note_place(self.table.domain(), error);
         }
         report.recovered = pass.recovered;
         let mut faults = survey.faults;
@@ -163,7 +165,7 @@ impl Engine {
             Err(AttemptError::Fail(error)) if faults.note(&self.table.domain_key(), &error) => {
                 Ok(None)
             }
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         }
     }
 }
@@ -232,8 +234,8 @@ impl<'a> Pass<'a> {
         self.lifted = true;
         let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
         let deadline = self.engine.deadline(self.engine.config.deadline);
-        if let Err(stop) = self.engine.lift_blocks(&days, &deadline).await {
-            self.faults.note_place(self.engine.table.domain(), stop);
+        if let Err(error) = self.engine.lift_blocks(&days, &deadline).await {
+            self.faults.note_place(self.engine.table.domain(), error);
         }
     }
 
@@ -338,8 +340,8 @@ impl<'a> Pass<'a> {
         let met_at: Vec<Key> = met_at.chain(record).collect();
         let met = match self.resolve_lock(holder, held, found).await {
             Ok(met) => met,
-            Err(stop) => {
-                let error = stop.into_error();
+            Err(error) => {
+                let error = error.into_error();
                 let blocked = error.kind() == ErrorKind::Unavailable;
                 if blocked {
                     self.blocked.insert(holder);

@@ -1,37 +1,17 @@
 //! What was lost of a domain, found by what is left of it.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::claims::Claim;
 use crate::engine::deadline::Deadline;
-use crate::engine::domain_document::REGISTRY;
-use crate::engine::pages::Documents;
 use crate::engine::survey::Faults;
 use crate::error::Error;
 use crate::store::{Filter, Key, Read};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::tid::Day;
-
-/// The claim of a collection, in the registry under `collection:<uid>`.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Claim {
-    pub(crate) domain: String,
-    pub(crate) collection: String,
-}
-
-impl Claim {
-    pub(crate) fn key(uid: &str) -> Key {
-        Key::new(REGISTRY, format!("collection:{uid}"))
-    }
-
-    pub(crate) fn read(key: &Key, source: &str) -> Result<Self, Error> {
-        serde_json::from_str(source)
-            .map_err(|e| Error::damaged(format!("the claim cannot be read: {e}")).at(key))
-    }
-}
 
 impl Engine {
     /// The partitions of this domain that exist, by their names, whether or not they are official.
@@ -56,38 +36,6 @@ impl Engine {
         Ok(partitions)
     }
 
-    /// The claims of this domain, as collections with their identities.
-    pub(crate) async fn claims(
-        &self,
-        deadline: &Deadline,
-    ) -> Result<BTreeMap<String, String>, AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(REGISTRY)).await?;
-        let mut claims = BTreeMap::new();
-        let note = |documents: Documents| {
-            for (key, _, source) in documents {
-                let Some(uid) = key.id.strip_prefix("collection:") else { continue };
-                let claim = Claim::read(&key, &source)?;
-                if claim.domain == **self.table.domain() {
-                    claims.insert(claim.collection, uid.to_owned());
-                }
-            }
-            Ok(ControlFlow::<()>::Continue(()))
-        };
-        self.each_page(REGISTRY, &Filter::All, deadline, note).await?;
-        Ok(claims)
-    }
-
-    /// Whether a collection holds any document.
-    pub(crate) async fn holds_documents(
-        &self,
-        name: &str,
-        deadline: &Deadline,
-    ) -> Result<bool, AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
-        let scan = || self.store.scan(name, &Filter::All, 1, None);
-        Ok(!self.retry_unavailable(deadline, scan).await?.documents.is_empty())
-    }
-
     /// Partitions that hold records and that the domain document does not name: it was lost, or is an old one.
     pub(crate) async fn forgotten_partitions(
         &self,
@@ -100,7 +48,7 @@ impl Engine {
             for name in names {
                 // One that is being made is not named yet, and empty.
                 if document.partitions.get(day).map(String::as_str) != Some(name)
-                    && self.holds_documents(name, deadline).await?
+                    && self.holds_any(name, Filter::All, deadline).await?
                 {
                     let what = "it holds records of this domain, and the domain document does not name it: restore \
                                 the right document, or have it rebuilt by Domain::rebuild (docs/operations.md, \
@@ -123,7 +71,7 @@ impl Engine {
             Ok(forgotten) => forgotten.iter().for_each(|error| {
                 faults.note(&self.table.domain_key(), error);
             }),
-            Err(stop) => faults.note_place(&format!("txn-{}-*", self.table.domain()), stop),
+            Err(error) => faults.note_place(&format!("txn-{}-*", self.table.domain()), error),
         }
         let (names, keys): (Vec<&String>, Vec<Key>) =
             document.collections.iter().map(|(name, uid)| (name, Claim::key(uid))).unzip();

@@ -2,34 +2,42 @@
 
 pub(crate) mod apply;
 pub(crate) mod attempt_error;
+pub(crate) mod barrier;
+pub(crate) mod claims;
 pub(crate) mod deadline;
 pub(crate) mod domain_document;
 pub(crate) mod failure_detector;
 pub(crate) mod finish;
 pub(crate) mod format;
+pub(crate) mod help;
+pub(crate) mod holder;
 pub(crate) mod janitor;
+pub(crate) mod lifecycle;
 pub(crate) mod lock_queue;
 pub(crate) mod lock_resolver;
 pub(crate) mod lost;
 pub(crate) mod memory;
 pub(crate) mod observe;
+pub(crate) mod opening;
+pub(crate) mod outcome;
 pub(crate) mod pages;
+pub(crate) mod rebuild;
+pub(crate) mod release;
 pub(crate) mod retention;
 pub(crate) mod server_clock;
 pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
+pub(crate) mod store_access;
 pub(crate) mod survey;
 pub(crate) mod transaction_table;
 pub(crate) mod turn;
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Backoff;
@@ -37,47 +45,41 @@ use crate::config::Config;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::failure_detector::Liveness;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
 use crate::engine::server_clock::ServerClock;
+use crate::engine::shared_requests::SharedRequests;
 use crate::engine::transaction_table::Table;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::Event;
-use crate::store::{CollectionInfo, Key, Read, Store, StoreErrorKind, Version};
-use txn_protocol::document::{Stored, View};
+use crate::store::Store;
+use txn_protocol::document::Stored;
 use txn_protocol::record::{Aborted, Record, State};
 use txn_protocol::rule::Rules;
 use txn_protocol::tid::{Tid, TidSource};
 
 pub(crate) struct Engine {
-    pub(crate) store: Arc<dyn Store>,
+    store: Arc<dyn Store>,
+    /// Where records are written and read: the same store, past the queues of documents.
+    records: Arc<dyn Store>,
     pub(crate) config: Config,
     /// The rules of the protocol: all of them, unless a test leaves one out.
     pub(crate) rules: Rules,
     pub(crate) tids: TidSource,
     pub(crate) table: Table,
     pub(crate) live_attempts: Arc<LiveAttempts>,
-    pub(crate) liveness: Liveness,
+    liveness: Liveness,
     /// Tids whose `aborted` record is acknowledged to this process.
     pub(crate) aborted: KnownAborted,
-    /// The collections that were opened, by physical name.
-    pub(crate) collections: Mutex<BTreeMap<Arc<str>, CollectionInfo>>,
-    /// Where records are written and read: the same store, past the queues of documents.
-    pub(crate) records: Arc<dyn Store>,
+    /// What this process committed last.
     pub(crate) memory: Memory,
     /// Whether transactions are composed.
     pub(crate) groups: bool,
-    /// The runtime that the domain was opened in, if it was one.
-    pub(crate) runtime: Option<tokio::runtime::Handle>,
-    /// Every task of the domain.
-    pub(crate) tasks: TaskTracker,
-    /// Cancelled when the domain begins to shut down.
-    pub(crate) closing: CancellationToken,
-    /// Something committed was left to the janitor.
-    pub(crate) left_over: std::sync::atomic::AtomicBool,
+    pub(crate) lifecycle: Lifecycle,
     /// A tid that is aborted for good, for placeholders that only prove an absence.
-    pub(crate) absence_probe: tokio::sync::Mutex<Option<Tid>>,
-    pub(crate) server_clock: ServerClock,
+    absence_probe: tokio::sync::Mutex<Option<Tid>>,
+    server_clock: ServerClock,
 }
 
 impl std::fmt::Debug for Engine {
@@ -91,6 +93,41 @@ impl std::fmt::Debug for Engine {
 const OVERDUE: Duration = Duration::from_millis(100);
 
 impl Engine {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        name: &str,
+        config: Config,
+    ) -> Result<Arc<Self>, Error> {
+        config.check()?;
+        check_name(name)?;
+        let tasks = TaskTracker::new();
+        let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
+        let groups = config.groups.unwrap_or(store.limits().shares_requests);
+        let front = || -> Arc<dyn Store> {
+            match shares {
+                true => Arc::new(SharedRequests::new(store.clone(), &tasks, &config.clock)),
+                false => store.clone(),
+            }
+        };
+        Ok(Arc::new(Self {
+            tids: TidSource::new(config.clock.clone(), &*config.entropy),
+            table: Table::new(name),
+            live_attempts: Arc::new(LiveAttempts::default()),
+            liveness: Liveness::default(),
+            aborted: KnownAborted::default(),
+            // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
+            records: front(),
+            store: front(),
+            memory: Memory::new(groups.then_some(config.transaction_limit)),
+            groups,
+            lifecycle: Lifecycle::new(tasks),
+            absence_probe: tokio::sync::Mutex::default(),
+            server_clock: ServerClock::default(),
+            rules: config.rules.clone(),
+            config,
+        }))
+    }
+
     pub(crate) fn now(&self) -> Duration {
         self.config.clock.monotonic()
     }
@@ -173,53 +210,6 @@ impl Engine {
         Record { aborted, ..self.record(tid, State::Aborted) }
     }
 
-    /// Reads documents until the store answers for all of them, in order.
-    pub(crate) async fn read_documents(
-        &self,
-        keys: &[Key],
-        from: ReadPreference,
-        deadline: &Deadline,
-    ) -> Result<Vec<View>, AttemptError> {
-        let mut backoff = self.backoff();
-        let mut views: Vec<Option<View>> = vec![None; keys.len()];
-        loop {
-            let missing: Vec<usize> = (0..keys.len()).filter(|i| views[*i].is_none()).collect();
-            if missing.is_empty() {
-                return Ok(views.into_iter().flatten().collect());
-            }
-            let asked: Vec<Key> = missing.iter().map(|i| keys[*i].clone()).collect();
-            let looks = self.look_at(&asked, from).await;
-            let mut reason = None;
-            for ((index, key), look) in missing.into_iter().zip(&asked).zip(looks) {
-                match look {
-                    Look::Seen(view) => views[index] = Some(view),
-                    Look::Missing => return Err(missing_collection(key).into()),
-                    Look::Later(why) => reason = Some(WaitReason::Store(why)),
-                    Look::Broken(error) => return Err(error.into()),
-                }
-            }
-            if let Some(reason) = reason {
-                self.pause(deadline, &mut backoff, reason).await?;
-            }
-        }
-    }
-
-    /// Reads documents once, with an answer for each, in order.
-    pub(crate) async fn look_at(&self, keys: &[Key], from: ReadPreference) -> Vec<Look> {
-        if keys.is_empty() {
-            return Vec::new();
-        }
-        let reads = match from {
-            ReadPreference::AnyCopy => self.store.get_many(keys).await,
-            ReadPreference::Primary => self.store.read_primary(keys).await,
-        };
-        let mut looks: Vec<Look> =
-            keys.iter().zip(reads).map(|(key, read)| Look::of(key, read)).collect();
-        let no_answer = || Look::Later("the store answered for too few documents".to_owned());
-        looks.resize_with(keys.len(), no_answer);
-        looks
-    }
-
     /// The reserved list of recent commits after one more.
     pub(crate) fn recent_with(&self, recent: &[Tid], commit: Tid) -> Vec<Tid> {
         let horizon =
@@ -238,56 +228,6 @@ impl Engine {
     }
 }
 
-/// Which copy a read asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadPreference {
-    /// Any: fast, perhaps stale.
-    AnyCopy,
-    /// The primary.
-    Primary,
-}
-
-/// What one read of a document came to.
-#[derive(Debug)]
-pub(crate) enum Look {
-    Seen(View),
-    /// Its collection is missing, as far as the copy that was asked knows.
-    Missing,
-    /// The store cannot answer now.
-    Later(String),
-    /// No later read tells more.
-    Broken(Error),
-}
-
-impl Look {
-    fn of(key: &Key, read: Read) -> Self {
-        match read {
-            Read::Found { version, source } => {
-                view(key, version, &source).map_or_else(Self::Broken, Self::Seen)
-            }
-            Read::Absent => Self::Seen(View::Absent),
-            Read::MissingCollection => Self::Missing,
-            Read::Unavailable(error) if error.kind == StoreErrorKind::Unavailable => {
-                Self::Later(error.message)
-            }
-            Read::Unavailable(error) => Self::Broken(Error::from(error).at(key)),
-        }
-    }
-}
-
-/// Takes a source apart.
-pub(crate) fn view(key: &Key, version: Version, source: &str) -> Result<View, Error> {
-    let stored = Stored::parse(source).map_err(|e| {
-        Error::damaged(format!("the stored document cannot be used in a transaction: {e}")).at(key)
-    })?;
-    Ok(View::Present { version, source: txn_protocol::document::flatten(source).into(), stored })
-}
-
-pub(crate) fn missing_collection(key: &Key) -> Error {
-    let message = format!("the collection {:?} does not exist (any more)", key.collection);
-    Error::new(ErrorKind::Misconfigured, message).at(key)
-}
-
 /// A bounded memory of tids.
 #[derive(Debug, Default)]
 pub(crate) struct KnownAborted(Mutex<std::collections::BTreeSet<Tid>>);
@@ -304,4 +244,16 @@ impl KnownAborted {
     pub(crate) fn contains(&self, tid: Tid) -> bool {
         self.0.lock().contains(&tid)
     }
+}
+
+/// Domain names become parts of collection names.
+fn check_name(name: &str) -> Result<(), Error> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if starts && name.len() <= 64 && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name:?} cannot name a domain: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or a digit"
+    )))
 }

@@ -10,10 +10,11 @@ use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
+use super::Engine;
 use super::attempt_error::AttemptError;
 use super::deadline::Deadline;
 use super::transaction_table::RecordLookup;
-use super::{Engine, ReadPreference};
+use crate::engine::store_access::ReadPreference;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 

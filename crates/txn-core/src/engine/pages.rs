@@ -1,12 +1,10 @@
-//! Going through all pages of a scan.
-
-use std::ops::ControlFlow;
+//! Scans on behalf of a domain, which wait for the store.
 
 use super::Engine;
 use super::attempt_error::AttemptError;
 use super::deadline::{Deadline, WaitReason};
 use crate::error::Error;
-use crate::store::{Cursor, Filter, Key, Page, Source, StoreErrorKind, Version};
+use crate::store::{Filter, Key, Pages, Source, StoreErrorKind, Version};
 
 /// Documents that a scan asks for at once.
 pub(crate) const PAGE: usize = 500;
@@ -15,38 +13,45 @@ pub(crate) const PAGE: usize = 500;
 pub(crate) type Documents = Vec<(Key, Version, Source)>;
 
 impl Engine {
-    /// Shows every page of a scan to `visit`, until that breaks off. A page whose answer is lost cannot be asked for again, for
-    /// the cursor may have moved on: the scan begins anew then, with smaller pages, and documents are shown again.
-    pub(crate) async fn each_page<B>(
+    /// A scan of a collection, `size` documents at a time.
+    pub(crate) fn pages(&self, collection: &str, filter: Filter, size: usize) -> Pages<'_> {
+        Pages::new(&*self.store, collection, filter, size)
+    }
+
+    /// The next page of a scan, once the store gives it; none behind the last. Documents may be shown again.
+    pub(crate) async fn next_page(
         &self,
-        collection: &str,
-        filter: &Filter,
+        pages: &mut Pages<'_>,
         deadline: &Deadline,
-        mut visit: impl FnMut(Documents) -> Result<ControlFlow<B>, AttemptError> + Send,
-    ) -> Result<Option<B>, AttemptError> {
+    ) -> Result<Option<Documents>, AttemptError> {
         let mut backoff = self.backoff();
-        let mut size = PAGE;
-        let mut from: Option<Cursor> = None;
         loop {
-            let going_on = from.is_some();
-            match self.store.scan(collection, filter, size, from.take()).await {
-                Ok(Page { documents, next }) => {
-                    if let ControlFlow::Break(found) = visit(documents)? {
-                        return Ok(Some(found));
-                    }
-                    match next {
-                        Some(next) => from = Some(next),
-                        None => return Ok(None),
-                    }
-                }
-                Err(error) if error.kind == StoreErrorKind::Unavailable => {
-                    if going_on {
-                        size = (size / 2).max(1);
-                    }
+            match pages.next().await {
+                Ok(documents) => return Ok(documents),
+                Err(error)
+                    if error.kind == StoreErrorKind::Unavailable && pages.is_at_beginning() =>
+                {
                     self.pause(deadline, &mut backoff, WaitReason::Store(error.message)).await?;
                 }
                 Err(error) => return Err(Error::from(error).into()),
             }
         }
+    }
+
+    /// Whether a collection holds any document that the filter asks for.
+    pub(crate) async fn holds_any(
+        &self,
+        collection: &str,
+        filter: Filter,
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
+        self.refresh(collection, deadline).await?;
+        let mut pages = self.pages(collection, filter, 1);
+        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
+            if !documents.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

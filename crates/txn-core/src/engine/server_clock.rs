@@ -108,9 +108,9 @@ impl Engine {
     /// Starts the task that asks again and again.
     pub(crate) fn watch_the_clock(self: &Arc<Self>) {
         let engine_of_task = Arc::downgrade(self);
-        let closing = self.closing.clone();
+        let closing = self.lifecycle.closing().clone();
         let clock = self.config.clock.clone();
-        self.tasks.spawn(async move {
+        self.lifecycle.spawn(async move {
             loop {
                 tokio::select! {
                     biased;

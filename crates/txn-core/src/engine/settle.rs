@@ -6,10 +6,11 @@ use txn_protocol::machines::record::Standing;
 use txn_protocol::machines::settle::{Answer, Condition, Machine, Settle};
 use txn_protocol::tid::Tid;
 
+use super::Engine;
 use super::attempt_error::AttemptError;
 use super::deadline::{Deadline, WaitReason};
 use super::transaction_table::RecordLookup;
-use super::{Engine, ReadPreference};
+use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Source, Version, Write, WriteOp};
 
@@ -27,12 +28,16 @@ pub(crate) trait Place: Sync {
 
     fn key(&self, engine: &Engine) -> Key;
 
+    /// One write of it.
     fn write(
         &self,
         engine: &Engine,
         op: &WriteOp,
-        deadline: &Deadline,
-    ) -> impl Future<Output = Result<Outcome, AttemptError>> + Send;
+        _: &Deadline,
+    ) -> impl Future<Output = Result<Outcome, AttemptError>> + Send {
+        let write = Write::new(self.key(engine), op.clone());
+        async move { Ok(perhaps_lagging(engine.write_one(write).await)) }
+    }
 
     fn look(
         &self,
@@ -74,7 +79,7 @@ impl Unsettled {
     /// The error for who was `doing` this.
     pub(crate) fn while_doing(self, doing: &str) -> AttemptError {
         match self.because {
-            Because::Stopped(stop) => stop,
+            Because::Stopped(error) => error,
             Because::Refused(outcome) => Error::from_refused(&outcome, &self.key, doing).into(),
             Because::Stuck => {
                 let message = format!("cannot {doing}: what stands there cannot be settled");
@@ -101,7 +106,7 @@ impl Engine {
         let mut backoff = self.backoff();
         let (mut looked, mut in_doubt) = (false, false);
         let unsettled = |because, in_doubt| Unsettled { because, in_doubt, key: place.key(self) };
-        let stopped = |stop, in_doubt| unsettled(Because::Stopped(stop), in_doubt);
+        let stopped = |error, in_doubt| unsettled(Because::Stopped(error), in_doubt);
         loop {
             let (written, proven) = match machine.next(L::seen(&found)) {
                 Settle::Known(proven) => return Ok(Settled { proven, written: None, found }),
@@ -119,7 +124,7 @@ impl Engine {
             };
             let op = written.map_err(|error| stopped(error.into(), in_doubt))?;
             let outcome = place.write(self, &op, deadline).await;
-            let outcome = outcome.map_err(|stop| stopped(stop, true))?;
+            let outcome = outcome.map_err(|error| stopped(error, true))?;
             in_doubt |= !outcome.is_certainly_not_applied();
             let (again, why) = match Answer::from(outcome) {
                 Answer::Proof(written) => return Ok(Settled { proven, written, found }),
@@ -140,11 +145,11 @@ impl Engine {
                 true => self.pause(deadline, &mut backoff, reason).await,
                 false => deadline.left(&*self.config.clock, &reason).map(|_| ()),
             };
-            waited.map_err(|stop| stopped(stop, in_doubt))?;
+            waited.map_err(|error| stopped(error, in_doubt))?;
             if !again {
                 looked = true;
                 let look = place.look(self, deadline).await;
-                found = look.map_err(|stop| stopped(stop, in_doubt))?;
+                found = look.map_err(|error| stopped(error, in_doubt))?;
             }
         }
     }
@@ -209,16 +214,6 @@ impl Place for Document<'_> {
         self.0.clone()
     }
 
-    async fn write(
-        &self,
-        engine: &Engine,
-        op: &WriteOp,
-        _: &Deadline,
-    ) -> Result<Outcome, AttemptError> {
-        let outcome = engine.write_one(Write::new(self.0.clone(), op.clone())).await;
-        Ok(perhaps_lagging(outcome))
-    }
-
     async fn look(&self, engine: &Engine, deadline: &Deadline) -> Result<View, AttemptError> {
         let keys = std::slice::from_ref(self.0);
         let mut views = engine.read_documents(keys, ReadPreference::Primary, deadline).await?;
@@ -227,7 +222,7 @@ impl Place for Document<'_> {
 }
 
 /// A collection that was there a moment ago seems to be missing to a node that lags.
-pub(crate) fn perhaps_lagging(outcome: Outcome) -> Outcome {
+fn perhaps_lagging(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::MissingCollection => {
             Outcome::RejectedInDoubt("its collection seems to be missing".to_owned())

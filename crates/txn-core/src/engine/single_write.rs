@@ -53,8 +53,8 @@ impl Engine {
             }
             unsettled => {
                 let in_doubt = unsettled.in_doubt;
-                let stop = unsettled.while_doing("write it");
-                if in_doubt { unknown(key, &stop.into_error()) } else { stop }
+                let error = unsettled.while_doing("write it");
+                if in_doubt { unknown(key, &error.into_error()) } else { error }
             }
         })
     }

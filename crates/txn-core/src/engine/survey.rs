@@ -3,15 +3,17 @@
 //! their turn. What is found is a hint only: scans are stale, and may miss things.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
 use crate::engine::pages::{Documents, PAGE};
-use crate::engine::{Engine, view};
+use crate::engine::store_access::view;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionSpec, Cursor, Filter, Key, Page, Role, Source, Version};
+use crate::store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
+use txn_protocol::rule::Rule;
 use txn_protocol::tid::{Day, Tid};
 
 /// A place to look at.
@@ -69,8 +71,8 @@ impl Faults {
     }
 
     /// Notes why a collection or a partition could not be looked at.
-    pub(crate) fn note_place(&mut self, name: &str, stop: AttemptError) {
-        let error = stop.into_error();
+    pub(crate) fn note_place(&mut self, name: &str, error: AttemptError) {
+        let error = error.into_error();
         if !self.note(&Key::new(name, "*"), &error) {
             self.unreachable.insert(name.to_owned(), error.to_string());
         }
@@ -81,10 +83,8 @@ impl Faults {
 pub(crate) struct Survey<'a> {
     engine: &'a Engine,
     places: VecDeque<Place>,
-    /// The place that is being looked at, and where its next page begins; none: at its beginning.
-    at: Option<(Place, Option<Cursor>)>,
-    /// Documents that are asked for at once; fewer where a page did not come.
-    size: usize,
+    /// The place that is being looked at.
+    at: Option<(Place, Pages<'a>)>,
     complete: bool,
     pub(crate) faults: Faults,
 }
@@ -101,72 +101,68 @@ impl<'a> Survey<'a> {
             .iter()
             .map(|(day, name)| Place::Partition { day: *day, name: name.clone() });
         let places = collections.chain(partitions).collect();
-        Self { engine, places, at: None, size: PAGE, complete, faults: Faults::default() }
+        Self { engine, places, at: None, complete, faults: Faults::default() }
     }
 
     /// What the next page shows; `None` when all was looked at. A place may be looked at again from its beginning.
     pub(crate) async fn next(&mut self) -> Option<Vec<Suspect>> {
         loop {
-            let (place, cursor) = match self.at.take() {
+            let (place, mut pages) = match self.at.take() {
                 Some(at) => at,
                 None => {
-                    self.size = PAGE;
-                    (self.places.pop_front()?, None)
+                    let place = self.places.pop_front()?;
+                    let pages = self.engine.pages(place.name(), place.filter(), PAGE);
+                    (place, pages)
                 }
             };
-            let going_on = cursor.is_some();
-            match self.page(&place, cursor).await {
-                Ok(Page { documents, next }) => {
+            match self.page(&place, &mut pages).await {
+                Ok(Some(documents)) => {
                     let suspects = self.suspects(&place, documents);
-                    self.at = next.map(|next| (place, Some(next)));
+                    self.at = Some((place, pages));
                     return Some(suspects);
                 }
-                // A cursor is used once, for it may have moved on: the place is looked at anew.
-                Err(AttemptError::Fail(error))
-                    if going_on && self.size > 1 && error.kind() == ErrorKind::Unavailable =>
-                {
-                    self.size /= 2;
-                    self.at = Some((place, None));
-                }
-                Err(stop) => self.note(&place, stop).await,
+                Ok(None) => {}
+                Err(error) => self.note(&place, error).await,
             }
         }
     }
 
-    async fn page(&self, place: &Place, cursor: Option<Cursor>) -> Result<Page, AttemptError> {
+    async fn page(
+        &self,
+        place: &Place,
+        pages: &mut Pages<'_>,
+    ) -> Result<Option<Documents>, AttemptError> {
+        if !pages.is_at_beginning() {
+            match pages.next().await {
+                // It began anew, and did not come: the place has its time once more.
+                Err(error)
+                    if error.kind == StoreErrorKind::Unavailable && pages.is_at_beginning() => {}
+                page => return page.map_err(|error| Error::from(error).into()),
+            }
+        }
         let engine = self.engine;
         // A place that cannot be looked at must not take the time of the others.
         let deadline = engine.deadline(2 * engine.config.lease);
         let name = place.name();
-        if cursor.is_none() {
-            if let Place::Collection { uid, .. } = place {
-                let role = Role::Data { owner: None };
-                let spec =
-                    CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-                let info = engine
-                    .retry_unavailable(&deadline, || engine.store.open_collection(&spec))
-                    .await?;
-                if *info.uid != **uid {
-                    let what = "the collection was dropped and made again: its transactions are lost; \
-                                open it anew to claim it";
-                    return Err(Error::damaged(what).into());
-                }
-            }
-            if self.complete || matches!(place, Place::Partition { .. }) {
-                engine.retry_unavailable(&deadline, || engine.store.refresh(name)).await?;
+        if let Place::Collection { uid, .. } = place {
+            let role = Role::Data { owner: None };
+            let spec =
+                CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
+            let info =
+                engine.retry_unavailable(&deadline, || engine.store.open_collection(&spec)).await?;
+            if *info.uid != **uid {
+                let what = "the collection was dropped and made again: its transactions are lost; \
+                            open it anew to claim it";
+                return Err(Error::damaged(what).into());
             }
         }
-        let filter = place.filter();
-        if cursor.is_some() {
-            let page = engine.store.scan(name, &filter, self.size, cursor).await;
-            return page.map_err(|error| Error::from(error).into());
+        if self.complete || matches!(place, Place::Partition { .. }) {
+            engine.refresh(name, &deadline).await?;
         }
-        engine
-            .retry_unavailable(&deadline, || engine.store.scan(name, &filter, self.size, None))
-            .await
+        engine.next_page(pages, &deadline).await
     }
 
-    fn suspects(&mut self, place: &Place, documents: Vec<(Key, Version, Source)>) -> Vec<Suspect> {
+    fn suspects(&mut self, place: &Place, documents: Documents) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, version, source) in documents {
             let suspect = match place {
@@ -191,8 +187,8 @@ impl<'a> Survey<'a> {
         suspects
     }
 
-    async fn note(&mut self, place: &Place, stop: AttemptError) {
-        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &stop)
+    async fn note(&mut self, place: &Place, error: AttemptError) {
+        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
             && error.is_not_found()
         {
             // Another janitor may have dropped it meanwhile.
@@ -203,11 +199,11 @@ impl<'a> Survey<'a> {
                     let lost = self.engine.lost_partition(*day, name);
                     self.faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
                 }
-                Err(stop) => self.faults.note_place(name, stop),
+                Err(error) => self.faults.note_place(name, error),
             }
             return;
         }
-        self.faults.note_place(place.name(), stop);
+        self.faults.note_place(place.name(), error);
     }
 }
 
@@ -216,14 +212,9 @@ impl Engine {
     pub(crate) async fn has_open_records(
         &self,
         name: &str,
-        deadline: &crate::engine::deadline::Deadline,
+        deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(name)).await?;
-        let any = |documents: Documents| match documents.is_empty() {
-            true => Ok(ControlFlow::Continue(())),
-            false => Ok(ControlFlow::Break(())),
-        };
-        let found = self.each_page(name, &open_records(), deadline, any).await?;
-        Ok(found.is_some() && self.rules.decides(txn_protocol::rule::Rule::DropOnlyResolved))
+        let found = self.holds_any(name, open_records(), deadline).await?;
+        Ok(found && self.rules.decides(Rule::DropOnlyResolved))
     }
 }

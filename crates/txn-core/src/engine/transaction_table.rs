@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::{Deadline, WaitReason};
 use crate::engine::domain_document::REGISTRY;
-use crate::engine::{Engine, ReadPreference};
+use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::{
-    CollectionSpec, Key, Outcome, Read, Role, Source, Store, StoreErrorKind, Version, Write,
-    WriteOp,
+    CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
 };
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::Making;
@@ -221,7 +221,7 @@ impl Engine {
                             missing = Some(official);
                             Making::Ask
                         }
-                        Err(stop) => return Err(stop),
+                        Err(error) => return Err(error),
                     }
                 }
                 Making::Ready => {
@@ -281,49 +281,6 @@ impl Engine {
              or give it up by Domain::rebuild (docs/operations.md, \"When a part is lost\")"
         );
         Error::damaged(message).at(&self.table.domain_key())
-    }
-
-    /// An administrative operation, again while the store is unavailable.
-    pub(crate) async fn retry_unavailable<T, F>(
-        &self,
-        deadline: &Deadline,
-        mut operation: impl FnMut() -> F + Send,
-    ) -> Result<T, AttemptError>
-    where
-        F: Future<Output = Result<T, crate::store::StoreError>> + Send,
-    {
-        let mut backoff = self.backoff();
-        loop {
-            match operation().await {
-                Ok(value) => return Ok(value),
-                Err(error) if error.kind == StoreErrorKind::Unavailable => {
-                    self.pause(deadline, &mut backoff, WaitReason::Store(error.message)).await?;
-                }
-                Err(error) => return Err(Error::from(error).into()),
-            }
-        }
-    }
-
-    pub(crate) async fn write_one(&self, write: Write) -> Outcome {
-        self.write_all(std::slice::from_ref(&write)).await.swap_remove(0)
-    }
-
-    /// Writes, with an outcome for each, also where the store answers for too few.
-    pub(crate) async fn write_all(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.write_to(&*self.store, writes).await
-    }
-
-    async fn write_to(&self, store: &dyn Store, writes: &[Write]) -> Vec<Outcome> {
-        let mut outcomes = store.write_many(writes).await;
-        outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
-        for outcome in &mut outcomes {
-            if let Outcome::RejectedInDoubt(why) = outcome
-                && !self.rules.decides(Rule::RefusalInDoubt)
-            {
-                *outcome = Outcome::Rejected(std::mem::take(why));
-            }
-        }
-        outcomes
     }
 
     /// Writes to a record, making its partition first where that is missing. Never

@@ -14,10 +14,10 @@ use crate::store::{Outcome, Read, Version, Write, WriteOp};
 pub(crate) fn start(engine: &Arc<Engine>) {
     let Some(interval) = engine.config.janitor_interval else { return };
     let engine_of_task = Arc::downgrade(engine);
-    let closing = engine.closing.clone();
+    let closing = engine.lifecycle.closing().clone();
     let clock = engine.config.clock.clone();
     let entropy = engine.config.entropy.clone();
-    engine.tasks.spawn(async move {
+    engine.lifecycle.spawn(async move {
         let mut turn = Turn::default();
         if let Some(engine) = engine_of_task.upgrade() {
             turn.seen = Turn::stands(&engine).await;
@@ -58,8 +58,8 @@ async fn take_turn(engine: &Engine, turn: &mut Turn) {
                 tracing::warn!(place, why, "the janitor could not look at it");
             }
         }
-        Err(stop) => {
-            tracing::warn!(why = %stop.into_error(), "the janitor could not finish its pass");
+        Err(error) => {
+            tracing::warn!(why = %error.into_error(), "the janitor could not finish its pass");
         }
     }
 }

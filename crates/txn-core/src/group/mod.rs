@@ -194,8 +194,7 @@ impl Groups {
         let called = self.queue.lock().call(now);
         if let Some((number, runtime)) = called {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
-            let tasks = &self.engine.tasks;
-            tasks.spawn_on(self.clone().compose_next(turn), &runtime);
+            self.engine.lifecycle.spawn_on(self.clone().compose_next(turn), &runtime);
         }
     }
 

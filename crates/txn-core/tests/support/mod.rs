@@ -18,6 +18,7 @@ pub(crate) struct TestStore {
     inner: MemoryStore,
     closed: Mutex<BTreeSet<String>>,
     close_at_commit: Mutex<Option<String>>,
+    races: Mutex<Option<String>>,
     time: Mutex<Option<Duration>>,
     refreshed: Mutex<Vec<String>>,
     scanned: Mutex<Vec<String>>,
@@ -32,6 +33,11 @@ impl TestStore {
     /// From the next commit on everything that is asked of the collection is unavailable.
     pub(crate) fn close_at_commit(&self, collection: &str) {
         *self.close_at_commit.lock() = Some(collection.to_owned());
+    }
+
+    /// The next write of a document whose id begins so is answered by a conflict, as a request is that raced with itself.
+    pub(crate) fn race(&self, id: &str) {
+        *self.races.lock() = Some(id.to_owned());
     }
 
     pub(crate) fn reopen(&self, collection: &str) {
@@ -99,6 +105,10 @@ impl Layer for TestStore {
                 Ok(()) => self.inner.write_many(std::slice::from_ref(write)).await.swap_remove(0),
                 Err(error) => Outcome::RejectedInDoubt(error.message),
             });
+            let races = self.races.lock().take_if(|id| write.key.id.starts_with(&**id)).is_some();
+            if let Some(outcome) = outcomes.last_mut().filter(|_| races) {
+                *outcome = Outcome::Conflict;
+            }
         }
         outcomes
     }

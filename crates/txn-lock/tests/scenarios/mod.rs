@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Error, Raw, Typed};
+use txn_fixtures::process::Process;
 use txn_lock::{Guard, LockConfig, LockError, LockName, LockService, Loss};
 
 /// How long anything may take that is not meant to fail: machines of tests are slow and busy.
@@ -43,29 +44,6 @@ impl World {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct u64Doc {
     n: u64,
-}
-
-/// A process that can be paused and killed: nothing in it moves unless it is asked to.
-pub(crate) struct Process(Option<tokio::runtime::Runtime>);
-
-impl Process {
-    pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Self(Some(runtime.expect("starts")))
-    }
-
-    /// Runs on, for as long as `work` takes.
-    pub(crate) async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
-        let runtime = self.0.as_ref().expect("it runs");
-        tokio::task::block_in_place(|| runtime.block_on(work))
-    }
-}
-
-/// Killed: nothing of it is ended properly.
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.0.take().expect("once").shutdown_background();
-    }
 }
 
 async fn lock(service: &LockService, id: &str) -> Guard {

@@ -172,3 +172,16 @@ impl Machine for MakeOnce {
         }
     }
 }
+
+/// Touches a document of the registry that stands there: what was only read may vanish.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Confirm;
+
+impl Machine for Confirm {
+    type Seen = Option<Version>;
+    type Proven = ();
+
+    fn next(&self, seen: &Option<Version>) -> Settle<()> {
+        seen.map_or(Settle::Known(()), |version| Settle::Touch(version, ()))
+    }
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Error, Raw, Tid, Typed};
+use txn_fixtures::process::Process;
 use txn_requests::{
     Operation, Reason, Request, RequestError, Requests, RequestsConfig, Selection, State, Stuck,
     Target, Why,
@@ -93,28 +94,6 @@ impl World {
         let text = json!({"operations": operations}).to_string();
         let named = format!("{:?}", self.accounts_name());
         serde_json::from_str(&text.replace("\"C\"", &named)).expect("a request")
-    }
-}
-
-/// A process that can be paused and killed: nothing in it moves unless it is asked to.
-pub(crate) struct Process(Option<tokio::runtime::Runtime>);
-
-impl Process {
-    pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Self(Some(runtime.expect("starts")))
-    }
-
-    pub(crate) async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
-        let runtime = self.0.as_ref().expect("it runs");
-        tokio::task::block_in_place(|| runtime.block_on(work))
-    }
-}
-
-/// Killed: nothing of it is ended properly.
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.0.take().expect("once").shutdown_background();
     }
 }
 

@@ -1,0 +1,258 @@
+//! Applying committed transactions: one's own, or somebody else's who needs help. Who is in the way of an apply is decided
+//! first, and where that one is committed, too, it is applied first, and so on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::apply::{Apply, Unapplied};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::holder::{Decided, Holding, Lock};
+use crate::error::Error;
+use crate::event::Event;
+use crate::store::{Key, Version};
+use txn_protocol::document::View;
+use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::rule::{Rule, Rules};
+use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::conflict::Requester;
+
+/// Whoever helps, and has to help another first, and so on, leaves the rest to others from here on.
+const DEEPEST: usize = 8;
+
+/// What became of a lock that was in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resolution {
+    /// It is nobody's, by acknowledged writes: its holder is aborted, or committed without the document. It may be
+    /// replaced.
+    Aborted,
+    /// Its holder was committed and is applied: read again.
+    RolledForward,
+    /// Its holder is entitled to go on.
+    Blocked,
+}
+
+/// What became of each document of a holder, and of its record, if that was met. What hinders one is no matter of the
+/// others.
+pub(crate) type Resolutions = BTreeMap<Key, Result<Resolution, Error>>;
+
+/// A committed transaction of somebody else.
+pub(crate) struct Help {
+    record: Arc<Record>,
+    /// Where its record stands.
+    version: Version,
+    /// The key of its record, if that was met as well.
+    whole: Option<Key>,
+    /// Its locks that were met.
+    locks: Vec<Lock>,
+    /// Those that its record does not name are nobody's: copied by a plain client, put back, or left out of the record.
+    strays: BTreeSet<Key>,
+}
+
+impl Help {
+    /// The participants that have to be applied.
+    fn wanted(&self) -> BTreeSet<Key> {
+        let met = self.locks.iter().map(|lock| &lock.key);
+        let mut wanted: BTreeSet<Key> =
+            met.filter(|key| !self.strays.contains(*key)).cloned().collect();
+        if self.whole.is_some() && self.record.state == State::Committed {
+            wanted.extend(self.record.by_key().into_keys());
+        }
+        wanted
+    }
+
+    /// What became of what was met.
+    fn resolutions(&self, mut unapplied: Unapplied) -> Resolutions {
+        let mut met = Resolutions::new();
+        if let Some(record) = self.whole.as_ref().filter(|_| unapplied.is_empty()) {
+            met.insert(record.clone(), Ok(Resolution::RolledForward));
+        }
+        for Lock { key, .. } in &self.locks {
+            let result = match self.strays.contains(key) {
+                true => Ok(Resolution::Aborted),
+                false => unapplied.remove(key).map_or(Ok(Resolution::RolledForward), Err),
+            };
+            met.insert(key.clone(), result);
+        }
+        if self.whole.is_some() {
+            met.extend(unapplied.into_iter().map(|(key, error)| (key, Err(error))));
+        }
+        met
+    }
+}
+
+/// What is to be done about a holder that was met.
+pub(crate) enum Met {
+    /// Nothing more.
+    Resolved(Resolutions),
+    /// It is committed, and has to be applied.
+    Committed(Box<Apply>, Help),
+}
+
+impl Engine {
+    /// Decides a holder, and says what is to be done.
+    pub(crate) async fn meet(
+        &self,
+        requester: Requester,
+        holding: Holding,
+        deadline: &Deadline,
+    ) -> Result<Met, AttemptError> {
+        let decided = self.judge(requester, &holding, deadline).await?;
+        let Holding { holder, locks, whole, .. } = holding;
+        let whole = whole.then(|| self.table.record_key(holder));
+        let resolution = match decided {
+            None => Resolution::Blocked,
+            Some(Decided::Aborted) => Resolution::Aborted,
+            Some(Decided::Committed { record, version }) => {
+                let strays = strays(&self.rules, &record, &locks);
+                let help = Help { record, version, whole, locks, strays };
+                let wanted = help.wanted();
+                if wanted.is_empty() {
+                    return Ok(Met::Resolved(help.resolutions(Unapplied::new())));
+                }
+                let apply = self.begin_apply(help.record.clone(), BTreeMap::new(), wanted)?;
+                return Ok(Met::Committed(Box::new(apply), help));
+            }
+        };
+        let keys = locks.into_iter().map(|lock| lock.key).chain(whole);
+        Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
+    }
+
+    /// Applies a committed transaction of this process. `known`: what it knows of the participants by acknowledged writes.
+    pub(crate) async fn apply(
+        &self,
+        record: &Arc<Record>,
+        known: BTreeMap<Key, View>,
+        deadline: &Deadline,
+    ) -> Result<Unapplied, AttemptError> {
+        let wanted = known.keys().cloned().collect();
+        let apply = self.begin_apply(record.clone(), known, wanted)?;
+        self.roll_forward(Requester::Patient, Box::new(apply), deadline).await
+    }
+
+    /// Applies a committed transaction of somebody else, and marks it finished if nothing is left of it.
+    pub(crate) async fn help(
+        &self,
+        requester: Requester,
+        apply: Box<Apply>,
+        help: &Help,
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
+        let unapplied = self.roll_forward(requester, apply, deadline).await?;
+        self.helped(help, unapplied, deadline).await
+    }
+
+    async fn helped(
+        &self,
+        help: &Help,
+        unapplied: Unapplied,
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
+        let record = &help.record;
+        if record.state == State::Committed && unapplied.is_empty() {
+            let documents = record.participants.iter().map(Participant::key).collect();
+            self.emit(&Event::Replayed { tid: record.tid, documents });
+            self.finish(record, help.version, deadline).await?;
+        }
+        Ok(help.resolutions(unapplied))
+    }
+
+    /// Carries an apply through, on behalf of `requester`: one that holds locks itself must not wait for a younger holder,
+    /// which may wait for it. Whoever is in the way has its turn first, while the others wait in a list, each for the next.
+    async fn roll_forward(
+        &self,
+        requester: Requester,
+        mut apply: Box<Apply>,
+        deadline: &Deadline,
+    ) -> Result<Unapplied, AttemptError> {
+        let mut waiting: Vec<(Box<Apply>, Help)> = Vec::new();
+        self.round(&mut apply, true, deadline).await?;
+        loop {
+            if let Some(locks) = apply.next_in_the_way() {
+                match self.meet_first(requester, locks.clone(), deadline).await {
+                    Ok(Met::Committed(first, help)) => {
+                        waiting.push((std::mem::replace(&mut apply, first), help));
+                        self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
+                    }
+                    Ok(Met::Resolved(met)) => self.step_aside(&mut apply, &locks, Ok(met)).await?,
+                    Err(error) => self.step_aside(&mut apply, &locks, Err(error)).await?,
+                }
+            } else if self.goes_on(&mut apply, deadline).await? {
+                self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
+            } else {
+                let unapplied = self.end_apply(*apply);
+                let Some((next, help)) = waiting.pop() else { return Ok(unapplied) };
+                apply = next;
+                let met = self.helped(&help, unapplied, deadline).await;
+                self.step_aside(&mut apply, &help.locks, met).await?;
+            }
+        }
+    }
+
+    /// Meets a holder that is in the way of an apply.
+    async fn meet_first(
+        &self,
+        requester: Requester,
+        locks: Vec<Lock>,
+        deadline: &Deadline,
+    ) -> Result<Met, AttemptError> {
+        let (mut holdings, busy) = self.look_up(requester, locks, deadline).await?;
+        match holdings.pop() {
+            Some(holding) => self.meet(requester, holding, deadline).await,
+            None => {
+                let blocked = |lock: Lock| (lock.key, Ok(Resolution::Blocked));
+                Ok(Met::Resolved(busy.into_iter().map(blocked).collect()))
+            }
+        }
+    }
+
+    /// Takes into account what became of the locks of one holder that was in the way.
+    async fn step_aside(
+        &self,
+        apply: &mut Apply,
+        locks: &[Lock],
+        met: Result<Resolutions, AttemptError>,
+    ) -> Result<(), AttemptError> {
+        let all = |met: Resolutions| {
+            let each = met.into_iter().map(|(key, result)| Ok((key, result?)));
+            each.collect::<Result<BTreeMap<Key, Resolution>, Error>>().map_err(AttemptError::from)
+        };
+        let met = match met.and_then(all) {
+            Ok(met) => met,
+            Err(AttemptError::Fail(error)) => {
+                // The rest of them has its turn in the next round.
+                if let Some(lock) = locks.first() {
+                    apply.give_up(&lock.key, error);
+                }
+                return Ok(());
+            }
+            Err(retry) => return Err(retry),
+        };
+        let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
+        apply.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
+        let void: Vec<Lock> =
+            locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
+        for (key, unlocked) in self.unlock_all(&void).await {
+            match unlocked {
+                Ok(true) => apply.prove_absent(&key),
+                Ok(false) => {}
+                Err(error) => apply.give_up(&key, error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Those of the locks that the record does not name.
+fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
+    let participants = record.by_key();
+    let is_named = |lock: &&Lock| {
+        let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
+        participant
+            .is_some_and(|participant| is_locked_by(rules, participant, record.tid, &lock.view))
+    };
+    let strays =
+        locks.iter().filter(|lock| !is_named(lock) && rules.decides(Rule::UnnamedLockVoid));
+    strays.map(|lock| lock.key.clone()).collect()
+}

@@ -1,0 +1,216 @@
+//! Who holds a lock, and what becomes of that transaction: it is entitled to go on, or it is decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::failure_detector::LookedAt;
+use crate::engine::settle::{Because, RecordOf, Settled, Unsettled};
+use crate::engine::store_access::ReadPreference;
+use crate::engine::transaction_table::RecordLookup;
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::store::{Key, Outcome, Version};
+use txn_protocol::document::View;
+use txn_protocol::machines::record::{Decide, Decision};
+use txn_protocol::record::{Record, State};
+use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+use txn_protocol::tid::Tid;
+
+/// A lock that is in the way, as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) key: Key,
+    pub(crate) view: View,
+}
+
+impl Lock {
+    fn version(&self) -> Option<Version> {
+        match &self.view {
+            View::Absent => None,
+            View::Present { version, .. } => Some(*version),
+        }
+    }
+}
+
+/// Locks by their holders.
+pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, Vec<Lock>> {
+    let mut holders: BTreeMap<Tid, Vec<Lock>> = BTreeMap::new();
+    for lock in locks {
+        if let Some(holder) = lock.view.holder() {
+            holders.entry(holder).or_default().push(lock);
+        }
+    }
+    holders
+}
+
+/// What was met of one holder.
+pub(crate) struct Holding {
+    pub(crate) holder: Tid,
+    /// Its locks.
+    pub(crate) locks: Vec<Lock>,
+    /// Its record, and when it was looked at.
+    pub(crate) found: RecordLookup,
+    pub(crate) at: LookedAt,
+    /// Its record was met as well: all of its participants are wanted, wherever they stand.
+    pub(crate) whole: bool,
+}
+
+/// A transaction that will not change any more, by an acknowledged write.
+#[derive(Clone, Debug)]
+pub(crate) enum Decided {
+    /// It never commits: its locks are void.
+    Aborted,
+    /// It is committed; `version` is where its record stands.
+    Committed { record: Arc<Record>, version: Version },
+}
+
+impl Engine {
+    /// The holders of locks, their records looked up at once; and the locks of those that live in this process and may go
+    /// first.
+    pub(crate) async fn look_up(
+        &self,
+        requester: Requester,
+        locks: impl IntoIterator<Item = Lock>,
+        deadline: &Deadline,
+    ) -> Result<(Vec<Holding>, Vec<Lock>), AttemptError> {
+        let mut busy = Vec::new();
+        let mut holders = by_holder(locks);
+        holders.retain(|holder, locks| {
+            let entitled = match requester {
+                // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
+                Requester::Locking(me) => *holder == me || holder.age() < me.age(),
+                Requester::Patient => true,
+            };
+            let is_busy = entitled && self.live_attempts.is_live(*holder);
+            if is_busy {
+                busy.append(locks);
+            }
+            !is_busy
+        });
+        if holders.is_empty() {
+            return Ok((Vec::new(), busy));
+        }
+        let tids = holders.keys().copied().collect();
+        let asked = self.now();
+        let mut records = self.records(&tids, ReadPreference::AnyCopy, deadline).await?;
+        let at = LookedAt { asked, answered: self.now() };
+        let holdings = holders.into_iter().filter_map(|(holder, locks)| {
+            let found = records.remove(&holder)?;
+            Some(Holding { holder, locks, found, at, whole: false })
+        });
+        Ok((holdings.collect(), busy))
+    }
+
+    /// Decides a holder, if it is dead, wounded or decided already; none if it is entitled to go on.
+    pub(crate) async fn judge(
+        &self,
+        requester: Requester,
+        holding: &Holding,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
+        let Holding { holder, locks, found, at, whole } = holding;
+        let (holder, state) = (*holder, found.state());
+        let record_key = self.table.record_key(holder);
+        let lease = self.config.lease_of(holder.attempt());
+        let live = self.live_attempts.is_live(holder);
+        // Of what moved on while others were dealt with nothing is known yet.
+        let stands = |key: &Key, lock: Option<Version>| {
+            self.liveness.is_dead(holder, key, (found.version(), lock), lease, *at)
+        };
+        // Each of them is noted, whatever the others say.
+        let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;
+        let dead = (unchanged || *whole && stands(&record_key, None)) && !live;
+        if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
+            return Ok(None);
+        }
+        let why = match requester {
+            Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
+            _ => "unchanged for one lease: taken for dead".to_owned(),
+        };
+        let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
+        let decided = self.decide(holder, found.clone(), &why, deadline).await;
+        let decided = decided.map_err(|error| error.at(met_at))?;
+        for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
+            self.liveness.forget(holder, key);
+        }
+        let undecided = matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
+        match decided {
+            // Its owner is this very process and is at it.
+            Decided::Committed { .. } if live => return Ok(None),
+            Decided::Aborted if undecided => {
+                let (document, recorded) = (met_at.clone(), found.record.is_some());
+                self.emit(&match requester {
+                    Requester::Locking(me) if !dead && me.age() != holder.age() => {
+                        Event::Wounded { by: me, victim: holder, document }
+                    }
+                    _ => Event::AbortedByRecovery { tid: holder, document, recorded },
+                });
+            }
+            _ => {}
+        }
+        Ok(Some(decided))
+    }
+
+    pub(crate) async fn record_of(
+        &self,
+        tid: Tid,
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<RecordLookup, AttemptError> {
+        let mut found = self.records(&BTreeSet::from([tid]), from, deadline).await?;
+        found.remove(&tid).ok_or_else(|| Error::unavailable("the store gave no answer").into())
+    }
+
+    /// Carries out the recovery table until the transaction is decided by an acknowledged write. It must be
+    /// dead, wounded or decided already.
+    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
+    pub(crate) async fn decide(
+        &self,
+        tid: Tid,
+        found: RecordLookup,
+        why: &str,
+        deadline: &Deadline,
+    ) -> Result<Decided, AttemptError> {
+        let place = RecordOf(tid);
+        let decide = Decide { rules: &self.rules, known_aborted: self.aborted.contains(tid) };
+        let aborted = |_: &RecordLookup| self.encode_aborted(tid, why);
+        // Rare, and large.
+        let settled = Box::pin(self.settle(&place, &decide, found, aborted, deadline));
+        let settled = match settled.await {
+            Ok(settled) => settled,
+            // Gone: the lock of a dropped day is void.
+            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
+                return Ok(Decided::Aborted);
+            }
+            Err(Unsettled { because: Because::Stuck, .. }) => {
+                let message = "its coordinator commits in parallel, by a newer version of this \
+                               library that has to recover it; this version cannot";
+                return Err(Error::new(ErrorKind::Misconfigured, message)
+                    .in_transaction(tid)
+                    .into());
+            }
+            Err(unsettled) => return Err(unsettled.while_doing("decide the holder of a lock")),
+        };
+        let Settled { proven, written, found } = settled;
+        match (proven, found.record, written.or(found.standing.version)) {
+            (Decision::Committed, Some(record), Some(version)) => {
+                Ok(Decided::Committed { record, version })
+            }
+            (Decision::Committed, ..) => Err(Error::damaged("a record without a version").into()),
+            (Decision::Aborted, ..) => {
+                if written.is_some() {
+                    self.aborted.insert(tid);
+                    self.live_attempts.wound(tid);
+                }
+                Ok(Decided::Aborted)
+            }
+        }
+    }
+
+    fn encode_aborted(&self, tid: Tid, why: &str) -> Result<crate::store::Source, Error> {
+        self.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))
+    }
+}

@@ -1,0 +1,108 @@
+//! Opening a domain that exists, and making one.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::{REGISTRY, RegistryDocument, encode};
+use crate::error::{Error, ErrorKind};
+use crate::store::{CollectionSpec, Role};
+use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
+use txn_protocol::tid::Day;
+
+impl Engine {
+    /// Finds the domain or makes it, and starts its tasks.
+    pub(crate) async fn start_up(self: &Arc<Self>, create: bool) -> Result<(), AttemptError> {
+        let deadline = self.deadline(self.config.deadline);
+        let has_clock = self.look_at_the_clock().await;
+        self.check_clock()?;
+        self.find_domain(create, &deadline).await?;
+        let today = Day::of_unix_time(self.config.clock.wall());
+        for day in [today, today.plus(1)] {
+            self.ensure_partition(day, &deadline).await?;
+        }
+        if has_clock {
+            self.watch_the_clock();
+        }
+        crate::engine::turn::start(self);
+        Ok(())
+    }
+
+    /// Finds the domain whole, or makes it where there is nothing of it.
+    async fn find_domain(&self, create: bool, deadline: &Deadline) -> Result<(), AttemptError> {
+        let document = match self.read_domain(deadline).await? {
+            Some((document, ..)) => document,
+            None => {
+                if self.has_traces(deadline).await? {
+                    // Another process may have made it since.
+                    return match self.read_domain(deadline).await? {
+                        Some(_) => Ok(()),
+                        None => Err(self.lost_document().into()),
+                    };
+                }
+                return match create {
+                    true => self.make_domain(deadline).await,
+                    false => Err(self.no_domain().into()),
+                };
+            }
+        };
+        let existing = self.existing_partitions(deadline).await?;
+        for (day, name) in &document.partitions {
+            if !existing.get(day).is_some_and(|names| names.iter().any(|n| **n == **name)) {
+                // A list may be late: the partition itself says it.
+                self.ensure_partition(*day, deadline).await?;
+            }
+        }
+        let forgotten = self.forgotten_partitions(&document, &existing, deadline).await?;
+        if !forgotten.is_empty() {
+            // The list may be newer than the document.
+            let (document, ..) = self.domain_document(deadline).await?;
+            let forgotten = self.forgotten_partitions(&document, &existing, deadline).await?;
+            if let Some(error) = forgotten.into_iter().next() {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything is left of a domain that has no document.
+    async fn has_traces(&self, deadline: &Deadline) -> Result<bool, AttemptError> {
+        if !self.existing_partitions(deadline).await?.is_empty() {
+            return Ok(true);
+        }
+        match self.claims(deadline).await {
+            Ok(claims) => Ok(!claims.is_empty()),
+            Err(AttemptError::Fail(error)) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make_domain(&self, deadline: &Deadline) -> Result<(), AttemptError> {
+        self.open_registry(deadline).await?;
+        let key = self.table.domain_key();
+        let content = |_: &_| encode(&DomainDocument::default());
+        let place = RegistryDocument(&key);
+        let settled = self.settle(&place, &MakeOnce, (None, None), content, deadline).await;
+        settled.map(|_| ()).map_err(|e| e.while_doing("make the domain document"))
+    }
+
+    /// Makes the registry, if it is missing.
+    pub(crate) async fn open_registry(&self, deadline: &Deadline) -> Result<(), AttemptError> {
+        let registry = CollectionSpec {
+            name: REGISTRY.into(),
+            role: Role::Registry,
+            create: true,
+            mappings: None,
+        };
+        self.retry_unavailable(deadline, || self.store.open_collection(&registry)).await.map(|_| ())
+    }
+
+    pub(crate) fn no_domain(&self) -> Error {
+        let name = self.table.domain();
+        let message = format!(
+            "there is no domain {name:?} in this store: check the name, or make it with Domain::create"
+        );
+        Error::new(ErrorKind::Misconfigured, message)
+    }
+}

@@ -1,0 +1,65 @@
+//! What became of a transaction, by its tid.
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::failure_detector::LookedAt;
+use crate::engine::holder::Decided;
+use crate::engine::store_access::ReadPreference;
+use crate::error::Error;
+use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+use txn_protocol::tid::Tid;
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionOutcome {
+    /// It is committed, as this version.
+    Committed {
+        /// The version of everything that it wrote.
+        commit_tid: Tid,
+    },
+    /// It never commits.
+    Aborted,
+    /// Its day was dropped from the transaction table: no longer known.
+    Forgotten,
+}
+
+impl Engine {
+    /// See [`Domain::outcome`](crate::Domain::outcome).
+    pub(crate) async fn outcome(
+        &self,
+        tid: Tid,
+        deadline: &Deadline,
+    ) -> Result<TransactionOutcome, AttemptError> {
+        let key = self.table.record_key(tid);
+        loop {
+            let asked = self.now();
+            let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
+            let at = LookedAt { asked, answered: self.now() };
+            if found.state() == HolderState::Gone {
+                return Ok(TransactionOutcome::Forgotten);
+            }
+            let lease = self.config.lease_of(tid.attempt());
+            let signs = (found.version(), None);
+            let dead = !self.live_attempts.is_live(tid)
+                && self.liveness.is_dead(tid, &key, signs, lease, at);
+            if conflict(&self.rules, Requester::Patient, tid, found.state(), dead)
+                == Conflict::Resolve
+            {
+                let why = "its outcome was asked for, and it showed no sign of life for one lease";
+                return match self.decide(tid, found, why, deadline).await? {
+                    Decided::Aborted => Ok(TransactionOutcome::Aborted),
+                    Decided::Committed { record, .. } => match record.commit_tid {
+                        Some(commit_tid) => Ok(TransactionOutcome::Committed { commit_tid }),
+                        None => Err(Error::damaged("the committed record has no commit tid")
+                            .in_transaction(tid)
+                            .into()),
+                    },
+                };
+            }
+            let others = WaitReason::Others { key: key.clone(), holder: tid };
+            deadline.pause(&*self.config.clock, lease / 4, others).await?;
+        }
+    }
+}
