@@ -267,6 +267,8 @@ impl Simulation {
                 told: self.told.clone(),
                 hangs: self.scenario.hangs,
                 strays: self.meddler.strays.clone(),
+                calm: self.scenario.calm,
+                barriers: self.scenario.barriers.then(|| self.server.clone()),
             };
             let mut dice = dice.fork();
             tokio::spawn(async move {
@@ -536,9 +538,17 @@ impl Simulation {
             }
         }
         let (scenario, long_locks) = (self.scenario.clone(), std::mem::take(&mut self.long_locks));
-        let clean_up = self.clean_up;
-        let ledger =
-            Ledger { scenario, operations, settled, finals, mirages, long_locks, clean_up };
+        let ledger = Ledger {
+            scenario,
+            operations,
+            settled,
+            finals,
+            mirages,
+            long_locks,
+            clean_up: self.clean_up,
+            buried: std::mem::take(&mut *self.told.buried.lock()),
+            held_up: self.server.held_up(),
+        };
         for operation in &ledger.operations {
             let open = matches!(operation.fate, Fate::Unknown | Fate::Unheard);
             match (ledger.committed(operation), open) {
