@@ -80,7 +80,9 @@ pub(super) fn timed_out() -> StoreError {
 impl State {
     /// The way of what takes so long; none if that is no time.
     fn way(&mut self, takes: Duration) -> Option<Way> {
-        (takes > Duration::ZERO).then(|| Way { before: takes.mul_f64(self.dice.f64()), takes })
+        // It waits on its way there, or on its way back.
+        let before = |dice: &mut fastrand::Rng| if dice.bool() { takes } else { Duration::ZERO };
+        (takes > Duration::ZERO).then(|| Way { before: before(&mut self.dice), takes })
     }
 }
 
