@@ -154,7 +154,7 @@ impl Actor {
         if self.barriers.is_some() && dice.u8(..10) == 0 {
             return Plan::Barrier;
         }
-        if self.calm && dice.u8(..3) == 0 {
+        if self.calm && dice.bool() {
             return Plan::Look { doc: account(dice), verified: false };
         }
         let strays = self.strays.load(Ordering::Relaxed);

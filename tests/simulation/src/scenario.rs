@@ -11,6 +11,9 @@ pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
 /// How often a process looks for what is left behind.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
+/// In a calm world actors come in rushes: so far apart, and everybody within so much.
+pub(crate) const RUSHES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(60)];
+
 /// Accounts of the world. Few, so that everybody meets everybody.
 pub(crate) const ACCOUNTS: u8 = 4;
 /// Tokens of the world, of which one exists.
@@ -248,7 +251,11 @@ impl Scenario {
         };
         match self.slow {
             Slow::Nothing | Slow::Anything => self,
-            Slow::ReadsOfRecords | Slow::Shard(_) => self.calmed(&mut dice),
+            Slow::ReadsOfRecords => self.calmed(&mut dice),
+            Slow::Shard(_) => {
+                self.shared_requests = troubles.shared_requests;
+                self.calmed(&mut dice)
+            }
         }
     }
 
@@ -258,7 +265,7 @@ impl Scenario {
         Self {
             calm: true,
             processes: 2,
-            actors: dice.usize(4..=8),
+            actors: dice.usize(4..=12),
             faults: FaultPlan::none(self.seed).with_delay(1.0, Duration::from_millis(5)),
             manners: Manners { page, lost_page, lost_scroll, ..Manners::default() },
             crashes: false,

@@ -10,8 +10,8 @@ use crate::history::{Kind, Operation};
 use crate::ledger::Ledger;
 use crate::scenario::Slow;
 
-/// A look and its retries are through by then.
-const SOON: Duration = Duration::from_secs(1);
+/// A look is through by then, also one that finds all slots taken by requests that hang.
+const SOON: Duration = Duration::from_millis(300);
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let Slow::Shard(slow) = ledger.scenario.slow else { return Vec::new() };
