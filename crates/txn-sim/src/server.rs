@@ -4,6 +4,8 @@
 //! What goes wrong on the way to it (lost, late, doubled and wrongly answered requests) is the
 //! business of the [`FaultStore`](crate::FaultStore) in front of it.
 
+mod scroll;
+mod slow;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,10 @@ use tokio::time::Instant;
 use txn_store::embedded::{self, Decision, LIMITS, Place};
 use txn_store::{Key, Outcome, Read, Source, StoreError, StoreErrorKind, Version, Write};
 
+pub use scroll::KEEP_ALIVE;
+use scroll::Scrolls;
+pub use slow::{HeldUp, SHARDS, SlowPart, shard_of};
+
 /// How often the server itself misbehaves. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manners {
@@ -24,8 +30,14 @@ pub struct Manners {
     pub hung_replication: bool,
     /// A read that any copy may answer goes to one that does not have the newest writes yet.
     pub lagging_copy: f64,
-    /// A page of a scan leaves a document out, unless writes to its collection are blocked.
+    /// A scan leaves a document out, unless writes to its collection are blocked.
     pub scan_hides: f64,
+    /// Most documents in one page of a scan, where it is not as many as are asked for.
+    pub page: Option<usize>,
+    /// The answer with a page of a scan is lost. The scan has moved on.
+    pub lost_page: f64,
+    /// A scan is gone when its next page is asked for.
+    pub lost_scroll: f64,
     /// An answer ends early.
     pub short_answer: f64,
     /// The items of a bulk are carried out in another order, with pauses in between.
@@ -55,6 +67,9 @@ pub enum Reach {
     Unknown,
 }
 
+/// How long a client waits for an answer, where it is not told otherwise.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// After this long every node knows of an alias.
 pub const NEWS: Duration = Duration::from_secs(2);
 
@@ -75,6 +90,14 @@ pub struct Misdeeds {
     pub lagging: u64,
     /// Documents hidden from scans.
     pub hidden: u64,
+    /// Pages of scans whose answer was lost.
+    pub lost_pages: u64,
+    /// Scans that were gone before their end.
+    pub lost_scrolls: u64,
+    /// Parts that became slow.
+    pub slow_parts: u64,
+    /// Requests with documents of a part that was slow.
+    pub slow_requests: u64,
     /// Answers that ended early.
     pub short: u64,
     /// Bulks carried out in another order.
@@ -90,12 +113,16 @@ pub struct Misdeeds {
 impl Misdeeds {
     /// Each kind with its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 9] {
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("primaries crashed", self.crashes),
             ("writes vanished", self.vanished),
             ("lagging copies", self.lagging),
             ("hidden from scans", self.hidden),
+            ("pages lost", self.lost_pages),
+            ("scans lost", self.lost_scrolls),
+            ("parts slow", self.slow_parts),
+            ("requests to slow parts", self.slow_requests),
             ("short answers", self.short),
             ("reordered bulks", self.reordered),
             ("unknown aliases", self.late_news),
@@ -171,6 +198,10 @@ struct State {
     /// When each unacknowledged write became visible.
     seen: BTreeMap<u64, Duration>,
     mirages: Vec<Mirage>,
+    scrolls: Scrolls,
+    slow: Option<SlowPart>,
+    held_up: Vec<HeldUp>,
+    request_timeout: Duration,
 }
 
 /// The server.
@@ -208,9 +239,18 @@ impl Server {
             writes: 0,
             seen: BTreeMap::new(),
             mirages: Vec::new(),
+            scrolls: Scrolls::default(),
+            slow: None,
+            held_up: Vec::new(),
+            request_timeout: REQUEST_TIMEOUT,
         };
         let (origin, state) = (Instant::now(), Mutex::new(state));
         Arc::new_cyclic(|this| Self { this: this.clone(), origin, state })
+    }
+
+    /// Sets how long clients wait for an answer of a slow part.
+    pub fn set_request_timeout(&self, timeout: Duration) {
+        self.state.lock().request_timeout = timeout;
     }
 
     /// Changes how it behaves from now on.
@@ -394,11 +434,11 @@ impl Server {
     async fn bulk(&self, writes: &[Write]) -> Vec<Outcome> {
         let order = self.state.lock().order(writes);
         let mut outcomes = match order {
-            None => futures::future::join_all(writes.iter().map(|w| self.carry_out(w))).await,
+            None => futures::future::join_all(writes.iter().map(|w| self.write_slowly(w))).await,
             Some(order) => {
                 let mut outcomes = vec![None; writes.len()];
                 for at in order {
-                    outcomes[at] = Some(self.carry_out(&writes[at]).await);
+                    outcomes[at] = Some(self.write_slowly(&writes[at]).await);
                     let pause = self.state.lock().dice.u64(..3);
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                 }
@@ -411,7 +451,7 @@ impl Server {
         outcomes
     }
 
-    fn read(&self, keys: &[Key], primary: bool) -> Vec<Read> {
+    fn read_now(&self, keys: &[Key], primary: bool) -> Vec<Read> {
         let mut state = self.state.lock();
         let mut reads: Vec<Read> = keys.iter().map(|key| state.read(key, primary)).collect();
         if let Some(length) = state.cut(reads.len()) {

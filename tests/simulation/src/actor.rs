@@ -17,6 +17,7 @@ use crate::history::{Content, Doc, Fate, History, Kind};
 use crate::process::{Process, is_planned, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SLOTS, TOKENS};
 use crate::witness::Told;
+use txn_sim::server::Server;
 
 /// A collection of the world.
 pub(crate) type World = Collection<Typed<Content>>;
@@ -70,6 +71,10 @@ pub(crate) struct Actor {
     pub(crate) origin: Instant,
     /// Transactions lock what they read.
     pub(crate) lock_reads: bool,
+    /// Nothing goes wrong but that a part is slow: some callers take their time.
+    pub(crate) calm: bool,
+    /// The disks, if somebody waits for barriers.
+    pub(crate) barriers: Option<Arc<Server>>,
 }
 
 /// What an operation reads and writes, as far as it is decided before it runs.
@@ -86,6 +91,7 @@ enum Plan {
     Both { account: Doc, other: Doc },
     CompareAndSet(Doc),
     Look { doc: Doc, verified: bool },
+    Barrier,
 }
 
 impl Plan {
@@ -104,6 +110,7 @@ impl Plan {
             Self::CompareAndSet(_) => Kind::CompareAndSet,
             Self::Look { verified: false, .. } => Kind::Look,
             Self::Look { verified: true, .. } => Kind::VerifiedLook,
+            Self::Barrier => Kind::Barrier,
         }
     }
 }
@@ -144,6 +151,12 @@ impl Actor {
         if self.annex.is_some() && dice.u8(..5) == 0 {
             return Plan::Both { account: account(dice), other: Doc::Annex(dice.u8(..ANNEXED)) };
         }
+        if self.barriers.is_some() && dice.u8(..10) == 0 {
+            return Plan::Barrier;
+        }
+        if self.calm && dice.bool() {
+            return Plan::Look { doc: account(dice), verified: false };
+        }
         let strays = self.strays.load(Ordering::Relaxed);
         if strays > 0 && dice.u8(..8) == 0 {
             return Plan::Both { account: account(dice), other: Doc::Stray(dice.u64(..strays)) };
@@ -177,6 +190,7 @@ impl Actor {
             match &plan {
                 Plan::CompareAndSet(doc) => self.compare_and_set(number, *doc, dice).await,
                 Plan::Look { doc, verified } => self.look(number, *doc, *verified).await,
+                Plan::Barrier => self.barrier(number, deadline).await,
                 plan => self.transact(number, plan, dice, deadline).await,
             }
         };
@@ -208,6 +222,8 @@ impl Actor {
             .with_read_only(read_only)
             .with_deadline(Some(deadline));
         let hang = (self.hangs && dice.u8(..12) == 0).then(|| dice.u64(15..120));
+        // Some take their time, within every limit.
+        let hang = hang.or_else(|| (self.calm && dice.u8(..4) == 0).then(|| dice.u64(2..7)));
         let panic = self.bombs.is_some() && dice.u8(..10) == 0;
         let panic = panic.then_some([Panic::Itself, Panic::WhereItReads, Panic::WhereItWrites]);
         let panic = panic.map(|kinds| kinds[dice.usize(..kinds.len())]);
@@ -223,6 +239,8 @@ impl Actor {
                 operation.reads.clear();
                 operation.writes.clear();
             });
+            let _at_work =
+                (!plan.kind().may_leave_no_record()).then(|| self.told.at_work(tx.tid()));
             self.carry_out(tx, number, plan).await?;
             let pause = pauses.lock().u64(..=dawdles);
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -395,7 +413,7 @@ impl Actor {
                 }
             }
             // Without a transaction.
-            Plan::CompareAndSet(_) | Plan::Look { .. } => {}
+            Plan::CompareAndSet(_) | Plan::Look { .. } | Plan::Barrier => {}
         }
         Ok(())
     }
@@ -410,6 +428,22 @@ impl Actor {
             });
         }
         Some(fate(read.map(drop)))
+    }
+
+    /// Waits for a barrier. Whatever was acknowledged before stands in the documents themselves then.
+    async fn barrier(&self, number: u64, wait: Duration) -> Option<Fate> {
+        let passed = self.domain.barrier(wait).await;
+        if let (Ok(()), Some(server)) = (&passed, &self.barriers) {
+            let documents = server.documents();
+            let world = documents.get("world");
+            let lasting =
+                (0..ACCOUNTS).map(Doc::Account).chain((0..2).map(Doc::OnCall)).map(|doc| {
+                    let source = world.and_then(|world| world.get(&doc.id()));
+                    (doc, source.and_then(|source| serde_json::from_str(source).ok()))
+                });
+            self.history.note(number, |operation| operation.reads.extend(lasting));
+        }
+        Some(fate(passed))
     }
 
     async fn compare_and_set(

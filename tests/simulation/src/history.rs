@@ -108,13 +108,15 @@ pub enum Kind {
     Look,
     /// Reads one document without locks, from the primary.
     VerifiedLook,
+    /// Waits until everything is applied, and reads what stands there by itself.
+    Barrier,
 }
 
 impl Kind {
     /// Whether it reads without a transaction.
     #[must_use]
     pub fn is_look(self) -> bool {
-        matches!(self, Self::Look | Self::VerifiedLook)
+        matches!(self, Self::Look | Self::VerifiedLook | Self::Barrier)
     }
 
     /// Whether it leaves no record that could be asked for its outcome.

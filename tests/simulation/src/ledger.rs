@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::history::{Content, Doc, Fate, Operation};
 use crate::scenario::Scenario;
 use crate::watch::LongLock;
-use txn_sim::server::Mirage;
+use txn_core::Tid;
+use txn_sim::server::{HeldUp, Mirage};
 
 /// The history, settled.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub struct Ledger {
     pub long_locks: Vec<LongLock>,
     /// What it took to clean up.
     pub clean_up: CleanUp,
+    /// Attempts that were taken for dead while their closures were under way, and by whom.
+    pub buried: Vec<(Tid, String)>,
+    /// Documents that were asked for together with slow ones.
+    pub held_up: Vec<HeldUp>,
 }
 
 /// What a janitor did that came when the faults had ended.

@@ -23,5 +23,5 @@ pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, ca
 pub use counts::{Counts, Verdict};
 pub use ledger::{CleanUp, Ledger};
 pub use run::{run, run_logged, run_with};
-pub use scenario::{Annex, Clocks, Scenario, Switch, Troubles};
+pub use scenario::{Annex, Clocks, Scenario, Slow, Switch, Troubles};
 pub use watch::LongLock;

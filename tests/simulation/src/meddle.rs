@@ -1,20 +1,28 @@
-//! What applications and operators do beside the engine: they copy locked documents, and take an index away.
+//! What happens beside the engine: applications copy locked documents, operators take an index away, and a part of the store
+//! becomes slow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use txn_core::fields;
 use txn_core::store::{Key, Outcome, Source, Store, Write, WriteOp};
 
 use crate::history::Doc;
-use crate::scenario::{Annex, Scenario};
-use txn_sim::server::{Reach, Server};
+use crate::scenario::{Annex, Scenario, Slow};
+use txn_sim::server::{Reach, SHARDS, Server, SlowPart};
 
 /// Locked documents that an application remembers.
 const REMEMBERED: usize = 6;
 /// Copies that it makes at most.
 const COPIES: u64 = 12;
+/// How long a request to a slow part takes at least, and at most.
+const SLOWEST: [f64; 2] = [0.1, 30.0];
+/// How long clients wait for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What the names of all partitions of the transaction table begin with.
+const RECORDS: &str = "txn-world-";
 
 /// Somebody beside the engine.
 #[derive(Debug)]
@@ -22,6 +30,9 @@ pub(crate) struct Meddler {
     server: Arc<Server>,
     annex: Annex,
     copies: bool,
+    slow: Slow,
+    /// Whether it is slow now.
+    is_slow: bool,
     dice: fastrand::Rng,
     /// Locked documents, as they were once.
     locked: VecDeque<Source>,
@@ -34,10 +45,15 @@ pub(crate) struct Meddler {
 impl Meddler {
     pub(crate) fn new(server: &Arc<Server>, scenario: &Scenario) -> Self {
         let mut dice = scenario.trouble.clone();
+        if scenario.slow != Slow::Nothing {
+            server.set_request_timeout(PATIENCE);
+        }
         Self {
             server: server.clone(),
             annex: scenario.annex,
             copies: scenario.copies,
+            slow: scenario.slow,
+            is_slow: false,
             dice: dice.fork(),
             locked: VecDeque::new(),
             strays: Arc::default(),
@@ -49,6 +65,11 @@ impl Meddler {
     pub(crate) async fn meddle(&mut self) {
         if self.copies {
             self.copy().await;
+        }
+        if self.slow != Slow::Nothing && self.dice.u8(..4) == 0 {
+            self.is_slow = !self.is_slow;
+            let part = self.is_slow.then(|| self.slow_part());
+            self.server.slow_down(part);
         }
         match self.annex {
             Annex::None => {}
@@ -67,6 +88,46 @@ impl Meddler {
         self.server.set_reach("annex", Reach::Open);
         if self.annex == Annex::Lost && !self.lost {
             self.lose().await;
+        }
+        self.server.slow_down(None);
+        if self.slow != Slow::Nothing {
+            // What was sent is carried out.
+            tokio::time::sleep(Duration::from_secs_f64(SLOWEST[1])).await;
+        }
+    }
+
+    /// What becomes slow.
+    fn slow_part(&mut self) -> SlowPart {
+        let [least, most] = SLOWEST;
+        // Short ones are as frequent as long ones, by their order of magnitude.
+        let span = |drawn| Duration::from_secs_f64(least * (most / least).powf(drawn));
+        let dice = &mut self.dice;
+        let (drawn, other) = (dice.f64(), dice.f64());
+        let part = |collections: &str, shard, [reads, writes]: [Duration; 2]| SlowPart {
+            collections: collections.to_owned(),
+            shard,
+            reads,
+            writes,
+        };
+        let mut spans = || match dice.u8(..3) {
+            0 => [span(drawn), Duration::ZERO],
+            1 => [Duration::ZERO, span(drawn)],
+            _ => [span(drawn), span(other)],
+        };
+        match self.slow {
+            // Longer than a lease, and answered in time.
+            Slow::Nothing | Slow::ReadsOfRecords => {
+                let reads = PATIENCE.mul_f64(0.1 + 0.85 * drawn);
+                part(RECORDS, None, [reads, Duration::ZERO])
+            }
+            Slow::Shard(shard) => part("world", Some(shard), spans()),
+            Slow::Anything => {
+                let spans = spans();
+                let everywhere = ["", RECORDS, "world", "annex"];
+                let collections = everywhere[dice.usize(..everywhere.len())];
+                let shard = dice.bool().then(|| dice.u8(..SHARDS));
+                part(collections, shard, spans)
+            }
         }
     }
 

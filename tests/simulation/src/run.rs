@@ -24,7 +24,7 @@ use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf, is_planned};
 use crate::scenario::{
-    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, Scenario, TOKENS, Troubles,
+    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, RUSHES, Scenario, TOKENS, Troubles,
 };
 use crate::virtual_time::in_virtual_time;
 use crate::watch::{LongLock, Watch};
@@ -70,6 +70,13 @@ struct Running {
     process: Arc<Process>,
     domain: Domain,
     actors: Vec<JoinHandle<()>>,
+}
+
+/// How long until an actor comes with the next rush.
+fn until_a_rush(now: Duration, place: f64) -> Duration {
+    let [apart, lasts] = RUSHES;
+    let since = Duration::from_secs_f64(now.as_secs_f64() % apart.as_secs_f64());
+    apart.saturating_sub(since) + lasts.mul_f64(place)
 }
 
 /// Shuts a domain down, also one of a process that was stopped for going round in a circle.
@@ -267,15 +274,21 @@ impl Simulation {
                 told: self.told.clone(),
                 hangs: self.scenario.hangs,
                 strays: self.meddler.strays.clone(),
+                calm: self.scenario.calm,
+                barriers: self.scenario.barriers.then(|| self.server.clone()),
             };
-            let mut dice = dice.fork();
+            let (mut dice, calm) = (dice.fork(), self.scenario.calm);
             tokio::spawn(async move {
                 for _ in 0..operations {
                     let patient = dice.u8(..6) == 0;
                     let deadline =
                         if patient { PATIENT } else { Duration::from_secs(dice.u64(5..40)) };
                     actor.run_one(&mut dice, deadline).await;
-                    tokio::time::sleep(Duration::from_millis(dice.u64(..200))).await;
+                    let pause = match calm {
+                        true => until_a_rush(actor.origin.elapsed(), dice.f64()),
+                        false => Duration::from_millis(dice.u64(..200)),
+                    };
+                    tokio::time::sleep(pause).await;
                 }
             })
         });
@@ -536,9 +549,17 @@ impl Simulation {
             }
         }
         let (scenario, long_locks) = (self.scenario.clone(), std::mem::take(&mut self.long_locks));
-        let clean_up = self.clean_up;
-        let ledger =
-            Ledger { scenario, operations, settled, finals, mirages, long_locks, clean_up };
+        let ledger = Ledger {
+            scenario,
+            operations,
+            settled,
+            finals,
+            mirages,
+            long_locks,
+            clean_up: self.clean_up,
+            buried: std::mem::take(&mut *self.told.buried.lock()),
+            held_up: self.server.held_up(),
+        };
         for operation in &ledger.operations {
             let open = matches!(operation.fate, Fate::Unknown | Fate::Unheard);
             match (ledger.committed(operation), open) {

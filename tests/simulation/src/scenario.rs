@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use txn_sim::FaultPlan;
 
-use txn_sim::server::Manners;
+use txn_sim::server::{Manners, SHARDS};
 
 /// How long an attempt may take, and the longest lease.
-const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
 /// How often a process looks for what is left behind.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
+
+/// In a calm world actors come in rushes: so far apart, and everybody within so much.
+pub(crate) const RUSHES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(60)];
 
 /// Accounts of the world. Few, so that everybody meets everybody.
 pub(crate) const ACCOUNTS: u8 = 4;
@@ -55,6 +58,10 @@ pub struct Troubles {
     pub store_panics: bool,
     /// The transactions of a process share their requests.
     pub shared_requests: bool,
+    /// One part of the store is slow, or hangs, while the rest is quick.
+    pub slow_parts: bool,
+    /// Scans have several pages, and lose some of them; somebody waits for barriers.
+    pub lost_pages: bool,
 }
 
 /// Switches a trouble on.
@@ -72,10 +79,12 @@ impl Troubles {
         panics: false,
         store_panics: false,
         shared_requests: false,
+        slow_parts: false,
+        lost_pages: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 9] = [
+    pub const SWITCHES: [(&'static str, Switch); 11] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -85,6 +94,8 @@ impl Troubles {
         ("panics", |troubles| troubles.panics = true),
         ("store-panics", |troubles| troubles.store_panics = true),
         ("shared-requests", |troubles| troubles.shared_requests = true),
+        ("slow-parts", |troubles| troubles.slow_parts = true),
+        ("lost-pages", |troubles| troubles.lost_pages = true),
     ];
 
     /// All of them.
@@ -127,6 +138,19 @@ pub enum Annex {
     Lost,
 }
 
+/// Which part of the store is slow now and then, for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slow {
+    /// None.
+    Nothing,
+    /// Reads of records, for longer than a lease. Their owners write them in time.
+    ReadsOfRecords,
+    /// A shard of the documents.
+    Shard(u8),
+    /// Another one each time, records and what is written to them included.
+    Anything,
+}
+
 /// One simulated world.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -163,6 +187,12 @@ pub struct Scenario {
     pub store_panics: f64,
     /// The transactions of a process share their requests.
     pub shared_requests: bool,
+    /// What is slow.
+    pub slow: Slow,
+    /// Nothing goes wrong but that a part is slow, and that pages are lost: whatever else takes long has no excuse.
+    pub calm: bool,
+    /// Somebody waits for barriers.
+    pub barriers: bool,
     /// Seeds of the rest.
     pub dice: fastrand::Rng,
     /// Seeds of the troubles that are not in every campaign.
@@ -204,7 +234,52 @@ impl Scenario {
             _ => Annex::Lost,
         };
         self.shared_requests = often(troubles.shared_requests, 0.5, 1.0) > 0.0;
-        self
+        let loses_pages = often(troubles.lost_pages, 0.5, 1.0) > 0.0;
+        let slow = often(troubles.slow_parts, 0.4, 1.0);
+        if loses_pages {
+            self.manners.page = Some(dice.usize(1..=4));
+            self.manners.lost_page = 0.4 * dice.f64();
+            self.manners.lost_scroll = 0.1 * dice.f64();
+            // What is lost with an index is applied never.
+            self.barriers = self.annex == Annex::None;
+        }
+        self.slow = match slow {
+            share if share <= 0.0 => Slow::Nothing,
+            share if share < 0.3 => Slow::ReadsOfRecords,
+            share if share < 0.6 => Slow::Shard(dice.u8(..SHARDS)),
+            _ => Slow::Anything,
+        };
+        match self.slow {
+            Slow::Nothing | Slow::Anything => self,
+            Slow::ReadsOfRecords => self.calmed(&mut dice),
+            Slow::Shard(_) => {
+                self.shared_requests = troubles.shared_requests;
+                self.calmed(&mut dice)
+            }
+        }
+    }
+
+    /// The same world with many actors, where nothing goes wrong but what this takes over.
+    fn calmed(self, dice: &mut fastrand::Rng) -> Self {
+        let Manners { page, lost_page, lost_scroll, .. } = self.manners;
+        Self {
+            calm: true,
+            processes: 2,
+            actors: dice.usize(4..=12),
+            faults: FaultPlan::none(self.seed).with_delay(1.0, Duration::from_millis(5)),
+            manners: Manners { page, lost_page, lost_scroll, ..Manners::default() },
+            crashes: false,
+            kills: false,
+            pauses: false,
+            clocks: Clocks::Tame,
+            hangs: false,
+            annex: Annex::None,
+            barriers: page.is_some(),
+            copies: false,
+            panics: false,
+            store_panics: 0.0,
+            ..self
+        }
     }
 
     fn usual(seed: u64) -> Self {
@@ -229,15 +304,13 @@ impl Scenario {
         let longest = 2 + often(0.5, 300.0) as u64;
         faults = faults.with_delay(delay, Duration::from_millis(longest));
         let manners = Manners {
-            hung_replication: false,
             slow_replication: often(0.7, 0.5),
             lagging_copy: often(0.7, 0.8),
             scan_hides: often(0.5, 0.4),
             short_answer: often(0.5, 0.05),
             reordered: often(0.6, 0.5),
             late_news: often(0.5, 0.5),
-            sent_again: 0.0,
-            sent_and_missed: 0.0,
+            ..Manners::default()
         };
         let clocks = match dice.u8(..10) {
             0..5 => Clocks::Tame,
@@ -261,6 +334,9 @@ impl Scenario {
             panics: false,
             store_panics: 0.0,
             shared_requests: false,
+            slow: Slow::Nothing,
+            calm: false,
+            barriers: false,
             dice,
             trouble: fastrand::Rng::with_seed(seed ^ 0x7472_6f75_626c_6573),
         }

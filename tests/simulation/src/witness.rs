@@ -1,18 +1,26 @@
 //! The observers of the engine under test.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
+use txn_core::Tid;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Key;
 
 use crate::counts::Counts;
 use crate::process::{Log, panic_as_planned};
+use crate::scenario::TRANSACTION_LIMIT;
 
 /// How often an observer panics that does.
 const RASH: f64 = 0.02;
+
+/// For so long an attempt has not reached its limit by any clock of a calm world.
+const IN_TIME: Duration = TRANSACTION_LIMIT.saturating_sub(Duration::from_secs(1));
 
 /// What observers of the engine told.
 #[derive(Debug, Default)]
@@ -25,6 +33,35 @@ pub(crate) struct Told {
     pub(crate) rash: Mutex<Option<fastrand::Rng>>,
     /// The faults are over: no further caller hangs.
     pub(crate) calm: AtomicBool,
+    /// The attempts whose closures are under way, and since when.
+    at_work: Mutex<BTreeMap<Tid, Instant>>,
+    /// Those that were taken for dead meanwhile, and by whom.
+    pub(crate) buried: Mutex<Vec<(Tid, String)>>,
+}
+
+impl Told {
+    /// The closure of an attempt is under way, until what this returns is dropped.
+    pub(crate) fn at_work(&self, tid: Tid) -> AtWork<'_> {
+        self.at_work.lock().insert(tid, Instant::now());
+        AtWork { told: self, tid }
+    }
+
+    fn is_at_work(&self, tid: Tid) -> bool {
+        let since = self.at_work.lock().get(&tid).copied();
+        since.is_some_and(|since| since.elapsed() < IN_TIME)
+    }
+}
+
+/// A closure that is under way.
+pub(crate) struct AtWork<'a> {
+    told: &'a Told,
+    tid: Tid,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.told.at_work.lock().remove(&self.tid);
+    }
 }
 
 /// One process's observer.
@@ -43,6 +80,11 @@ impl fmt::Debug for Witness {
 impl Observer for Witness {
     fn on_event(&self, event: &Event) {
         self.log.line(|| format!("{} {event:?}", self.name));
+        if let Event::AbortedByRecovery { tid, .. } = event
+            && self.told.is_at_work(*tid)
+        {
+            self.told.buried.lock().push((*tid, self.name.clone()));
+        }
         let mut counts = self.told.counts.lock();
         match event {
             Event::Damaged { document, .. } => {

@@ -12,7 +12,8 @@ use txn_store::{
     StoreError, StoreErrorKind, Write,
 };
 
-use super::{Collection, Reach, Server, out_of_reach};
+use super::slow::{Call, timed_out};
+use super::{Collection, Reach, Server};
 
 #[async_trait]
 impl Store for Server {
@@ -21,26 +22,25 @@ impl Store for Server {
     }
 
     fn request_timeout(&self) -> Duration {
-        Duration::from_secs(1)
+        self.state.lock().request_timeout
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.read(keys, false)
+        self.read(keys, false).await
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.read(keys, true)
+        self.read(keys, true).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let Some(this) = self.this.upgrade() else { return Vec::new() };
-        let writes = writes.to_vec();
-        // Too short an answer, should the task fail.
-        tokio::spawn(async move { this.bulk(&writes).await }).await.unwrap_or_default()
+        self.write(writes).await
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.state.lock().existing(collection).map(|_| ())
+        let way = self.way_through(collection, Call::Write);
+        let refresh = || self.state.lock().existing(collection).map(|_| ());
+        self.slowly(way, refresh).await.unwrap_or_else(|| Err(timed_out()))
     }
 
     async fn scan(
@@ -50,25 +50,9 @@ impl Store for Server {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let name = state.resolve(collection).ok_or_else(|| embedded::not_found(collection))?;
-        let Some(found) = state.collections.get(&name) else {
-            return Err(embedded::not_found(collection));
-        };
-        out_of_reach(collection, found.reach)?;
-        let documents = found.documents.iter().filter_map(|(place, document)| {
-            let (version, source) = document.on_replica()?;
-            Some((place, version, source))
-        });
-        let mut page = embedded::page(&name, documents, filter, size, from.as_ref())?;
-        if !found.blocked {
-            let before = page.documents.len();
-            let (dice, odds) = (&mut state.dice, state.manners.scan_hides);
-            page.documents.retain(|_| dice.f64() >= odds);
-            state.misdeeds.hidden += (before - page.documents.len()) as u64;
-        }
-        Ok(page)
+        let way = self.way_through(collection, Call::Read);
+        let page = || self.page(collection, filter, size, from);
+        self.slowly(way, page).await.unwrap_or_else(|| Err(timed_out()))
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {

@@ -1,6 +1,6 @@
 //! The server misbehaves as it says.
 
-use txn_store::{CollectionSpec, Filter, Role, Store, WriteOp};
+use txn_store::{CollectionSpec, Cursor, Filter, Role, Store, WriteOp};
 
 use super::*;
 
@@ -99,4 +99,82 @@ async fn an_acknowledged_write_makes_what_it_replaced_durable() {
     let outcome = server.replicated(&key("a"), write, v2, &collection, term);
     assert_eq!(outcome, Outcome::Applied(v2));
     assert!(server.documents()["things"]["a"].contains('3'));
+}
+
+/// Puts documents on every shard, and makes one of them slow.
+async fn slow_shard(reads: Duration, writes: Duration) -> (Arc<Server>, Key, Key) {
+    let server = server(0.0).await;
+    let cold = key("cold");
+    let mut others = (0..10).map(|n| key(&n.to_string()));
+    let warm = others.find(|key| shard_of(key) != shard_of(&cold)).expect("three shards");
+    let creates = [&cold, &warm].map(|key| Write::new(key.clone(), WriteOp::Create("{}".into())));
+    server.write_many(&creates).await;
+    let shard = Some(shard_of(&cold));
+    server.slow_down(Some(SlowPart { collections: "thing".to_owned(), shard, reads, writes }));
+    (server, cold, warm)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_as_slow_as_the_slowest_document_in_it() {
+    let (server, cold, warm) = slow_shard(REPLICATION, Duration::ZERO).await;
+    let begun = Instant::now();
+    let reads = server.get_many(std::slice::from_ref(&warm)).await;
+    assert!(matches!(reads[..], [Read::Found { .. }]) && begun.elapsed() == Duration::ZERO);
+    let reads = server.read_primary(&[warm.clone(), cold.clone()]).await;
+    assert!(matches!(reads[..], [Read::Found { .. }, Read::Found { .. }]), "{reads:?}");
+    assert!(begun.elapsed() >= REPLICATION);
+    let held_up: Vec<Key> = server.held_up().into_iter().map(|held_up| held_up.key).collect();
+    assert_eq!(held_up, [warm]);
+    let written = server.write_many(&[Write::new(cold, WriteOp::Create("{}".into()))]).await;
+    assert_eq!(written, [Outcome::Conflict], "writes are quick");
+    assert!(begun.elapsed() < 2 * REPLICATION);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hangs_is_answered_by_nobody_and_carried_out() {
+    let hangs = 5 * REQUEST_TIMEOUT;
+    let (server, cold, warm) = slow_shard(hangs, hangs).await;
+    let found = server.get_many(&[cold.clone(), warm.clone()]).await;
+    assert!(matches!(found[..], [Read::Unavailable(_), Read::Unavailable(_)]), "{found:?}");
+    let version = Version { term: 1, seq_no: 1 };
+    let replace = WriteOp::Replace("{\"n\":1}".into(), version);
+    let also = Write::new(key("also"), WriteOp::Create("{}".into()));
+    let outcomes = server.write_many(&[Write::new(cold.clone(), replace), also]).await;
+    assert!(matches!(outcomes[..], [Outcome::Unknown(_), Outcome::Unknown(_)]), "{outcomes:?}");
+    assert!(server.refresh("things").await.is_err());
+    assert!(server.scan("things", &Filter::All, 10, None).await.is_err());
+    tokio::time::sleep(hangs).await;
+    server.slow_down(None);
+    let found = server.get_many(&[cold]).await;
+    assert!(
+        matches!(&found[..], [Read::Found { source, .. }] if source.contains('1')),
+        "{found:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_moves_on_though_its_answer_was_lost() {
+    let server = server(0.0).await;
+    let creates: Vec<Write> =
+        (0..7).map(|n| Write::new(key(&n.to_string()), WriteOp::Create("{}".into()))).collect();
+    server.write_many(&creates).await;
+    let manners = Manners { page: Some(2), ..Manners::default() };
+    let page = async |from: Option<Cursor>, lost_page: f64| {
+        server.set_manners(Manners { lost_page, ..manners });
+        server.scan("things", &Filter::All, 500, from).await
+    };
+    let first = page(None, 0.0).await.expect("the first page");
+    assert_eq!(first.documents.len(), 2);
+    let cursor = first.next;
+    page(cursor.clone(), 1.0).await.expect_err("the second one is lost");
+    let third = page(cursor.clone(), 0.0).await.expect("the third page");
+    assert_eq!(third.documents[0].0, key("4"));
+    // What it shows is what stood there when it began.
+    server.write_many(&[Write::new(key("7"), WriteOp::Create("{}".into()))]).await;
+    let last = page(third.next, 0.0).await.expect("the last page");
+    assert_eq!((last.documents.len(), last.next), (1, None));
+    assert!(page(cursor, 0.0).await.is_err(), "it is ended");
+    let first = page(None, 0.0).await.expect("a page");
+    tokio::time::sleep(KEEP_ALIVE + REPLICATION).await;
+    assert!(page(first.next, 0.0).await.is_err(), "it is given up");
 }

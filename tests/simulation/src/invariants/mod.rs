@@ -5,12 +5,14 @@ mod all_or_nothing;
 mod bounded_recovery;
 mod committed_reads;
 mod exact_ledger;
+mod held_up;
 mod lock_liveness;
 mod lost_updates;
 mod money;
 mod order;
 mod pairs;
 mod resurrection;
+mod the_living;
 mod verified_reads;
 mod version_counts;
 
@@ -20,18 +22,20 @@ use crate::ledger::Ledger;
 type Check = fn(&Ledger) -> Vec<String>;
 
 /// Every invariant with its name.
-const ALL: [(&str, Check); 13] = [
+const ALL: [(&str, Check); 15] = [
     ("acknowledged", acknowledged::check),
     ("all or nothing", all_or_nothing::check),
     ("bounded recovery", bounded_recovery::check),
     ("committed reads", committed_reads::check),
     ("exact ledger", exact_ledger::check),
+    ("held up", held_up::check),
     ("lock liveness", lock_liveness::check),
     ("lost updates", lost_updates::check),
     ("money", money::check),
     ("order", order::check),
     ("pairs", pairs::check),
     ("resurrection", resurrection::check),
+    ("the living", the_living::check),
     ("verified reads", verified_reads::check),
     ("version counts", version_counts::check),
 ];

@@ -1,4 +1,4 @@
-//! A verified read shows everything that was acknowledged before it began.
+//! A verified read shows everything that was acknowledged before it began; behind a barrier the documents do so by themselves.
 
 use crate::history::Kind;
 use crate::ledger::Ledger;
@@ -6,9 +6,13 @@ use crate::ledger::Ledger;
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let mut violations = Vec::new();
     let looks = ledger.operations.iter().filter(|operation| {
-        operation.kind == Kind::VerifiedLook
-            && operation.is_committed()
-            && !ledger.may_have_seen_a_mirage(operation)
+        let proves = match operation.kind {
+            Kind::VerifiedLook => !ledger.may_have_seen_a_mirage(operation),
+            // A scan finds what is to be applied, unless it hides it.
+            Kind::Barrier => ledger.scenario.manners.scan_hides <= 0.0,
+            _ => false,
+        };
+        proves && operation.is_committed()
     });
     for look in looks {
         for (doc, content) in &look.reads {

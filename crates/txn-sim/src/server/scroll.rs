@@ -1,0 +1,124 @@
+//! Scans as real servers have them: a scroll shows what stood there when it began, and moves on with each request, whether
+//! or not the answer arrives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use txn_store::embedded;
+use txn_store::{Cursor, Filter, Key, Page, Source, StoreError, StoreErrorKind, Version};
+
+use super::{Manners, Server, State, out_of_reach};
+
+/// How long a scroll is kept open from one request to the next.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(90);
+
+#[derive(Debug)]
+struct Scroll {
+    /// What it has still to show.
+    rest: VecDeque<(Key, Version, Source)>,
+    /// Documents in each of its pages.
+    size: usize,
+    asked: Instant,
+}
+
+/// Those that are open.
+#[derive(Debug, Default)]
+pub(super) struct Scrolls {
+    open: BTreeMap<String, Scroll>,
+    opened: u64,
+}
+
+impl Scrolls {
+    /// Opens a scroll.
+    pub(super) fn open(&mut self, documents: Vec<(Key, Version, Source)>, size: usize) -> Cursor {
+        self.opened += 1;
+        let id = format!("scroll {}", self.opened);
+        let scroll = Scroll { rest: documents.into(), size, asked: Instant::now() };
+        self.open.insert(id.clone(), scroll);
+        Cursor(id)
+    }
+
+    /// Its next page. One that is not full is the last.
+    pub(super) fn next(&mut self, cursor: &Cursor) -> Result<Page, StoreError> {
+        self.open.retain(|_, scroll| scroll.asked.elapsed() <= KEEP_ALIVE);
+        let Some(scroll) = self.open.get_mut(&cursor.0) else {
+            let message = "no search context found";
+            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
+        };
+        scroll.asked = Instant::now();
+        let full = scroll.rest.len() >= scroll.size;
+        let shown = scroll.size.min(scroll.rest.len());
+        let documents = scroll.rest.drain(..shown).collect();
+        if !full {
+            self.close(cursor);
+        }
+        Ok(Page { documents, next: full.then(|| cursor.clone()) })
+    }
+
+    /// It is ended, or lost with the node that kept it.
+    pub(super) fn close(&mut self, cursor: &Cursor) {
+        self.open.remove(&cursor.0);
+    }
+}
+
+impl Server {
+    /// The next page of a scan.
+    pub(super) fn page(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Manners { lost_page, lost_scroll, .. } = state.manners;
+        let cursor = match from {
+            None => state.begin_scan(collection, filter, size)?,
+            Some(cursor) => {
+                state.existing(collection)?;
+                if lost_scroll > 0.0 && state.dice.f64() < lost_scroll {
+                    state.misdeeds.lost_scrolls += 1;
+                    state.scrolls.close(&cursor);
+                }
+                cursor
+            }
+        };
+        let page = state.scrolls.next(&cursor)?;
+        if lost_page > 0.0 && state.dice.f64() < lost_page {
+            state.misdeeds.lost_pages += 1;
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "the connection was reset"));
+        }
+        Ok(page)
+    }
+}
+
+impl State {
+    fn begin_scan(
+        &mut self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+    ) -> Result<Cursor, StoreError> {
+        let name = self.resolve(collection).ok_or_else(|| embedded::not_found(collection))?;
+        let Some(found) = self.collections.get(&name) else {
+            return Err(embedded::not_found(collection));
+        };
+        out_of_reach(collection, found.reach)?;
+        let documents = found.documents.iter().filter_map(|(place, document)| {
+            let (version, source) = document.on_replica()?;
+            Some((place, version, source))
+        });
+        let Page { mut documents, .. } =
+            embedded::page(&name, documents, filter, usize::MAX, None)?;
+        if !found.blocked {
+            let before = documents.len();
+            let (dice, odds) = (&mut self.dice, self.manners.scan_hides);
+            documents.retain(|_| dice.f64() >= odds);
+            self.misdeeds.hidden += (before - documents.len()) as u64;
+        }
+        let size = self.manners.page.unwrap_or(size).min(size).max(1);
+        Ok(self.scrolls.open(documents, size))
+    }
+}
