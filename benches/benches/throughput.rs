@@ -46,6 +46,7 @@ impl Way {
     fn of(load: Load) -> &'static [Self] {
         match load.name {
             "spread" => &[Self::Plain, Self::Own, Self::Shared, Self::Groups],
+            "counter" => &[Self::Retried, Self::Groups],
             _ => &[Self::Retried, Self::Shared, Self::Groups],
         }
     }
@@ -100,10 +101,13 @@ async fn measure(
     let with = |shared, groups| {
         Config::default().with_shared_requests(Some(shared)).with_groups(Some(groups))
     };
-    let name = unique(load.name);
-    let own = Arc::new(Bench::open_with(&url, &name, load.accounts, with(false, false)).await?);
-    let shared = Arc::new(own.beside(with(true, false)).await?);
-    let groups = Arc::new(own.beside(with(true, true)).await?);
+    let open = async |shared, groups| {
+        let (name, config) = (unique(load.name), with(shared, groups));
+        Ok::<_, Failure>(Arc::new(Bench::open_with(&url, &name, load.accounts, config).await?))
+    };
+    let own = open(false, false).await?;
+    let shared = open(true, false).await?;
+    let groups = open(true, true).await?;
     for part in ids(load.accounts).chunks(500) {
         let plain = part.iter().map(|id| format!("plain-{id}")).collect::<Vec<_>>();
         own.plain_transfer(&plain).await?;
@@ -161,17 +165,15 @@ async fn measure(
             );
         }
     }
-    own.settle().await?;
-    let sum = own.sum(&ids(load.accounts)).await?;
-    let expected = 1_000 * i64::try_from(load.accounts)? + added(load.documents) * transfers;
+    let mut sum = 0;
+    for bench in [own, shared, groups] {
+        bench.settle().await?;
+        sum += bench.sum(&ids(load.accounts)).await?;
+        Arc::into_inner(bench).ok_or("a client is left over")?.close().await?;
+    }
+    let expected = 3 * 1_000 * i64::try_from(load.accounts)? + added(load.documents) * transfers;
     println!("money: {sum} of {expected}");
-    for bench in [&shared, &groups] {
-        bench.domain.shutdown(Duration::from_secs(10)).await;
-    }
-    match Arc::try_unwrap(own) {
-        Ok(own) => own.close().await,
-        Err(_) => Err("a client is left over".into()),
-    }
+    Ok(())
 }
 
 fn median(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {

@@ -29,7 +29,6 @@ pub struct Bench {
     witness: Arc<Witness>,
     plain: reqwest::Client,
     url: String,
-    name: String,
     index: String,
 }
 
@@ -62,14 +61,6 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Another process, so to say, with the same domain and the same accounts.
-    ///
-    /// # Errors
-    /// As the server says.
-    pub async fn beside(&self, config: Config) -> Result<Self, Failure> {
-        Self::connect(&self.url, &self.name, config).await
-    }
-
     async fn connect(url: &str, name: &str, config: Config) -> Result<Self, Failure> {
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
         let counting = Arc::new(CountingStore::new(store));
@@ -80,8 +71,8 @@ impl Bench {
         let accounts = domain.create_collection(&index, Some(MAPPINGS)).await?;
         let plain =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
-        let (url, name) = (url.trim_end_matches('/').to_owned(), name.to_owned());
-        Ok(Self { domain, accounts, counting, witness, plain, url, name, index })
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { domain, accounts, counting, witness, plain, url, index })
     }
 
     /// Writes accounts without reading them.

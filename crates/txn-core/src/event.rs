@@ -21,6 +21,13 @@ pub enum Event {
         /// The attempt.
         tid: Tid,
     },
+    /// Transactions of this process were composed into one, which is about to be committed by this attempt.
+    Composed {
+        /// The attempt.
+        tid: Tid,
+        /// How many they are: two or more.
+        transactions: usize,
+    },
     /// Locks were acknowledged.
     Locked {
         /// The attempt.

@@ -63,6 +63,8 @@ pub(crate) struct Actor {
     pub(crate) told: Arc<Told>,
     /// Some callers hold their transaction open.
     pub(crate) hangs: bool,
+    /// Transactions are composed: some callers do not ask for their tid, for those who do go by themselves.
+    pub(crate) groups: bool,
     /// How many stray copies there are.
     pub(crate) strays: Arc<AtomicU64>,
     /// What everybody did.
@@ -231,16 +233,17 @@ impl Actor {
         let options = if hang.is_some() { options.with_pessimistic(true) } else { options };
         let hang = Mutex::new(hang.map(Duration::from_secs));
         let pauses = Mutex::new(dice.fork());
+        // Whoever asks has a record written; some go the short way.
+        let goes_with_others = self.groups && dice.u8(..4) > 0;
+        let asks = !plan.kind().may_leave_no_record() && !goes_with_others;
         let dawdles = dice.u64(..4) * dice.u64(..4) * 10;
         let run = self.domain.run::<_, Error, _>(&options, async |tx| {
             self.history.note(number, |operation| {
-                // Whoever asks has a record written; some go the short way.
-                operation.tid = (!plan.kind().may_leave_no_record()).then(|| tx.tid());
+                operation.tid = asks.then(|| tx.tid());
                 operation.reads.clear();
                 operation.writes.clear();
             });
-            let _at_work =
-                (!plan.kind().may_leave_no_record()).then(|| self.told.at_work(tx.tid()));
+            let _at_work = asks.then(|| self.told.at_work(tx.tid()));
             self.carry_out(tx, number, plan).await?;
             let pause = pauses.lock().u64(..=dawdles);
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -262,7 +265,14 @@ impl Actor {
             let patience = Duration::from_millis(dice.u64(..200));
             return Some(fate(tokio::time::timeout(patience, run).await.ok()?.map(drop)));
         }
-        Some(fate(run.await.map(drop)))
+        let result = run.await;
+        // Of a composed one the answer tells the attempt.
+        let tid = match &result {
+            Ok(committed) => committed.receipt.tid,
+            Err(error) => error.tid(),
+        };
+        self.history.note(number, |operation| operation.tid = operation.tid.or(tid));
+        Some(fate(result.map(drop)))
     }
 
     /// Panics, one way or the other.

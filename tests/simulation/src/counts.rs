@@ -32,6 +32,8 @@ pub struct Counts {
     pub wounds: u64,
     /// Partitions of the transaction table that were dropped.
     pub drops: u64,
+    /// Transactions that were composed with others.
+    pub composed: u64,
     /// Whatever went wrong, by kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -51,6 +53,7 @@ impl Counts {
         self.recoveries += other.recoveries;
         self.wounds += other.wounds;
         self.drops += other.drops;
+        self.composed += other.composed;
         for (kind, times) in &other.faults {
             self.fault(kind, *times);
         }

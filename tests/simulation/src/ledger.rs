@@ -79,7 +79,13 @@ impl Ledger {
     #[must_use]
     pub fn reads_are_certain(&self, operation: &Operation) -> bool {
         let validated = operation.is_committed() && !operation.kind.is_look();
-        validated || !self.may_have_seen_a_mirage(operation)
+        validated || !(self.may_have_seen_a_mirage(operation) || self.may_be_composed(operation))
+    }
+
+    /// Whether its closure may have run on what others of its process had done and not committed. Such a run is thrown away, if
+    /// they are not.
+    fn may_be_composed(&self, operation: &Operation) -> bool {
+        self.scenario.groups && !operation.kind.is_look() && !operation.writes.is_empty()
     }
 
     /// Whether what the operation read may have been a write that vanished.

@@ -162,6 +162,7 @@ impl Simulation {
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
             .with_shared_requests(Some(self.scenario.shared_requests))
+            .with_groups(Some(self.scenario.groups))
             .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL))
             .with_rules(self.rules.clone());
         Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await
@@ -273,6 +274,7 @@ impl Simulation {
                 bombs: bombs.clone(),
                 told: self.told.clone(),
                 hangs: self.scenario.hangs,
+                groups: self.scenario.groups,
                 strays: self.meddler.strays.clone(),
                 calm: self.scenario.calm,
                 barriers: self.scenario.barriers.then(|| self.server.clone()),

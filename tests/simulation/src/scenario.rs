@@ -62,6 +62,8 @@ pub struct Troubles {
     pub slow_parts: bool,
     /// Scans have several pages, and lose some of them; somebody waits for barriers.
     pub lost_pages: bool,
+    /// The transactions of a process are composed into groups.
+    pub groups: bool,
 }
 
 /// Switches a trouble on.
@@ -81,10 +83,11 @@ impl Troubles {
         shared_requests: false,
         slow_parts: false,
         lost_pages: false,
+        groups: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 11] = [
+    pub const SWITCHES: [(&'static str, Switch); 12] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -96,6 +99,7 @@ impl Troubles {
         ("shared-requests", |troubles| troubles.shared_requests = true),
         ("slow-parts", |troubles| troubles.slow_parts = true),
         ("lost-pages", |troubles| troubles.lost_pages = true),
+        ("groups", |troubles| troubles.groups = true),
     ];
 
     /// All of them.
@@ -187,6 +191,8 @@ pub struct Scenario {
     pub store_panics: f64,
     /// The transactions of a process share their requests.
     pub shared_requests: bool,
+    /// The transactions of a process are composed into groups.
+    pub groups: bool,
     /// What is slow.
     pub slow: Slow,
     /// Nothing goes wrong but that a part is slow, and that pages are lost: whatever else takes long has no excuse.
@@ -249,14 +255,25 @@ impl Scenario {
             share if share < 0.6 => Slow::Shard(dice.u8(..SHARDS)),
             _ => Slow::Anything,
         };
-        match self.slow {
+        let world = match self.slow {
             Slow::Nothing | Slow::Anything => self,
             Slow::ReadsOfRecords => self.calmed(&mut dice),
             Slow::Shard(_) => {
                 self.shared_requests = troubles.shared_requests;
                 self.calmed(&mut dice)
             }
+        };
+        world.grouped(troubles.groups)
+    }
+
+    /// In half of the worlds transactions are composed. Where few are, there is nobody to be composed with.
+    fn grouped(mut self, switch: bool) -> Self {
+        let mut dice = fastrand::Rng::with_seed(self.seed ^ 0x6772_6f75_7073);
+        self.groups = switch && dice.bool();
+        if self.groups {
+            self.actors += dice.usize(2..=5);
         }
+        self
     }
 
     /// The same world with many actors, where nothing goes wrong but what this takes over.
@@ -334,6 +351,7 @@ impl Scenario {
             panics: false,
             store_panics: 0.0,
             shared_requests: false,
+            groups: false,
             slow: Slow::Nothing,
             calm: false,
             barriers: false,

@@ -93,6 +93,7 @@ impl Observer for Witness {
             Event::Wounded { .. } => counts.wounds += 1,
             Event::Replayed { .. } | Event::AbortedByRecovery { .. } => counts.recoveries += 1,
             Event::PartitionDropped { .. } => counts.drops += 1,
+            Event::Composed { transactions, .. } => counts.composed += *transactions as u64,
             _ => {}
         }
         let rash = self.told.rash.lock().as_mut().is_some_and(|dice| dice.f64() < RASH);

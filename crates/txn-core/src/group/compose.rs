@@ -15,6 +15,7 @@ use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::Options;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::ErrorKind;
+use crate::event::Event;
 use crate::store::Key;
 
 /// How long a group waits for closures that run again, all in all: their callers may sleep, or do something else meanwhile.
@@ -89,7 +90,8 @@ impl Groups {
         let Some(first) = joined.first() else { return };
         let attempt = match joined.len() {
             1 => first.applicant.attempt.clone(),
-            _ => {
+            transactions => {
+                self.engine.emit(&Event::Composed { tid, transactions });
                 let acknowledge = first.applicant.acknowledge();
                 let ends_at = joined.iter().map(|member| member.applicant.attempt.ends_at()).min();
                 let manner =

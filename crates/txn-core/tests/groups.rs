@@ -1,0 +1,277 @@
+//! Transactions of one process that are composed, in virtual time: on a store that takes two milliseconds for each request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+use txn_core::event::{Event, Observer};
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Result, Typed};
+use txn_sim::{CountingStore, FaultPlan, FaultStore};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Account {
+    balance: i64,
+}
+
+type Accounts = Collection<Typed<Account>>;
+
+/// How many transactions were composed, group by group.
+#[derive(Debug, Default)]
+struct Sizes(Mutex<Vec<usize>>);
+
+impl Observer for Sizes {
+    fn on_event(&self, event: &Event) {
+        if let Event::Composed { transactions, .. } = event {
+            self.0.lock().push(*transactions);
+        }
+    }
+}
+
+/// Why a transfer did not happen.
+#[derive(Debug)]
+enum Refused {
+    Poor,
+    Failed(#[expect(dead_code, reason = "shown where a test fails")] Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+struct Bank {
+    store: Arc<CountingStore>,
+    domain: Domain,
+    accounts: Accounts,
+    sizes: Arc<Sizes>,
+}
+
+impl Bank {
+    /// Accounts `0` to `n - 1` with 100 each.
+    async fn open(n: usize) -> Self {
+        let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
+        let slow = FaultStore::new(Arc::new(MemoryStore::new()), plan);
+        let bank = Self::beside(Arc::new(CountingStore::new(Arc::new(slow)))).await;
+        let put = bank.domain.transact::<_, Error, _>(async |tx| {
+            (0..n).try_for_each(|id| {
+                tx.put(&bank.accounts, id.to_string(), &Account { balance: 100 })
+            })
+        });
+        put.await.expect("puts");
+        bank
+    }
+
+    /// Another process.
+    async fn beside(store: Arc<CountingStore>) -> Self {
+        let sizes = Arc::new(Sizes::default());
+        let config = Config::default()
+            .with_janitor_interval(None)
+            .with_groups(Some(true))
+            .with_observer(Some(sizes.clone()));
+        let domain = Domain::create(store.clone(), "bank", config).await.expect("opens");
+        let accounts = domain.create_collection("accounts", None).await.expect("opens");
+        Self { store, domain, accounts, sizes }
+    }
+
+    async fn add(&self, id: usize, amount: i64) -> Result<u32> {
+        let options = Options::default();
+        let committed = self.domain.run(&options, async |tx| {
+            let id = id.to_string();
+            let before = tx.get(&self.accounts, id.as_str()).await?.unwrap_or_default();
+            tx.put(&self.accounts, id, &Account { balance: before.balance + amount })
+        });
+        Ok(committed.await?.receipt.attempts)
+    }
+
+    async fn transfer(&self, from: usize, to: usize, amount: i64) -> Result<u32, Refused> {
+        let options = Options::default();
+        let committed = self.domain.run(&options, async |tx| {
+            let (from, to) = (from.to_string(), to.to_string());
+            let mut payer = tx.get(&self.accounts, from.as_str()).await?.unwrap_or_default();
+            let mut payee = tx.get(&self.accounts, to.as_str()).await?.unwrap_or_default();
+            if payer.balance < amount {
+                return Err(Refused::Poor);
+            }
+            payer.balance -= amount;
+            payee.balance += amount;
+            tx.put(&self.accounts, from, &payer)?;
+            Ok(tx.put(&self.accounts, to, &payee)?)
+        });
+        Ok(committed.await?.receipt.attempts)
+    }
+
+    async fn balances(&self, n: usize) -> Vec<i64> {
+        let ids = (0..n).map(|id| id.to_string());
+        let found = self.domain.reader().get_many(&self.accounts, ids).await.expect("reads");
+        found.into_iter().map(|account| account.map_or(0, |account| account.balance)).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_increments_of_one_document_are_a_few_writes() {
+    let bank = Bank::open(1).await;
+    let before = bank.store.counts();
+    let tries = join_all((0..64).map(|_| bank.add(0, 1))).await;
+    assert!(tries.iter().all(|tries| *tries.as_ref().expect("commits") <= 2), "{tries:?}");
+    assert_eq!(bank.balances(1).await, [164]);
+    let written = bank.store.counts().since(before).documents_written;
+    assert!(written <= 8, "{written} writes for 64 increments");
+}
+
+#[tokio::test(start_paused = true)]
+async fn transfers_on_hot_accounts_share_locks_and_records() {
+    let bank = Bank::open(4).await;
+    let before = bank.store.counts();
+    let transfers = (0..96).map(|n| bank.transfer(n % 4, (n + 1 + n / 4 % 3) % 4, 1));
+    let tries = join_all(transfers).await;
+    assert!(tries.iter().all(|tries| *tries.as_ref().expect("commits") <= 2), "{tries:?}");
+    assert_eq!(bank.balances(4).await.iter().sum::<i64>(), 400);
+    let written = bank.store.counts().since(before).documents_written;
+    assert!(written <= 96, "{written} writes for 96 transfers of two documents");
+    assert!(bank.sizes.0.lock().iter().sum::<usize>() >= 90);
+    assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_fails_another() {
+    let bank = Bank::open(3).await;
+    let existing = || async {
+        let insert = bank.domain.transact(async |tx| {
+            let seen = tx.get(&bank.accounts, "1").await?.unwrap_or_default();
+            tx.put(&bank.accounts, "1", &seen)?;
+            tx.insert(&bank.accounts, "0", &Account::default())
+        });
+        insert.await.expect_err("it exists").kind()
+    };
+    let poor = || async { matches!(bank.transfer(2, 1, 1_000).await, Err(Refused::Poor)) };
+    let (good, existing, poor) = tokio::join!(
+        join_all((0..20).map(|n| bank.transfer(n % 2, 1 - n % 2, 1))),
+        join_all((0..5).map(|_| existing())),
+        join_all((0..5).map(|_| poor())),
+    );
+    assert!(good.iter().all(Result::is_ok), "{good:?}");
+    assert_eq!(existing, [ErrorKind::Exists; 5]);
+    assert_eq!(poor, [true; 5]);
+    assert_eq!(bank.balances(3).await, [100, 100, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closures_that_take_their_time_keep_nobody_waiting() {
+    let bank = Bank::open(2).await;
+    let runs = AtomicU32::new(0);
+    let slow = bank.domain.transact::<_, Error, _>(async |tx| {
+        let before = tx.get(&bank.accounts, "0").await?.unwrap_or_default();
+        runs.fetch_add(1, Ordering::Relaxed);
+        sleep(Duration::from_millis(700)).await;
+        tx.put(&bank.accounts, "0", &Account { balance: before.balance + 1 })?;
+        tx.put(&bank.accounts, "1", &before)
+    });
+    let quick = async {
+        let begun = Instant::now();
+        for _ in 0..100 {
+            bank.add(0, 1).await.expect("commits");
+        }
+        begun.elapsed()
+    };
+    let (slow, quick) = tokio::join!(slow, quick);
+    slow.expect("commits in the end");
+    assert!(quick < Duration::from_secs(5), "{quick:?}");
+    assert_eq!(bank.balances(1).await, [201]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_go_away_leave_or_are_committed_whole() {
+    let bank = Bank::open(3).await;
+    let transfers = (0..60_u64).map(|n| {
+        let bank = &bank;
+        async move {
+            let (from, to) = (n as usize % 3, (n as usize + 1) % 3);
+            let transfer = bank.transfer(from, to, 1);
+            if n % 3 == 0 {
+                let _gone = tokio::time::timeout(Duration::from_millis(n % 20), transfer).await;
+            } else {
+                transfer.await.expect("commits");
+            }
+        }
+    });
+    join_all(transfers).await;
+    assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
+    let reader = Bank::beside(bank.store.clone()).await;
+    assert_eq!(reader.balances(3).await.iter().sum::<i64>(), 300);
+    assert!(reader.domain.inspect().await.expect("looks").is_clean());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_process_changed_holds_up_only_those_who_use_it() {
+    let ours = Bank::open(40).await;
+    let theirs = Bank::beside(ours.store.clone()).await;
+    let pairs =
+        |bank| join_all((0..20_usize).map(move |n| Bank::transfer(bank, 2 * n, 2 * n + 1, 1)));
+    // Both remember what the other changes.
+    for bank in [&ours, &theirs, &ours, &theirs] {
+        let tries = pairs(bank).await;
+        assert!(tries.iter().all(|tries| *tries.as_ref().expect("commits") <= 3), "{tries:?}");
+    }
+    let (ours_tries, theirs_tries) = tokio::join!(pairs(&ours), pairs(&theirs));
+    assert!(ours_tries.iter().chain(&theirs_tries).all(Result::is_ok));
+    assert_eq!(ours.balances(40).await.iter().sum::<i64>(), 4_000);
+    assert_eq!(ours.balances(2).await, [94, 106]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_transaction_that_waits_goes_first() {
+    let bank = Bank::open(2).await;
+    let options = Options::default().with_pessimistic(true);
+    let by_itself = bank.domain.run(&options, async |tx| {
+        let mut sum = 0;
+        for id in ["0", "1"] {
+            sum += tx.get(&bank.accounts, id).await?.unwrap_or_default().balance;
+            sleep(Duration::from_millis(5)).await;
+        }
+        tx.put(&bank.accounts, "sum", &Account { balance: sum })?;
+        Ok::<_, Error>(sum)
+    });
+    let begun = Instant::now();
+    let hot = async {
+        let mut running = Vec::new();
+        for n in 0..200 {
+            running.push(bank.transfer(n % 2, 1 - n % 2, 1));
+            if n % 20 == 0 {
+                assert!(join_all(running.drain(..)).await.iter().all(std::result::Result::is_ok));
+            }
+        }
+        join_all(running).await;
+    };
+    let (by_itself, ()) = tokio::join!(by_itself, hot);
+    let by_itself = by_itself.expect("commits");
+    assert_eq!(by_itself.value, 200);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_that_are_only_read_are_shared() {
+    let bank = Bank::open(21).await;
+    let use_all = (1..21_usize).map(|n| {
+        let bank = &bank;
+        async move {
+            let run = bank.domain.transact::<_, Error, _>(async |tx| {
+                let fee = tx.get(&bank.accounts, "0").await?.unwrap_or_default().balance;
+                let mine = tx.get(&bank.accounts, n.to_string()).await?.unwrap_or_default();
+                tx.put(&bank.accounts, n.to_string(), &Account { balance: mine.balance - fee })
+            });
+            run.await.expect("commits");
+        }
+    });
+    let (_, changed) = tokio::join!(join_all(use_all), bank.add(0, -99));
+    changed.expect("commits");
+    let balances = bank.balances(21).await;
+    assert_eq!(balances[0], 1);
+    // Each paid the fee before the change, or behind it.
+    assert!(balances[1..].iter().all(|balance| [0, 99].contains(balance)), "{balances:?}");
+}
