@@ -84,8 +84,17 @@ enum Stopped<E> {
     Fail(E),
 }
 
+/// With whom an attempt may be composed.
+#[derive(Clone, Copy)]
+struct Others<'a> {
+    groups: &'a Arc<Groups>,
+    attempts: &'a Attempts,
+    /// It was overtaken before: its documents are locked before it runs again.
+    insists: bool,
+}
+
 /// A transaction goes by itself, and locks as it reads, after this many attempts with others that had to start again.
-const ATTEMPTS_WITH_OTHERS: u16 = 2;
+const ATTEMPTS_WITH_OTHERS: u16 = 8;
 
 /// How often a group may have gone without a transaction whose closure came late.
 const MOST_LATE: u32 = 3;
@@ -228,7 +237,8 @@ impl Domain {
             let manner = Manner { pessimistic, recalls, patience: None };
             let tx = self.start(tid, &options, manner, deadline)?;
             tries += 1;
-            let others = groups.map(|groups| (groups, &attempts));
+            let others =
+                groups.map(|groups| Others { groups, attempts: &attempts, insists: tries > 1 });
             let reason = match self.attempt(&tx, &closure, others).await {
                 Ok((value, receipt)) => {
                     let receipt = Receipt { attempts: u32::from(tries), ..receipt };
@@ -241,7 +251,8 @@ impl Domain {
             if let Some(document) = reason.document() {
                 engine.memory.forget(document);
             }
-            let goes_on_with_others = groups.is_some() && tries < ATTEMPTS_WITH_OTHERS;
+            let goes_on_with_others =
+                groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();
             if matches!(reason, RetryReason::LeftGroup) {
                 groups = None;
             } else if tx.attempt().has_writes() && !goes_on_with_others {
@@ -261,7 +272,7 @@ impl Domain {
         &self,
         tx: &Transaction,
         closure: &F,
-        others: Option<(&Arc<Groups>, &Attempts)>,
+        others: Option<Others<'_>>,
     ) -> Result<(T, Receipt), Stopped<E>>
     where
         F: for<'t> TransactionFn<'t, T, E>,
@@ -277,8 +288,8 @@ impl Domain {
             Err(error) => return Err(self.examine(tx, error).await),
         };
         let apply = || {
-            let (groups, attempts) = others.filter(|_| !tx.is_doomed())?;
-            groups.apply(tx.attempt(), attempts)
+            let Others { groups, attempts, insists } = others.filter(|_| !tx.is_doomed())?;
+            groups.apply(tx.attempt(), attempts, insists)
         };
         let Some(mut waiting) = apply() else {
             return Self::ended(tid, value, tx.conclude().await);

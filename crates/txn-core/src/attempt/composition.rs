@@ -45,7 +45,7 @@ impl Composition {
     /// What was read of a document, by whomever: the latest counts.
     pub(crate) fn learn(&mut self, key: &Key, entry: ReadEntry) {
         match self.known.get(key) {
-            Some(known) if !is_later(&entry, known) => {}
+            Some(known) if !entry.is_later_than(known) => {}
             _ => drop(self.known.insert(key.clone(), entry)),
         }
     }
@@ -109,14 +109,6 @@ impl Composition {
             working.note_write(key.clone(), mutation.clone());
         }
         working
-    }
-}
-
-/// Which of two reads of a document saw the later content.
-fn is_later(new: &ReadEntry, old: &ReadEntry) -> bool {
-    match (new.observed.version, old.observed.version) {
-        (Some(new), Some(old)) => new > old,
-        _ => (new.observed.tid, new.read_at) > (old.observed.tid, old.read_at),
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::composition::{Composition, Fit};
 use super::seat::Guard;
 use super::{Attempt, Working};
-use crate::engine::attempt_error::RetryReason;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::observe::ReadEntry;
 use crate::store::Key;
 
@@ -23,19 +23,22 @@ pub(super) struct Components {
 }
 
 impl Attempt {
-    /// The documents that are only read and those that are written, of an attempt that may be composed with others: one that writes, holds no lock, and of which nobody knows
-    /// anything that the others do not share, such as its tid. Nested ones go by themselves, for those around them wait.
-    pub(crate) fn documents_to_join(&self) -> Option<(BTreeSet<Key>, BTreeSet<Key>)> {
-        let by_itself = self.pessimistic
+    /// Whether it cannot be composed with others: it locks as it reads, or somebody knows of it what the others do not share, such
+    /// as its tid. Nested ones go by themselves, for those around them wait.
+    pub(crate) fn goes_by_itself(&self) -> bool {
+        self.pessimistic
             || self.options.lock_reads
             || self.options.read_only
             || self.options.metadata.is_some()
             || self.asked.load(Ordering::Acquire)
             || self.pinned.load(Ordering::Acquire)
             || !self.enclosing.is_empty()
-            || !self.progress.is_working();
+    }
+
+    /// The documents that are only read and those that are written, of an attempt that may be composed with others.
+    pub(crate) fn documents_to_join(&self) -> Option<(BTreeSet<Key>, BTreeSet<Key>)> {
         let working = self.working.lock();
-        if by_itself || working.writes.is_empty() {
+        if self.goes_by_itself() || !self.progress.is_working() || working.writes.is_empty() {
             return None;
         }
         let only_read = working.reads.keys().filter(|key| !working.writes.contains_key(*key));
@@ -65,6 +68,19 @@ impl Attempt {
     pub(crate) fn run_again_on(&self, basis: Arc<Mutex<Composition>>) {
         *self.basis.lock() = Some(basis);
         *self.working.lock() = Working::default();
+    }
+
+    /// Locks documents before anything is composed, and shows the composition what stands there.
+    pub(crate) async fn lock_first(
+        self: &Arc<Self>,
+        keys: Vec<Key>,
+        composition: &mut Composition,
+    ) -> Result<(), AttemptError> {
+        self.fetch(keys).await?;
+        for (key, read) in &self.working.lock().reads {
+            composition.learn(key, read.clone());
+        }
+        Ok(())
     }
 
     /// Stands for all that is composed. `components`: the documents of transactions that share some, directly or by others.

@@ -129,8 +129,8 @@ impl Attempt {
                 match self.step(key, want, met.get(key)) {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
-                    // Those who have nothing to do with it do not wait for it.
-                    Ok(Step::Blocked(_)) if self.has_components() => {
+                    // Those who have nothing to do with it do not wait for it; but what was sent has to be settled.
+                    Ok(Step::Blocked(_)) if self.has_components() && !self.is_set_aside(key) => {
                         in_the_way.push(RetryReason::Waited(key.clone()));
                     }
                     Ok(Step::Blocked(holder)) => {
@@ -319,7 +319,11 @@ impl Attempt {
                     wants.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
                 }
-                refused => fault = Some(Error::from_refused(&refused, &key, "lock it")),
+                refused => {
+                    // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
+                    self.engine.memory.forget_collection(&key.collection);
+                    fault = Some(Error::from_refused(&refused, &key, "lock it"));
+                }
             }
         }
         if set_aside {

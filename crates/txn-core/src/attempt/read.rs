@@ -64,7 +64,7 @@ impl Attempt {
         unknown
     }
 
-    async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), AttemptError> {
+    pub(super) async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), AttemptError> {
         if self.pessimistic {
             // A read that its caller does not wait for any more holds up neither the next one nor the commit.
             let given_up = CancellationToken::new();

@@ -37,6 +37,10 @@ struct Known {
 
 impl Known {
     fn remember(&mut self, key: &Key, entry: ReadEntry) {
+        // News may be late.
+        if self.entries.peek(key).is_some_and(|known| known.is_later_than(&entry)) {
+            return;
+        }
         let bytes = bytes(&entry);
         self.forget(key);
         if bytes > BYTES / 16 {

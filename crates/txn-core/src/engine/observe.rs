@@ -27,6 +27,16 @@ pub(crate) struct ReadEntry {
     pub(crate) read_at: Duration,
 }
 
+impl ReadEntry {
+    /// Which of two reads of a document saw the later content, as far as they tell.
+    pub(crate) fn is_later_than(&self, other: &Self) -> bool {
+        match (self.observed.version, other.observed.version) {
+            (Some(mine), Some(others)) => mine > others,
+            _ => (self.observed.tid, self.read_at) > (other.observed.tid, other.read_at),
+        }
+    }
+}
+
 impl Engine {
     /// Refuses keys that no document can have.
     pub(crate) fn check_readable(&self, keys: &[Key]) -> Result<(), Error> {

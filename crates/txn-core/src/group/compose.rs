@@ -17,6 +17,7 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::store::Key;
+use txn_protocol::tid::Tid;
 
 /// How long a group waits for closures that run again, all in all: their callers may sleep, or do something else meanwhile.
 const BUDGET: Duration = Duration::from_millis(25);
@@ -52,8 +53,14 @@ impl Groups {
                     uses: members.iter().map(|m| uses(&m.applicant.uses, reads)).collect(),
                 };
                 let with_turn = TurnWithReads { _reads: all(true), _turn: turn.clone() };
-                let written = all(false);
-                self.clone().commit_together(members, written, with_turn)
+                let guards = (with_turn, all(false));
+                let groups = self.clone();
+                async move {
+                    match members.iter().any(|member| member.applicant.insists) {
+                        true => groups.lock_and_commit(members, guards).await,
+                        false => groups.compose_and_commit(members, guards).await,
+                    }
+                }
             })
             .collect();
         drop(turn);
@@ -62,15 +69,8 @@ impl Groups {
     }
 
     /// Composes transactions in their order, and commits what they come to by one attempt.
-    async fn commit_together(
-        self: Arc<Self>,
-        members: Vec<Member>,
-        written: Documents,
-        turn: TurnWithReads,
-    ) {
-        let Some(oldest) = members.first().map(|member| &member.applicant) else { return };
-        // An attempt of its own under the timestamp of the oldest: no other attempt under it holds anything.
-        let tid = oldest.attempt.tid.with_attempt(oldest.attempts.next());
+    async fn compose_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
+        let Some(tid) = tid_for(&members) else { return };
         let mut composition = Composition::new(tid);
         let uses = uses_of(&members);
         for key in uses.keys() {
@@ -82,30 +82,79 @@ impl Groups {
             member.applicant.attempt.teach(&mut composition);
         }
         let composition = Arc::new(Mutex::new(composition));
+        let joined = self.admit_all(members, &composition, &uses).await;
+        let attempt = match joined.as_slice() {
+            [] => return,
+            [one] => one.applicant.attempt.clone(),
+            several => self.begin(several, tid, false),
+        };
+        let (turn, written) = guards;
+        attempt.take_seat(Box::new(turn), Box::new(written));
+        self.commit(&attempt, joined, &composition).await;
+    }
+
+    /// The same for those whom others overtook: locks first, composes on what stands there then, and commits. What is locked is
+    /// nobody else's, and by its age the oldest gets it.
+    async fn lock_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
+        let Some(tid) = tid_for(&members) else { return };
+        let attempt = self.begin(&members, tid, true);
+        let (turn, written) = guards;
+        attempt.take_seat(Box::new(turn), Box::new(written));
+        let uses = uses_of(&members);
+        let mut composition = Composition::new(tid);
+        let locked = attempt.lock_first(uses.keys().cloned().collect(), &mut composition).await;
+        if let Err(error) = locked {
+            attempt.roll_back("its documents were not to be had".to_owned(), true).await;
+            return self.tell(members, Err(error));
+        }
+        let composition = Arc::new(Mutex::new(composition));
+        let joined = self.admit_all(members, &composition, &uses).await;
+        if joined.is_empty() {
+            return attempt.roll_back("nobody is left in its group".to_owned(), true).await;
+        }
+        self.commit(&attempt, joined, &composition).await;
+    }
+
+    /// An attempt for several transactions.
+    fn begin(&self, members: &[Member], tid: Tid, pessimistic: bool) -> Arc<Attempt> {
+        let transactions = members.len();
+        if transactions > 1 {
+            self.engine.emit(&Event::Composed { tid, transactions });
+        }
+        let acknowledge = members.first().map(|member| member.applicant.acknowledge());
+        let ends_at = members.iter().map(|member| member.applicant.attempt.ends_at()).min();
+        let patience = Some(self.engine.config.lease);
+        let manner = Manner { pessimistic, patience, ..Manner::default() };
+        let options =
+            Options { acknowledge: acknowledge.unwrap_or_default(), ..Options::default() };
+        Attempt::begin(self.engine.clone(), tid, options, manner, ends_at.unwrap_or_default())
+    }
+
+    async fn admit_all(
+        &self,
+        members: Vec<Member>,
+        composition: &Arc<Mutex<Composition>>,
+        uses: &Uses,
+    ) -> Vec<Member> {
         let until = self.engine.now() + BUDGET;
         let mut joined = Vec::new();
         for member in members {
-            joined.extend(self.admit(member, &composition, &uses, until).await);
+            joined.extend(self.admit(member, composition, uses, until).await);
         }
-        let Some(first) = joined.first() else { return };
-        let attempt = match joined.len() {
-            1 => first.applicant.attempt.clone(),
-            transactions => {
-                self.engine.emit(&Event::Composed { tid, transactions });
-                let acknowledge = first.applicant.acknowledge();
-                let ends_at = joined.iter().map(|member| member.applicant.attempt.ends_at()).min();
-                let manner =
-                    Manner { patience: Some(self.engine.config.lease), ..Manner::default() };
-                let options = Options { acknowledge, ..Options::default() };
-                let ends_at = ends_at.unwrap_or_default();
-                Attempt::begin(self.engine.clone(), tid, options, manner, ends_at)
-            }
-        };
+        joined
+    }
+
+    /// Commits what is composed, and tells each member.
+    async fn commit(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        joined: Vec<Member>,
+        composition: &Mutex<Composition>,
+    ) {
         let joined = components(joined);
         let documents = joined.iter().map(|part| uses_of(part).keys().cloned().collect()).collect();
         let joined: Vec<Member> = joined.into_iter().flatten().collect();
         attempt.stand_for(&composition.lock(), documents);
-        attempt.take_seat(Box::new(turn), Box::new(written));
         for member in &joined {
             drop(member.applicant.tell.send(Told::Joined(attempt.tid)));
         }
@@ -248,6 +297,15 @@ impl Groups {
     }
 }
 
+/// What a group occupies: its turn with what it reads, and what it writes.
+type Guards = (TurnWithReads, Documents);
+
+/// The attempt that stands for them: one of its own under the timestamp of the oldest, of which no other attempt holds anything.
+fn tid_for(members: &[Member]) -> Option<Tid> {
+    let oldest = &members.first()?.applicant;
+    Some(oldest.attempt.tid.with_attempt(oldest.attempts.next()))
+}
+
 impl Member {
     fn end(self, result: Result<Receipt, AttemptError>) {
         // Whoever is gone needs no answer: the outcome stands in the record.
@@ -282,10 +340,13 @@ fn components(members: Vec<Member>) -> Vec<Vec<Member>> {
 }
 
 /// What is committed together: those who use more than one document, for together they need one record. A single document
-/// needs none, and goes by itself.
+/// needs none, and goes by itself; and so do those who lock first, for they may have to wait.
 fn parts(members: Vec<Member>) -> Vec<Vec<Member>> {
+    let by_itself = |part: &Vec<Member>| {
+        uses_of(part).len() == 1 || part.iter().any(|member| member.applicant.insists)
+    };
     let (mut parts, several): (Vec<_>, Vec<_>) =
-        components(members).into_iter().partition(|part| uses_of(part).len() == 1);
+        components(members).into_iter().partition(by_itself);
     let mut several: Vec<Member> = several.into_iter().flatten().collect();
     several.sort_by_key(|member| member.place);
     if !several.is_empty() {

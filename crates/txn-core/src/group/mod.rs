@@ -160,11 +160,12 @@ impl Groups {
         engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }))
     }
 
-    /// Queues an attempt whose closure has ended, if it may be composed with others.
+    /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before.
     pub(crate) fn apply(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,
         attempts: &Attempts,
+        insists: bool,
     ) -> Option<Application> {
         // The attempts of its groups have numbers of their own.
         if attempts.count() > MAX_ATTEMPT / 2 {
@@ -178,20 +179,25 @@ impl Groups {
             attempts: attempts.clone(),
             uses,
             most: usize::MAX,
+            insists,
             returns: 0,
             tell,
             runtime,
         };
         let ends_at = attempt.ends_at();
         let place = self.queue.lock().enter(applicant);
-        self.call();
+        self.call_if_free(Some(place));
         Some(Application { groups: self.clone(), place, told, joined: None, ends_at })
     }
 
     /// Has those composed whose turn it is.
     pub(crate) fn call(self: &Arc<Self>) {
+        self.call_if_free(None);
+    }
+
+    fn call_if_free(self: &Arc<Self>, newcomer: Option<Place>) {
         let now = self.engine.now();
-        let called = self.queue.lock().call(now);
+        let called = self.queue.lock().call(now, newcomer);
         if let Some((number, runtime)) = called {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
             self.engine.lifecycle.spawn_on(self.clone().compose_next(turn), &runtime);

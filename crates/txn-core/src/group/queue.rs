@@ -42,6 +42,8 @@ pub(super) struct Applicant {
     pub(super) uses: Uses,
     /// It goes with so many at most, itself included.
     pub(super) most: usize,
+    /// Others overtook it before: its documents are locked before it runs.
+    pub(super) insists: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
     pub(super) tell: mpsc::UnboundedSender<Told>,
@@ -90,7 +92,9 @@ impl Queue {
 
     /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: one
     /// that rests carries nothing of others.
-    pub(super) fn call(&mut self, now: Duration) -> Option<(u64, Handle)> {
+    ///
+    /// `newcomer`: only whoever came last is new; all others were looked at before, and are not free.
+    pub(super) fn call(&mut self, now: Duration, newcomer: Option<Place>) -> Option<(u64, Handle)> {
         let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
         let slow = self.turns.values().filter(is_slow).count();
         if self.turns.len() >= TURNS + slow.min(SPARE_TURNS) {
@@ -100,7 +104,11 @@ impl Queue {
         if called.is_some_and(|since| !is_slow(&since)) {
             return None;
         }
-        let next = self.waiting.values().find(|next| self.in_use.allows(&next.uses))?;
+        let is_free = |next: &&Applicant| self.in_use.allows(&next.uses);
+        let next = match newcomer {
+            Some(place) => self.waiting.get(&place).filter(is_free)?,
+            None => self.waiting.values().find(is_free)?,
+        };
         let runtime = next.runtime.clone();
         let number = self.next_turn;
         self.next_turn += 1;
