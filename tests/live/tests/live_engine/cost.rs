@@ -17,12 +17,18 @@ struct Counted {
 }
 
 impl Counted {
+    /// Nobody remembers anything.
     async fn open(fixture: &Fixture) -> Self {
+        Self::open_with(fixture, false).await
+    }
+
+    async fn open_with(fixture: &Fixture, groups: bool) -> Self {
         let store = Arc::new(CountingStore::new(fixture.store()));
         let gate = Arc::new(ApplyGate::default());
         let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
         // Half a lease is the time after which a transaction says that it is alive, by a write of its own.
         let config = Fixture::config()
+            .with_groups(Some(groups))
             .with_lease(txn_fixtures::fixture::PATIENCE)
             .with_transaction_limit(2 * txn_fixtures::fixture::PATIENCE);
         let domain = fixture.domain_on(tapped, config).await;
@@ -125,6 +131,32 @@ pub(crate) async fn many_documents_are_three_round_trips(fixture: &Fixture) {
             .await;
         assert_eq!(numbers(total), [5, 2 * n + 2, n, 0], "{total}");
     }
+    fixture.settle(&counted.domain).await;
+}
+
+pub(crate) async fn what_is_remembered_costs_a_round_trip_less(fixture: &Fixture) {
+    let counted = Counted::open_with(fixture, true).await;
+    let accounts = &counted.accounts;
+    for n in [2_u64, 10] {
+        let names = bank::names(usize::try_from(n).expect("a few"));
+        let moved = async |domain: &Domain| {
+            let receipt = bank::spread(domain, accounts, &names, &Options::default()).await;
+            receipt.expect("moves");
+        };
+        let acknowledged = counted.until_acknowledged(moved).await;
+        // Lock and dry run; commit.
+        assert_eq!(numbers(acknowledged), [2, n + 1, n, 0], "{acknowledged}");
+    }
+    let counts = counted
+        .in_total(async |domain| {
+            let increment = domain.transact::<_, Error, _>(async |tx| {
+                let found = tx.get(accounts, "a0").await?.expect("exists");
+                tx.put(accounts, "a0", &account(found.balance + 1))
+            });
+            increment.await.expect("writes");
+        })
+        .await;
+    assert_eq!(numbers(counts), [1, 1, 0, 0], "{counts}");
     fixture.settle(&counted.domain).await;
 }
 

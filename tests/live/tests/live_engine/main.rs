@@ -21,6 +21,7 @@ txn_fixtures::everywhere! {
         content::values_keep_their_bytes;
         cost::one_document_is_one_conditional_write;
         cost::many_documents_are_three_round_trips;
+        cost::what_is_remembered_costs_a_round_trip_less;
         cost::inserts;
         cost::reads;
         refused::collections_that_are_not_there_or_not_ours;
