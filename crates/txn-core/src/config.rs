@@ -204,6 +204,8 @@ pub struct Options {
     pub pessimistic: bool,
     /// Lock what is only read, too (two-phase locking by the book).
     pub lock_reads: bool,
+    /// Never be composed with others ([`Config::groups`]): what it wrote has a version of its own.
+    pub by_itself: bool,
     /// Refuse writes.
     pub read_only: bool,
     /// When to return.
@@ -217,10 +219,12 @@ pub struct Options {
 /// What a caller says of a transaction stays out of logs.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pessimistic, lock_reads, read_only, acknowledge, deadline, metadata } = self;
+        let Self { pessimistic, lock_reads, by_itself, read_only, .. } = self;
+        let Self { acknowledge, deadline, metadata, .. } = self;
         f.debug_struct("Options")
             .field("pessimistic", pessimistic)
             .field("lock_reads", lock_reads)
+            .field("by_itself", by_itself)
             .field("read_only", read_only)
             .field("acknowledge", acknowledge)
             .field("deadline", deadline)
@@ -235,6 +239,8 @@ impl Options {
         with_pessimistic: pessimistic: bool;
         /// Sets [`Options::lock_reads`].
         with_lock_reads: lock_reads: bool;
+        /// Sets [`Options::by_itself`].
+        with_by_itself: by_itself: bool;
         /// Sets [`Options::read_only`].
         with_read_only: read_only: bool;
         /// Sets [`Options::acknowledge`].

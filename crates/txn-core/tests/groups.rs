@@ -275,3 +275,60 @@ async fn documents_that_are_only_read_are_shared() {
     // Each paid the fee before the change, or behind it.
     assert!(balances[1..].iter().all(|balance| [0, 99].contains(balance)), "{balances:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
+    let bank = Bank::open(2).await;
+    let options = Options::default();
+    let run = |options: Options| {
+        let bank = &bank;
+        async move {
+            let run = bank.domain.run(&options, async |tx| {
+                let one = tx.get(&bank.accounts, "0").await?.unwrap_or_default();
+                let two = tx.get(&bank.accounts, "1").await?.unwrap_or_default();
+                tx.put(&bank.accounts, "0", &Account { balance: one.balance + 1 })?;
+                tx.put(&bank.accounts, "1", &Account { balance: two.balance + 1 })
+            });
+            run.await.map(|committed| committed.receipt.commit_tid).expect("commits")
+        }
+    };
+    let versions = join_all((0..20).map(|_| run(options.clone()))).await;
+    let last = bank.domain.reader().read(&bank.accounts, "0").await.expect("reads").tid();
+    assert_eq!(versions.iter().filter(|version| **version == last).count(), 1);
+    assert!(versions.iter().filter(|version| version.is_none()).count() >= 10);
+    let versions = join_all((0..5).map(|_| run(options.clone().with_by_itself(true)))).await;
+    assert!(versions.iter().all(Option::is_some));
+    assert_eq!(bank.balances(2).await, [125, 125]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_little_time_leaves_the_others_theirs() {
+    let plan = FaultPlan::none(3).with_delay(1.0, Duration::from_millis(900));
+    let slow = FaultStore::new(Arc::new(MemoryStore::new()), plan);
+    let slow = Arc::new(slow);
+    slow.set_enabled(false);
+    let bank = Bank::beside(Arc::new(CountingStore::new(slow.clone()))).await;
+    let all = [0, 1, 2, 3, 4, 5].map(|n: usize| n.to_string());
+    let put = bank.domain.transact::<_, Error, _>(async |tx| {
+        all.iter().try_for_each(|id| tx.put(&bank.accounts, id.as_str(), &Account { balance: 100 }))
+    });
+    put.await.expect("puts");
+    assert!(bank.domain.inspect().await.expect("looks").is_clean());
+    slow.set_enabled(true);
+    let patient = join_all((0..40).map(|n| bank.transfer(n % 6, (n + 1) % 6, 1)));
+    let hasty = join_all((0..10).map(|n| {
+        let (bank, options) = (&bank, Options::default());
+        let options = options.with_deadline(Some(Duration::from_millis(100 * n)));
+        async move {
+            let run = bank.domain.run(&options, async |tx| {
+                let before = tx.get(&bank.accounts, "0").await?.unwrap_or_default();
+                tx.put(&bank.accounts, "0", &before)?;
+                tx.put(&bank.accounts, "1", &tx.get(&bank.accounts, "1").await?.unwrap_or_default())
+            });
+            run.await.map(drop)
+        }
+    }));
+    let (patient, _) = tokio::join!(patient, hasty);
+    assert!(patient.iter().all(std::result::Result::is_ok), "{patient:?}");
+    assert_eq!(bank.balances(6).await.iter().sum::<i64>(), 600);
+}

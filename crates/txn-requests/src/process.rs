@@ -160,6 +160,8 @@ impl Inner {
             Err(error) => return self.told(self.failed(entry, grant, &error.to_string()).await),
         };
         let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        // What reverses it looks for its version.
+        let options = options.with_by_itself(true);
         let done = self.domain.run(&options, async |tx| {
             let found = self.read(tx, id).await.map_err(Halt::Failed)?;
             let Some(mut found) = found.filter(|found| found.is_claimed_as(grant)) else {

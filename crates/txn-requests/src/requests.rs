@@ -100,6 +100,8 @@ impl Requests {
         let handles = inner.check(request, id).await?;
         let mut looks = 0;
         let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        // What reverses it looks for its version.
+        let options = options.with_by_itself(true);
         let done = loop {
             let done = inner.domain.run(&options, async |tx| {
                 if let Some(found) = inner.read(tx, id).await.map_err(Halt::Failed)? {

@@ -35,7 +35,8 @@ pub struct Receipt {
     /// The attempt that succeeded, to be asked for by [`Domain::outcome`](crate::Domain::outcome). `None` where nobody
     /// can: a transaction that only read, or that wrote one document without a record, leaves none.
     pub tid: Option<Tid>,
-    /// The version of everything that it wrote; `None` if it wrote nothing.
+    /// The version of everything that it wrote; `None` if it wrote nothing, or if another transaction, composed with it into
+    /// one commit, wrote one of its documents behind it ([`Options::by_itself`](crate::Options::by_itself)).
     pub commit_tid: Option<Tid>,
     /// How many attempts it took, from 1.
     pub attempts: u32,

@@ -28,6 +28,7 @@ impl Attempt {
     pub(crate) fn goes_by_itself(&self) -> bool {
         self.pessimistic
             || self.options.lock_reads
+            || self.options.by_itself
             || self.options.read_only
             || self.options.metadata.is_some()
             || self.asked.load(Ordering::Acquire)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::queue::{Applicant, Place};
@@ -36,7 +37,9 @@ impl Groups {
     pub(super) async fn compose_next(self: Arc<Self>, turn: Turn) {
         // Whoever is ready to run may still join. Where nobody is, this takes no time.
         tokio::task::yield_now().await;
-        let taken = self.queue.lock().take(turn.number(), &self.engine.live_attempts);
+        let here = Handle::current().id();
+        let now = self.engine.now();
+        let taken = self.queue.lock().take(turn.number(), here, now, &self.engine.live_attempts);
         if taken.is_empty() {
             return;
         }
@@ -122,7 +125,8 @@ impl Groups {
             self.engine.emit(&Event::Composed { tid, transactions });
         }
         let acknowledge = members.first().map(|member| member.applicant.acknowledge());
-        let ends_at = members.iter().map(|member| member.applicant.attempt.ends_at()).min();
+        // Whoever has less time is told at its own end.
+        let ends_at = members.iter().map(|member| member.applicant.attempt.ends_at()).max();
         let patience = Some(self.engine.config.lease);
         let manner = Manner { pessimistic, patience, ..Manner::default() };
         let options =
@@ -155,8 +159,10 @@ impl Groups {
         let documents = joined.iter().map(|part| uses_of(part).keys().cloned().collect()).collect();
         let joined: Vec<Member> = joined.into_iter().flatten().collect();
         attempt.stand_for(&composition.lock(), documents);
+        // What is one document may have no record that could be asked for.
+        let recorded = composition.lock().documents() > 1;
         for member in &joined {
-            drop(member.applicant.tell.send(Told::Joined(attempt.tid)));
+            drop(member.applicant.tell.send(Told::Joined(recorded.then_some(attempt.tid))));
         }
         let result = attempt.commit().await;
         if let Err(error) = &result {
@@ -238,8 +244,17 @@ impl Groups {
             }
             let uses =
                 |member: &mut Member| member.applicant.uses.keys().any(|key| keys.contains(key));
-            for member in members.extract_if(.., uses) {
-                member.end(Err(AttemptError::Retry(why.clone())));
+            let left: Vec<Member> = members.extract_if(.., uses).collect();
+            let half = (left.len() / 2).max(1);
+            for mut member in left {
+                match &why {
+                    // Somebody among them is refused, and a run by itself tells who.
+                    RetryReason::LeftGroup if half > 1 || member.applicant.most > 1 => {
+                        member.applicant.most = half;
+                        self.put_back(member);
+                    }
+                    why => member.end(Err(AttemptError::Retry(why.clone()))),
+                }
             }
         }
         members
@@ -255,7 +270,15 @@ impl Groups {
         }
         let error = match result {
             Ok(receipt) => {
-                members.into_iter().for_each(|member| member.end(Ok(receipt)));
+                let mut overwritten: BTreeSet<Key> = BTreeSet::new();
+                // The last first: what nobody wrote again has the version of the commit.
+                for member in members.into_iter().rev() {
+                    let written = member.applicant.uses.written.clone();
+                    let own = written.is_disjoint(&overwritten);
+                    let commit_tid = receipt.commit_tid.filter(|_| own);
+                    overwritten.extend(written);
+                    member.end(Ok(Receipt { commit_tid, ..receipt }));
+                }
                 return;
             }
             Err(error) => error,
@@ -293,6 +316,7 @@ impl Groups {
         if member.applicant.returns > MOST_RETURNS {
             return member.send_away();
         }
+        drop(member.applicant.tell.send(Told::Queued));
         self.queue.lock().enter_again(member.place, member.applicant);
     }
 }

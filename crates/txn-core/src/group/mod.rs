@@ -29,6 +29,10 @@ use txn_protocol::tid::{MAX_ATTEMPT, Tid};
 use queue::{Applicant, Place, Queue};
 use uses::Uses;
 
+/// How much later than its deadline a caller is answered at the latest: the commit itself, which knows more, is given the time to
+/// say what became of it.
+const OVERDUE: Duration = Duration::from_millis(200);
+
 /// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
 const SLOW: Duration = Duration::from_millis(100);
 
@@ -59,8 +63,10 @@ impl Attempts {
 pub(crate) enum Told {
     /// Run the closure again, on what is composed so far.
     RunAgain(Rerun),
-    /// The attempt that was composed is about to be committed.
-    Joined(Tid),
+    /// What was composed is about to be committed, by this attempt, if a record will tell its outcome.
+    Joined(Option<Tid>),
+    /// It is not, and waits again.
+    Queued,
     /// It ended.
     Ended(Result<Receipt, AttemptError>),
 }
@@ -89,7 +95,7 @@ pub(crate) struct Application {
     place: Place,
     told: mpsc::UnboundedReceiver<Told>,
     /// The attempt that stands for it, once there is one.
-    joined: Option<Tid>,
+    joined: Option<Option<Tid>>,
     /// Of the whole transaction, on the monotonic clock.
     ends_at: Duration,
 }
@@ -103,13 +109,9 @@ impl Application {
                 biased;
                 told = self.told.recv() => told,
                 () = engine.config.clock.sleep(SLOW) => {
-                    self.groups.call();
-                    if engine.now() < self.ends_at {
-                        continue;
-                    }
-                    match self.groups.leave(self.place) {
-                        Some(uses) => return Told::Ended(Err(too_late(uses.keys().next()).into())),
-                        // Composed already: that ends in time by itself.
+                    self.groups.call_if_free(Some(self.place));
+                    match self.too_late() {
+                        Some(error) => return Told::Ended(Err(error)),
                         None => continue,
                     }
                 }
@@ -119,21 +121,40 @@ impl Application {
                     self.joined = Some(tid);
                     continue;
                 }
+                Some(Told::Queued) => {
+                    self.joined = None;
+                    continue;
+                }
                 Some(told) => told,
-                // What carried it is gone.
-                None => Told::Ended(Err(self.cut_short())),
+                None => Told::Ended(Err(self.cut_short("what carried it is gone"))),
             };
         }
     }
 
-    fn cut_short(&self) -> AttemptError {
+    /// Whether its own time is over; the others of its group may have more.
+    fn too_late(&self) -> Option<AttemptError> {
+        let now = self.groups.engine.now();
+        if now < self.ends_at {
+            return None;
+        }
+        if let Some(uses) = self.groups.leave(self.place) {
+            return Some(too_late(uses.keys().next()).into());
+        }
+        // It is being composed, or may still be answered in time.
+        let waits = self.joined.is_none() || now < self.ends_at + OVERDUE;
+        (!waits).then(|| self.cut_short("it took longer than the deadline"))
+    }
+
+    fn cut_short(&self, why: &str) -> AttemptError {
+        let unknown =
+            |ask| Error::new(ErrorKind::Unknown, format!("{why}, and may be committed: {ask}"));
         match self.joined {
             None => AttemptError::Retry(RetryReason::LeftGroup),
-            Some(tid) => {
-                let message = "the runtime that committed it has ended; ask for its outcome by its tid before running \
-                               it again";
-                Error::new(ErrorKind::Unknown, message).in_transaction(tid).into()
+            Some(Some(tid)) => {
+                let ask = "ask for its outcome by its tid before running it again";
+                unknown(ask).in_transaction(tid).into()
             }
+            Some(None) => unknown("look at its document before running it again").into(),
         }
     }
 }

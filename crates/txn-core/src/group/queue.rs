@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
 use super::uses::{InUse, Uses};
@@ -67,8 +67,8 @@ pub(super) struct Queue {
     in_use: InUse,
     /// The turns that are taken, and since when.
     turns: BTreeMap<u64, Duration>,
-    /// A turn was given, and nobody was taken in it yet.
-    called: Option<u64>,
+    /// Turns that were given, and in which nobody was taken yet, and the runtime of each.
+    called: BTreeMap<u64, runtime::Id>,
     arrivals: u64,
     next_turn: u64,
 }
@@ -100,11 +100,12 @@ impl Queue {
         if self.turns.len() >= TURNS + slow.min(SPARE_TURNS) {
             return None;
         }
-        let called = self.called.and_then(|called| self.turns.get(&called));
-        if called.is_some_and(|since| !is_slow(&since)) {
+        let since = |number: &u64| self.turns.get(number);
+        if self.called.keys().filter_map(since).any(|since| !is_slow(&since)) {
             return None;
         }
-        let is_free = |next: &&Applicant| self.in_use.allows(&next.uses);
+        let rests = |next: &Applicant| self.called.values().any(|id| *id == next.runtime.id());
+        let is_free = |next: &&Applicant| !rests(next) && self.in_use.allows(&next.uses);
         let next = match newcomer {
             Some(place) => self.waiting.get(&place).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
@@ -113,7 +114,7 @@ impl Queue {
         let number = self.next_turn;
         self.next_turn += 1;
         self.turns.insert(number, now);
-        self.called = Some(number);
+        self.called.insert(number, runtime.id());
         Some((number, runtime))
     }
 
@@ -121,6 +122,8 @@ impl Queue {
     pub(super) fn take(
         &mut self,
         number: u64,
+        here: runtime::Id,
+        now: Duration,
         live_attempts: &LiveAttempts,
     ) -> Vec<(Place, Applicant)> {
         let mut taken: Vec<Place> = Vec::new();
@@ -136,12 +139,13 @@ impl Queue {
             }
             let more = next.attempt.bytes_to_write();
             let is_like = |first: &Applicant| {
-                first.runtime.id() == next.runtime.id()
-                    && first.acknowledge() == next.acknowledge()
+                first.acknowledge() == next.acknowledge()
                     && bytes + more <= MOST_BYTES
                     && documents.len() + next.uses.len() <= MOST_DOCUMENTS
             };
-            let fits = first.is_none_or(is_like) && taken.len() < most.min(next.most);
+            // Whoever has no time left is told so, and fails nobody else.
+            let may = next.runtime.id() == here && next.attempt.ends_at() > now;
+            let fits = may && first.is_none_or(is_like) && taken.len() < most.min(next.most);
             let is_free = self.in_use.allows(&next.uses)
                 && blocked.allows(&next.uses)
                 && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age());
@@ -162,7 +166,7 @@ impl Queue {
         let taken: Vec<_> =
             taken.filter_map(|place| Some((place, self.waiting.remove(&place)?))).collect();
         if !taken.is_empty() {
-            self.called.take_if(|called| *called == number);
+            self.called.remove(&number);
         }
         for (_, applicant) in &taken {
             self.in_use.begin(&applicant.uses);
@@ -173,7 +177,7 @@ impl Queue {
     /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
     pub(super) fn end_turn(&mut self, number: u64) -> bool {
         self.turns.remove(&number);
-        self.called.take_if(|called| *called == number).is_none()
+        self.called.remove(&number).is_none()
     }
 
     pub(super) fn free(&mut self, uses: &Uses) {
