@@ -242,9 +242,11 @@ impl Groups {
             if let Some(key) = why.document() {
                 self.engine.memory.forget(key);
             }
-            let uses =
-                |member: &mut Member| member.applicant.uses.keys().any(|key| keys.contains(key));
-            let left: Vec<Member> = members.extract_if(.., uses).collect();
+            // What is only read may be shared with those who are committed.
+            let wrote = |member: &mut Member| {
+                member.applicant.uses.written.iter().any(|key| keys.contains(key))
+            };
+            let left: Vec<Member> = members.extract_if(.., wrote).collect();
             let half = (left.len() / 2).max(1);
             for mut member in left {
                 match &why {
