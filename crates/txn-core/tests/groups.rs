@@ -277,6 +277,41 @@ async fn documents_that_are_only_read_are_shared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_shares_a_document_with_one_set_aside_is_committed_once() {
+    let ours = Bank::open(21).await;
+    let theirs = Bank::beside(ours.store.clone()).await;
+    // Remembered, so that their first request is the group's.
+    assert_eq!(join_all((0..21).map(|n| ours.add(n, 0))).await.len(), 21);
+    let options = Options::default().with_pessimistic(true);
+    let older = theirs.domain.run(&options, async |tx| {
+        let before = tx.get(&theirs.accounts, "1").await?.unwrap_or_default();
+        sleep(Duration::from_millis(100)).await;
+        tx.put(&theirs.accounts, "1", &Account { balance: before.balance + 1 })
+    });
+    let pay = |n: usize| {
+        let bank = &ours;
+        async move {
+            let run = bank.domain.transact::<_, Error, _>(async |tx| {
+                let fee = tx.get(&bank.accounts, "0").await?.unwrap_or_default().balance;
+                let mine = tx.get(&bank.accounts, n.to_string()).await?.unwrap_or_default();
+                tx.put(&bank.accounts, n.to_string(), &Account { balance: mine.balance - fee })
+            });
+            run.await.expect("commits");
+        }
+    };
+    let pay = async {
+        sleep(Duration::from_millis(20)).await;
+        join_all((1..21).map(pay)).await;
+    };
+    let (older, _) = tokio::join!(older, pay);
+    older.expect("commits");
+    assert!(ours.sizes.0.lock().iter().any(|size| *size > 2), "{:?}", ours.sizes.0.lock());
+    let balances = ours.balances(21).await;
+    assert_eq!(balances[..2], [100, 1]);
+    assert!(balances[2..].iter().all(|balance| *balance == 0), "{balances:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
     let bank = Bank::open(2).await;
     let options = Options::default();

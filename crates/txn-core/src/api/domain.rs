@@ -202,7 +202,8 @@ impl Domain {
     /// the deadline and the attempt limit allow it. The age is kept over the attempts, so
     /// the transaction gets through once it is the oldest.
     ///
-    /// The first attempt is optimistic (it locks at the end), later ones lock at each read. Errors of the closure are
+    /// The first attempt is optimistic (it locks at the end), later ones lock at each read; where transactions are composed
+    /// ([`Config::groups`](crate::Config::groups)), those that were overtaken lock together with others before they run again. Errors of the closure are
     /// returned once its reads are known to belong together; nothing is written then.
     ///
     /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what

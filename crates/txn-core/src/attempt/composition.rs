@@ -97,11 +97,6 @@ impl Composition {
         }
     }
 
-    /// How many documents are read or written.
-    pub(crate) fn documents(&self) -> usize {
-        self.working().documents
-    }
-
     /// What one attempt has to read and write in the place of all of them.
     pub(super) fn working(&self) -> Working {
         let mut working = Working::default();

@@ -1,6 +1,6 @@
 //! An attempt whose closure has ended, and that others may be composed with into one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,13 +13,13 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::observe::ReadEntry;
 use crate::store::Key;
 
-/// What an attempt stands for.
+/// What an attempt stands for: transactions that share documents, directly or by others, are one component.
 #[derive(Debug, Default)]
 pub(super) struct Components {
-    /// The documents of each.
-    going: Vec<BTreeSet<Key>>,
+    /// The documents of each, by its number.
+    going: BTreeMap<usize, BTreeSet<Key>>,
     /// Those that were set aside, and why.
-    left: Vec<(BTreeSet<Key>, RetryReason)>,
+    left: Vec<(usize, RetryReason)>,
 }
 
 impl Attempt {
@@ -78,29 +78,34 @@ impl Attempt {
         composition: &mut Composition,
     ) -> Result<(), AttemptError> {
         self.fetch(keys).await?;
-        for (key, read) in &self.working.lock().reads {
-            composition.learn(key, read.clone());
-        }
+        self.teach(composition);
         Ok(())
     }
 
-    /// Stands for all that is composed. `components`: the documents of transactions that share some, directly or by others.
-    pub(crate) fn stand_for(&self, composition: &Composition, components: Vec<BTreeSet<Key>>) {
-        *self.working.lock() = composition.working();
-        *self.components.lock() = Components { going: components, left: Vec::new() };
+    /// Stands for all that is composed: transactions that share documents, directly or by others, are one component. Returns how
+    /// many documents that takes.
+    pub(crate) fn stand_for(
+        &self,
+        composition: &Composition,
+        components: impl Iterator<Item = BTreeSet<Key>>,
+    ) -> usize {
+        let going = components.enumerate().collect();
+        *self.components.lock() = Components { going, left: Vec::new() };
+        let mut working = self.working.lock();
+        *working = composition.working();
+        working.documents
     }
 
     /// Goes on without those who use a document, for they would fail the others. What they wanted is forgotten; what was
     /// locked for them stays locked, and stands in the record as read. Returns whether others are left.
     pub(super) fn set_aside(&self, key: &Key, why: &RetryReason) -> bool {
         let Components { going, left } = &mut *self.components.lock();
-        if going.iter().all(|keys| keys.contains(key)) {
+        if going.values().all(|keys| keys.contains(key)) {
             return false;
         }
-        left.extend(
-            going.extract_if(.., |keys| keys.contains(key)).map(|keys| (keys, why.clone())),
-        );
-        let stay = |key: &Key| going.iter().any(|keys| keys.contains(key));
+        let away = going.extract_if(.., |_, keys| keys.contains(key));
+        left.extend(away.map(|(number, _)| (number, why.clone())));
+        let stay = |key: &Key| going.values().any(|keys| keys.contains(key));
         self.working.lock().retain(stay);
         true
     }
@@ -108,11 +113,11 @@ impl Attempt {
     /// Whether a document is used only by those who were set aside.
     pub(super) fn is_set_aside(&self, key: &Key) -> bool {
         let Components { going, left } = &*self.components.lock();
-        !left.is_empty() && !going.iter().any(|keys| keys.contains(key))
+        !left.is_empty() && !going.values().any(|keys| keys.contains(key))
     }
 
-    /// The documents of those who were set aside, with the reasons.
-    pub(crate) fn take_left(&self) -> Vec<(BTreeSet<Key>, RetryReason)> {
+    /// The numbers of the components that were set aside, with the reasons.
+    pub(crate) fn take_left(&self) -> Vec<(usize, RetryReason)> {
         std::mem::take(&mut self.components.lock().left)
     }
 

@@ -89,6 +89,14 @@ impl From<Error> for AttemptError {
 }
 
 impl AttemptError {
+    /// The document that was in the way.
+    pub(crate) fn document(&self) -> Option<&Key> {
+        match self {
+            Self::Retry(reason) => reason.document(),
+            Self::Fail(error) => error.document(),
+        }
+    }
+
     /// Names the document, if the error names none.
     pub(crate) fn at(self, document: &Key) -> Self {
         match self {

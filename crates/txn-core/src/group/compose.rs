@@ -47,16 +47,11 @@ impl Groups {
         let parts: Vec<_> = parts(members.collect())
             .into_iter()
             .map(|members| {
-                let uses = |uses: &Uses, reads| match reads {
-                    true => Uses { read: uses.read.clone(), ..Uses::default() },
-                    false => Uses { written: uses.written.clone(), ..Uses::default() },
-                };
-                let all = |reads| Documents {
-                    groups: self.clone(),
-                    uses: members.iter().map(|m| uses(&m.applicant.uses, reads)).collect(),
-                };
-                let with_turn = TurnWithReads { _reads: all(true), _turn: turn.clone() };
-                let guards = (with_turn, all(false));
+                let (read, written) =
+                    members.iter().map(|member| member.applicant.uses.split()).unzip();
+                let documents = |uses| Documents { groups: self.clone(), uses };
+                let with_turn = TurnWithReads { _reads: documents(read), _turn: turn.clone() };
+                let guards = (with_turn, documents(written));
                 let groups = self.clone();
                 async move {
                     match members.iter().any(|member| member.applicant.insists) {
@@ -108,7 +103,7 @@ impl Groups {
         let locked = attempt.lock_first(uses.keys().cloned().collect(), &mut composition).await;
         if let Err(error) = locked {
             attempt.roll_back("its documents were not to be had".to_owned(), true).await;
-            return self.tell(members, Err(error));
+            return self.tell(components(members), Err(error));
         }
         let composition = Arc::new(Mutex::new(composition));
         let joined = self.admit_all(members, &composition, &uses).await;
@@ -155,21 +150,21 @@ impl Groups {
         joined: Vec<Member>,
         composition: &Mutex<Composition>,
     ) {
-        let joined = components(joined);
-        let documents = joined.iter().map(|part| uses_of(part).keys().cloned().collect()).collect();
-        let joined: Vec<Member> = joined.into_iter().flatten().collect();
-        attempt.stand_for(&composition.lock(), documents);
+        let mut parts = components(joined);
+        let uses = parts.iter().map(|part| uses_of(part).keys().cloned().collect());
+        let documents = attempt.stand_for(&composition.lock(), uses);
         // What is one document may have no record that could be asked for.
-        let recorded = composition.lock().documents() > 1;
-        for member in &joined {
-            drop(member.applicant.tell.send(Told::Joined(recorded.then_some(attempt.tid))));
+        let record = (documents > 1).then_some(attempt.tid);
+        for member in parts.iter().flatten() {
+            drop(member.applicant.tell.send(Told::Joined(record)));
         }
         let result = attempt.commit().await;
-        if let Err(error) = &result {
-            self.learn(error);
+        for (number, why) in attempt.take_left() {
+            if let Some(part) = parts.get_mut(number) {
+                self.tell_to_leave(std::mem::take(part), &why);
+            }
         }
-        let joined = self.tell_those_who_left(joined, attempt.take_left());
-        self.tell(joined, result);
+        self.tell(parts, result);
     }
 
     /// Composes one more, after a further run if it takes one.
@@ -232,66 +227,44 @@ impl Groups {
         }
     }
 
-    /// Tells those whom the attempt went on without that they have to start again. Returns the others.
-    fn tell_those_who_left(
-        &self,
-        mut members: Vec<Member>,
-        left: Vec<(BTreeSet<Key>, RetryReason)>,
-    ) -> Vec<Member> {
-        for (keys, why) in left {
-            if let Some(key) = why.document() {
-                self.engine.memory.forget(key);
-            }
-            // What is only read may be shared with those who are committed.
-            let wrote = |member: &mut Member| {
-                member.applicant.uses.written.iter().any(|key| keys.contains(key))
-            };
-            let left: Vec<Member> = members.extract_if(.., wrote).collect();
-            let half = (left.len() / 2).max(1);
-            for mut member in left {
-                match &why {
-                    // Somebody among them is refused, and a run by itself tells who.
-                    RetryReason::LeftGroup if half > 1 || member.applicant.most > 1 => {
-                        member.applicant.most = half;
-                        self.put_back(member);
-                    }
-                    why => member.end(Err(AttemptError::Retry(why.clone()))),
+    /// Tells those whom the attempt went on without that they have to start again.
+    fn tell_to_leave(&self, part: Vec<Member>, why: &RetryReason) {
+        self.forget(why.document());
+        let half = (part.len() / 2).max(1);
+        for mut member in part {
+            match why {
+                // Somebody among them is refused, and a run by itself tells who.
+                RetryReason::LeftGroup if half > 1 || member.applicant.most > 1 => {
+                    member.applicant.most = half;
+                    self.put_back(member);
                 }
+                why => member.end(Err(AttemptError::Retry(why.clone()))),
             }
         }
-        members
     }
 
-    /// Tells each member how the group ended. A group never fails a member: whoever was in the way, by the document that was, starts
-    /// again or goes with fewer, and the others go again as they are.
-    fn tell(self: &Arc<Self>, mut members: Vec<Member>, result: Result<Receipt, AttemptError>) {
-        if members.len() == 1
-            && let Some(member) = members.pop()
-        {
-            return member.end(result);
+    /// Tells each member how the group ended, and has those composed who are back in the queue.
+    fn tell(self: &Arc<Self>, parts: Vec<Vec<Member>>, result: Result<Receipt, AttemptError>) {
+        match result {
+            Ok(receipt) => parts.into_iter().for_each(|part| tell_committed(part, receipt)),
+            Err(error) => self.tell_failed(parts, error),
         }
-        let error = match result {
-            Ok(receipt) => {
-                let mut overwritten: BTreeSet<Key> = BTreeSet::new();
-                // The last first: what nobody wrote again has the version of the commit.
-                for member in members.into_iter().rev() {
-                    let written = member.applicant.uses.written.clone();
-                    let own = written.is_disjoint(&overwritten);
-                    let commit_tid = receipt.commit_tid.filter(|_| own);
-                    overwritten.extend(written);
-                    member.end(Ok(Receipt { commit_tid, ..receipt }));
-                }
-                return;
-            }
-            Err(error) => error,
-        };
-        let document = match &error {
-            AttemptError::Retry(reason) => reason.document().cloned(),
-            AttemptError::Fail(error) => error.document().cloned(),
-        };
-        let all = members.len();
-        for part in components(members) {
-            let in_the_way = document.as_ref().is_none_or(|key| uses_of(&part).contains(key));
+        self.call();
+    }
+
+    /// A group never fails a member: whoever was in the way, by the document that was, starts again or goes with fewer, and the
+    /// others go again as they are.
+    fn tell_failed(&self, mut parts: Vec<Vec<Member>>, error: AttemptError) {
+        self.forget(error.document());
+        let all = parts.iter().map(Vec::len).sum();
+        if all == 1
+            && let Some(member) = parts.iter_mut().find_map(Vec::pop)
+        {
+            return member.end(Err(error));
+        }
+        for part in parts {
+            let document = error.document();
+            let in_the_way = document.is_none_or(|key| uses_of(&part).contains(key));
             let with = if document.is_some() { part.len() } else { all };
             for mut member in part {
                 match &error {
@@ -309,7 +282,11 @@ impl Groups {
                 }
             }
         }
-        self.call();
+    }
+
+    /// What stood in the way is not what was remembered of it.
+    fn forget(&self, document: Option<&Key>) {
+        document.iter().for_each(|key| self.engine.memory.forget(key));
     }
 
     /// Back into the queue; whoever came back too often goes by itself.
@@ -320,6 +297,19 @@ impl Groups {
         }
         drop(member.applicant.tell.send(Told::Queued));
         self.queue.lock().enter_again(member.place, member.applicant);
+    }
+}
+
+/// Transactions that share documents are committed, in their order.
+fn tell_committed(part: Vec<Member>, receipt: Receipt) {
+    let mut overwritten: BTreeSet<Key> = BTreeSet::new();
+    // The last first: what nobody wrote again has the version of the commit.
+    for member in part.into_iter().rev() {
+        let written = member.applicant.uses.written.clone();
+        let own = written.is_disjoint(&overwritten);
+        let commit_tid = receipt.commit_tid.filter(|_| own);
+        overwritten.extend(written);
+        member.end(Ok(Receipt { commit_tid, ..receipt }));
     }
 }
 

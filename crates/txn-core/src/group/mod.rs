@@ -216,9 +216,9 @@ impl Groups {
         self.call_if_free(None);
     }
 
-    fn call_if_free(self: &Arc<Self>, newcomer: Option<Place>) {
+    fn call_if_free(self: &Arc<Self>, only: Option<Place>) {
         let now = self.engine.now();
-        let called = self.queue.lock().call(now, newcomer);
+        let called = self.queue.lock().call(now, only);
         if let Some((number, runtime)) = called {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
             self.engine.lifecycle.spawn_on(self.clone().compose_next(turn), &runtime);
@@ -234,17 +234,6 @@ impl Groups {
     fn uses_of(attempt: &Attempt) -> Option<Uses> {
         let (read, written) = attempt.documents_to_join()?;
         Some(Uses { read, written })
-    }
-
-    /// Forgets what was in the way of an attempt.
-    pub(crate) fn learn(&self, error: &AttemptError) {
-        let document = match error {
-            AttemptError::Retry(reason) => reason.document(),
-            AttemptError::Fail(error) => error.document(),
-        };
-        if let Some(key) = document {
-            self.engine.memory.forget(key);
-        }
     }
 }
 

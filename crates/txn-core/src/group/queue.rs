@@ -93,8 +93,8 @@ impl Queue {
     /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: one
     /// that rests carries nothing of others.
     ///
-    /// `newcomer`: only whoever came last is new; all others were looked at before, and are not free.
-    pub(super) fn call(&mut self, now: Duration, newcomer: Option<Place>) -> Option<(u64, Handle)> {
+    /// `only`: nobody else is looked at, for all others were, and were not free.
+    pub(super) fn call(&mut self, now: Duration, only: Option<Place>) -> Option<(u64, Handle)> {
         let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
         let slow = self.turns.values().filter(is_slow).count();
         if self.turns.len() >= TURNS + slow.min(SPARE_TURNS) {
@@ -106,7 +106,7 @@ impl Queue {
         }
         let rests = |next: &Applicant| self.called.values().any(|id| *id == next.runtime.id());
         let is_free = |next: &&Applicant| !rests(next) && self.in_use.allows(&next.uses);
-        let next = match newcomer {
+        let next = match only {
             Some(place) => self.waiting.get(&place).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
         };
@@ -118,7 +118,7 @@ impl Queue {
         Some((number, runtime))
     }
 
-    /// Takes those whose turn it is, oldest first; their documents are busy from here on.
+    /// Takes those whose turn it is, oldest first; their documents are in use from here on.
     pub(super) fn take(
         &mut self,
         number: u64,

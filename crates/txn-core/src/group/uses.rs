@@ -32,6 +32,12 @@ impl Uses {
             || other.read.iter().any(|key| self.written.contains(key))
     }
 
+    /// Those that are only read, and those that are written.
+    pub(crate) fn split(&self) -> (Self, Self) {
+        let read = Self { read: self.read.clone(), ..Self::default() };
+        (read, Self { written: self.written.clone(), ..Self::default() })
+    }
+
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.written.is_subset(&other.written) && self.read.iter().all(|key| other.contains(key))
     }
