@@ -15,7 +15,7 @@ use txn_core::{
 
 use crate::history::{Content, Doc, Fate, History, Kind};
 use crate::process::{Process, is_planned, panic_as_planned};
-use crate::scenario::{ACCOUNTS, ANNEXED, SLOTS, TOKENS};
+use crate::scenario::{ACCOUNTS, ANNEXED, SHEETS, SLOTS, TOKENS};
 use crate::witness::Told;
 use txn_sim::server::Server;
 
@@ -91,6 +91,7 @@ enum Plan {
     Prune(Doc),
     Note(Doc),
     Both { account: Doc, other: Doc },
+    Charge { by: Doc, to: Doc },
     CompareAndSet(Doc),
     Look { doc: Doc, verified: bool },
     Barrier,
@@ -109,6 +110,7 @@ impl Plan {
             Self::Note(_) => Kind::Note,
             Self::Both { other: Doc::Stray(_), .. } => Kind::Tend,
             Self::Both { .. } => Kind::Filing,
+            Self::Charge { .. } => Kind::Charge,
             Self::CompareAndSet(_) => Kind::CompareAndSet,
             Self::Look { verified: false, .. } => Kind::Look,
             Self::Look { verified: true, .. } => Kind::VerifiedLook,
@@ -158,6 +160,10 @@ impl Actor {
         }
         if self.calm && dice.bool() {
             return Plan::Look { doc: account(dice), verified: false };
+        }
+        // Many read the same, and write each something else.
+        if self.groups && dice.u8(..3) == 0 {
+            return Plan::Charge { by: account(dice), to: Doc::Sheet(dice.u8(..SHEETS)) };
         }
         let strays = self.strays.load(Ordering::Relaxed);
         if strays > 0 && dice.u8(..8) == 0 {
@@ -421,6 +427,11 @@ impl Actor {
                     let content = self.get(tx, number, *doc).await?.unwrap_or_default();
                     self.put(tx, number, *doc, &content.after(number, 0))?;
                 }
+            }
+            Plan::Charge { by, to } => {
+                self.get(tx, number, *by).await?;
+                let content = self.get(tx, number, *to).await?.unwrap_or_default();
+                self.put(tx, number, *to, &content.after(number, 0))?;
             }
             // Without a transaction.
             Plan::CompareAndSet(_) | Plan::Look { .. } | Plan::Barrier => {}

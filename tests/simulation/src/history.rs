@@ -48,6 +48,8 @@ pub enum Doc {
     Token(u8),
     /// Is inserted and deleted again and again.
     Slot(u8),
+    /// Written from what stands in an account, which is only read; never deleted.
+    Sheet(u8),
     /// In an index of its own, which may be lost; never deleted.
     Annex(u8),
     /// A copy of a document that an application made while that was locked. Nothing is expected of its content.
@@ -66,6 +68,7 @@ impl Doc {
             Self::Claim(n) => format!("claim-{n}"),
             Self::Token(n) => format!("token-{n}"),
             Self::Slot(n) => format!("slot-{n}"),
+            Self::Sheet(n) => format!("sheet-{n}"),
             Self::Annex(n) => format!("annex-{n}"),
             Self::Stray(n) => format!("stray-{n}"),
             Self::Journal(n) => format!("journal-{n}"),
@@ -75,7 +78,7 @@ impl Doc {
     /// Whether it is never deleted, so that it tells its whole history.
     #[must_use]
     pub fn lasts(self) -> bool {
-        matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Annex(_))
+        matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Sheet(_) | Self::Annex(_))
     }
 }
 
@@ -100,6 +103,8 @@ pub enum Kind {
     Note,
     /// Writes one document by compare-and-set, without a transaction.
     CompareAndSet,
+    /// Reads an account and writes a sheet.
+    Charge,
     /// Writes an account and a document of the annex.
     Filing,
     /// Writes an account and a stray copy.

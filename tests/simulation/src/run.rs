@@ -24,7 +24,8 @@ use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf, is_planned};
 use crate::scenario::{
-    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, RUSHES, Scenario, TOKENS, Troubles,
+    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, RUSHES, SHEETS, Scenario, TOKENS,
+    Troubles,
 };
 use crate::virtual_time::in_virtual_time;
 use crate::watch::{LongLock, Watch};
@@ -206,7 +207,9 @@ impl Simulation {
                     let content = Content { on: true, ..Content::default() };
                     tx.put(&world, Doc::OnCall(n).id(), &content)?;
                 }
-                Ok::<_, Error>(())
+                let sheets = if self.scenario.groups { SHEETS } else { 0 };
+                (0..sheets)
+                    .try_for_each(|n| tx.put(&world, Doc::Sheet(n).id(), &Content::default()))
             })
             .await?;
         if self.scenario.annex != Annex::None {

@@ -22,6 +22,8 @@ pub(crate) const TOKENS: u8 = 3;
 pub(crate) const SLOTS: u8 = 2;
 /// Documents of the annex.
 pub(crate) const ANNEXED: u8 = 2;
+/// Documents that are written from what stands in accounts, which are only read.
+pub(crate) const SHEETS: u8 = 6;
 /// What each account has at the beginning.
 pub(crate) const OPENING: i64 = 1_000;
 
