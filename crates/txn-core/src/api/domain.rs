@@ -299,7 +299,6 @@ impl Domain {
         let left = || Err(AttemptError::Retry(RetryReason::LeftGroup));
         let result = loop {
             match waiting.told().await {
-                Told::Joined(_) | Told::Queued => {}
                 Told::Ended(result) => break result,
                 Told::RunAgain(rerun) => {
                     tx.attempt().run_again_on(rerun.basis());

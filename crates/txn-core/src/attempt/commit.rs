@@ -267,6 +267,8 @@ impl Attempt {
         if let Some(key) = self.locks.lock().uncertain.first() {
             return Err(AttemptError::Retry(RetryReason::Changed(key.clone())));
         }
+        self.seal();
+        self.without_set_aside(&mut only_read, &mut writes);
         let (participants, images, known) = loop {
             match self.participants(&writes) {
                 Err(error)

@@ -20,6 +20,8 @@ pub(super) struct Components {
     going: BTreeMap<usize, BTreeSet<Key>>,
     /// Those that were set aside, and why.
     left: Vec<(usize, RetryReason)>,
+    /// The commit is about to be sent: nobody leaves of its own accord any more.
+    sealed: bool,
 }
 
 impl Attempt {
@@ -90,7 +92,7 @@ impl Attempt {
         components: impl Iterator<Item = BTreeSet<Key>>,
     ) -> usize {
         let going = components.enumerate().collect();
-        *self.components.lock() = Components { going, left: Vec::new() };
+        *self.components.lock() = Components { going, ..Components::default() };
         let mut working = self.working.lock();
         *working = composition.working();
         working.documents
@@ -99,7 +101,7 @@ impl Attempt {
     /// Goes on without those who use a document, for they would fail the others. What they wanted is forgotten; what was
     /// locked for them stays locked, and stands in the record as read. Returns whether others are left.
     pub(super) fn set_aside(&self, key: &Key, why: &RetryReason) -> bool {
-        let Components { going, left } = &mut *self.components.lock();
+        let Components { going, left, .. } = &mut *self.components.lock();
         if going.values().all(|keys| keys.contains(key)) {
             return false;
         }
@@ -110,9 +112,31 @@ impl Attempt {
         true
     }
 
+    /// Goes on without a component whose caller waits no longer, unless it may be committed or there is no other. Returns whether
+    /// it is out.
+    pub(crate) fn leave(&self, component: usize) -> bool {
+        let Components { going, left, sealed } = &mut *self.components.lock();
+        if !going.contains_key(&component) {
+            return true;
+        }
+        if *sealed || going.len() == 1 {
+            return false;
+        }
+        going.remove(&component);
+        left.push((component, RetryReason::LeftGroup));
+        let stay = |key: &Key| going.values().any(|keys| keys.contains(key));
+        self.working.lock().retain(stay);
+        true
+    }
+
+    /// The commit is about to be sent. Who left before is out.
+    pub(super) fn seal(&self) {
+        self.components.lock().sealed = true;
+    }
+
     /// Whether a document is used only by those who were set aside.
     pub(super) fn is_set_aside(&self, key: &Key) -> bool {
-        let Components { going, left } = &*self.components.lock();
+        let Components { going, left, .. } = &*self.components.lock();
         !left.is_empty() && !going.values().any(|keys| keys.contains(key))
     }
 

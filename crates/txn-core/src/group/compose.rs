@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::application::{Rerun, Told};
 use super::queue::{Applicant, Place};
 use super::uses::Uses;
-use super::{Documents, Groups, Rerun, Told, Turn, TurnWithReads};
+use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
 use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::Options;
@@ -153,10 +154,11 @@ impl Groups {
         let mut parts = components(joined);
         let uses = parts.iter().map(|part| uses_of(part).keys().cloned().collect());
         let documents = attempt.stand_for(&composition.lock(), uses);
-        // What is one document may have no record that could be asked for.
-        let record = (documents > 1).then_some(attempt.tid);
-        for member in parts.iter().flatten() {
-            drop(member.applicant.tell.send(Told::Joined(record)));
+        for (component, part) in parts.iter().enumerate() {
+            for member in part {
+                // What is one document may have no record that could be asked for.
+                member.applicant.standing.join(attempt.clone(), component, documents > 1);
+            }
         }
         let result = attempt.commit().await;
         for (number, why) in attempt.take_left() {
@@ -176,7 +178,7 @@ impl Groups {
         until: Duration,
     ) -> Option<Member> {
         let applicant = &mut member.applicant;
-        if applicant.tell.is_closed() {
+        if applicant.tell.is_closed() || !applicant.standing.compose() {
             return None;
         }
         let mut fit = applicant.attempt.join(&mut composition.lock());
@@ -295,8 +297,9 @@ impl Groups {
         if member.applicant.returns > MOST_RETURNS {
             return member.send_away();
         }
-        drop(member.applicant.tell.send(Told::Queued));
-        self.queue.lock().enter_again(member.place, member.applicant);
+        if member.applicant.standing.wait() {
+            self.queue.lock().enter_again(member.place, member.applicant);
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 //! whose documents are in no group under way; whoever is blocked blocks its documents for those behind. Groups go in a few turns at a
 //! time, and no timer delays them: on an idle system each transaction has its turn at once, alone, and commits as it always did.
 
+mod application;
 mod compose;
 mod queue;
+mod standing;
 mod uses;
 
 use std::sync::Arc;
@@ -15,23 +17,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::attempt::composition::Composition;
+use crate::attempt::Attempt;
 use crate::attempt::seat::Guard;
-use crate::attempt::{Attempt, Receipt};
 use crate::engine::Engine;
-use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::error::{Error, ErrorKind};
-use crate::store::Key;
-use txn_protocol::tid::{MAX_ATTEMPT, Tid};
+use txn_protocol::tid::MAX_ATTEMPT;
 
 use queue::{Applicant, Place, Queue};
+use standing::SharedStanding;
 use uses::Uses;
 
-/// How much later than its deadline a caller is answered at the latest: the commit itself, which knows more, is given the time to
-/// say what became of it.
-const OVERDUE: Duration = Duration::from_millis(200);
+pub(crate) use application::{Application, Told};
 
 /// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
 const SLOW: Duration = Duration::from_millis(100);
@@ -59,121 +56,6 @@ impl Attempts {
     }
 }
 
-/// What an applicant is told.
-pub(crate) enum Told {
-    /// Run the closure again, on what is composed so far.
-    RunAgain(Rerun),
-    /// What was composed is about to be committed, by this attempt, if a record will tell its outcome.
-    Joined(Option<Tid>),
-    /// It is not, and waits again.
-    Queued,
-    /// It ended.
-    Ended(Result<Receipt, AttemptError>),
-}
-
-/// A further run of a closure, for which a group waits a moment. Dropped, the transaction is out of the group.
-pub(crate) struct Rerun {
-    basis: Arc<Mutex<Composition>>,
-    ran: oneshot::Sender<()>,
-}
-
-impl Rerun {
-    pub(crate) fn basis(&self) -> Arc<Mutex<Composition>> {
-        self.basis.clone()
-    }
-
-    /// It ran, and may be composed. Returns whether the group still waited.
-    pub(crate) fn ran(self) -> bool {
-        self.ran.send(()).is_ok()
-    }
-}
-
-/// The place of one transaction in the queue, for whoever waits for it. Dropped, it leaves the queue; what is composed already goes
-/// on.
-pub(crate) struct Application {
-    groups: Arc<Groups>,
-    place: Place,
-    told: mpsc::UnboundedReceiver<Told>,
-    /// The attempt that stands for it, once there is one.
-    joined: Option<Option<Tid>>,
-    /// Of the whole transaction, on the monotonic clock.
-    ends_at: Duration,
-}
-
-impl Application {
-    /// What comes next. After [`Told::Ended`] nothing does.
-    pub(crate) async fn told(&mut self) -> Told {
-        let engine = self.groups.engine.clone();
-        loop {
-            let told = tokio::select! {
-                biased;
-                told = self.told.recv() => told,
-                () = engine.config.clock.sleep(SLOW) => {
-                    self.groups.call_if_free(Some(self.place));
-                    match self.too_late() {
-                        Some(error) => return Told::Ended(Err(error)),
-                        None => continue,
-                    }
-                }
-            };
-            return match told {
-                Some(Told::Joined(tid)) => {
-                    self.joined = Some(tid);
-                    continue;
-                }
-                Some(Told::Queued) => {
-                    self.joined = None;
-                    continue;
-                }
-                Some(told) => told,
-                None => Told::Ended(Err(self.cut_short("what carried it is gone"))),
-            };
-        }
-    }
-
-    /// Whether its own time is over; the others of its group may have more.
-    fn too_late(&self) -> Option<AttemptError> {
-        let now = self.groups.engine.now();
-        if now < self.ends_at {
-            return None;
-        }
-        if let Some(uses) = self.groups.leave(self.place) {
-            return Some(too_late(uses.keys().next()).into());
-        }
-        // It is being composed, or may still be answered in time.
-        let waits = self.joined.is_none() || now < self.ends_at + OVERDUE;
-        (!waits).then(|| self.cut_short("it took longer than the deadline"))
-    }
-
-    fn cut_short(&self, why: &str) -> AttemptError {
-        let unknown =
-            |ask| Error::new(ErrorKind::Unknown, format!("{why}, and may be committed: {ask}"));
-        match self.joined {
-            None => AttemptError::Retry(RetryReason::LeftGroup),
-            Some(Some(tid)) => {
-                let ask = "ask for its outcome by its tid before running it again";
-                unknown(ask).in_transaction(tid).into()
-            }
-            Some(None) => unknown("look at its document before running it again").into(),
-        }
-    }
-}
-
-impl Drop for Application {
-    fn drop(&mut self) {
-        self.groups.leave(self.place);
-    }
-}
-
-fn too_late(key: Option<&Key>) -> Error {
-    let message = "other transactions of this process had it until the deadline";
-    let error = Error::new(ErrorKind::Conflict, message);
-    match key {
-        Some(key) => error.at(key),
-        None => error,
-    }
-}
-
 impl Groups {
     /// The groups of a domain, if it composes transactions.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
@@ -195,6 +77,7 @@ impl Groups {
         let uses = Self::uses_of(attempt)?;
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
+        let standing = SharedStanding::default();
         let applicant = Applicant {
             attempt: attempt.clone(),
             attempts: attempts.clone(),
@@ -202,13 +85,14 @@ impl Groups {
             most: usize::MAX,
             insists,
             returns: 0,
+            standing: standing.clone(),
             tell,
             runtime,
         };
         let ends_at = attempt.ends_at();
         let place = self.queue.lock().enter(applicant);
         self.call_if_free(Some(place));
-        Some(Application { groups: self.clone(), place, told, joined: None, ends_at })
+        Some(Application { groups: self.clone(), place, standing, told, ends_at })
     }
 
     /// Has those composed whose turn it is.

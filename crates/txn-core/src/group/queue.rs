@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
+use super::application::Told;
+use super::standing::SharedStanding;
 use super::uses::{InUse, Uses};
-use super::{Attempts, SLOW, Told};
+use super::{Attempts, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
 use crate::engine::lock_queue::LiveAttempts;
@@ -46,6 +48,7 @@ pub(super) struct Applicant {
     pub(super) insists: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
+    pub(super) standing: SharedStanding,
     pub(super) tell: mpsc::UnboundedSender<Told>,
     pub(super) runtime: Handle,
 }

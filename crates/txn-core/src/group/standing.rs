@@ -1,0 +1,97 @@
+//! Whether a transaction that waits to be composed is in or out: what its caller is told at its deadline has to be so.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::attempt::Attempt;
+use txn_protocol::tid::Tid;
+
+/// Shared by who waits and who composes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedStanding(Arc<Mutex<Standing>>);
+
+/// How it stands.
+#[derive(Debug, Default)]
+enum Standing {
+    /// It waits.
+    #[default]
+    Waits,
+    /// It is being composed, which takes a moment. Nothing was sent.
+    Composed,
+    /// An attempt stands for it.
+    Joined(Joined),
+    /// Its caller knows what becomes of it. It is never composed again.
+    Out,
+}
+
+#[derive(Debug)]
+struct Joined {
+    attempt: Arc<Attempt>,
+    /// Its number among those that the attempt stands for.
+    component: usize,
+    /// Whether a record will tell the outcome.
+    recorded: bool,
+}
+
+/// What a caller can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Certainty {
+    /// It is not committed, and never will be.
+    Out,
+    /// Nobody can tell yet, for a moment.
+    Soon,
+    /// It may be committed, and by whom, if a record tells.
+    InDoubt(Option<Tid>),
+}
+
+impl SharedStanding {
+    /// It is about to be composed. Returns whether it may be.
+    pub(super) fn compose(&self) -> bool {
+        let standing = &mut *self.0.lock();
+        let waits = matches!(standing, Standing::Waits);
+        if waits {
+            *standing = Standing::Composed;
+        }
+        waits
+    }
+
+    /// An attempt stands for it.
+    pub(super) fn join(&self, attempt: Arc<Attempt>, component: usize, recorded: bool) {
+        let standing = &mut *self.0.lock();
+        if !matches!(standing, Standing::Out) {
+            *standing = Standing::Joined(Joined { attempt, component, recorded });
+        }
+    }
+
+    /// No attempt stands for it any more. Returns whether it may wait again.
+    pub(super) fn wait(&self) -> bool {
+        let standing = &mut *self.0.lock();
+        let waits = !matches!(standing, Standing::Out);
+        if waits {
+            *standing = Standing::Waits;
+        }
+        waits
+    }
+
+    /// Its caller waits no longer than for those who compose. What it is told then holds: an attempt that has not sent its
+    /// commit goes on without it, if it stands for others.
+    pub(super) fn leave(&self) -> Certainty {
+        let standing = &mut *self.0.lock();
+        let certainty = match standing {
+            Standing::Composed => return Certainty::Soon,
+            Standing::Waits | Standing::Out => Certainty::Out,
+            Standing::Joined(joined) if joined.attempt.leave(joined.component) => Certainty::Out,
+            Standing::Joined(joined) => {
+                Certainty::InDoubt(joined.recorded.then_some(joined.attempt.tid))
+            }
+        };
+        *standing = Standing::Out;
+        certainty
+    }
+
+    /// Whether an attempt stands for it, which knows best what becomes of it.
+    pub(super) fn is_joined(&self) -> bool {
+        matches!(&*self.0.lock(), Standing::Joined(_))
+    }
+}
