@@ -44,6 +44,10 @@ fn kept_seeds() {
     ] {
         assert_eq!(run(seed, Troubles::NONE).violations, Vec::<String>::new(), "seed {seed}");
     }
+    let groups = Troubles { groups: true, ..Troubles::NONE };
+    for seed in [6_003_907, 7_001_937] {
+        assert_eq!(run(seed, groups).violations, Vec::<String>::new(), "seed {seed}");
+    }
 }
 
 #[test]

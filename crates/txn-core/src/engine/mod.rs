@@ -102,7 +102,7 @@ impl Engine {
         check_name(name)?;
         let tasks = TaskTracker::new();
         let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
-        let groups = config.groups.unwrap_or(false);
+        let groups = config.groups.unwrap_or(store.limits().shares_requests);
         let front = || -> Arc<dyn Store> {
             match shares {
                 true => Arc::new(SharedRequests::new(store.clone(), &tasks, &config.clock)),
