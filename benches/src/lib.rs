@@ -61,6 +61,14 @@ impl Bench {
         Ok(bench)
     }
 
+    /// Opens the domain of this name as another process does: on connections and clocks of its own.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn beside(url: &str, name: &str, config: Config) -> Result<Self, Failure> {
+        Self::connect(url, name, config).await
+    }
+
     async fn connect(url: &str, name: &str, config: Config) -> Result<Self, Failure> {
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
         let counting = Arc::new(CountingStore::new(store));
@@ -219,13 +227,18 @@ impl Bench {
         self.witness.at_commit.lock().ok().and_then(|mut counts| counts.take())
     }
 
+    /// Ends, and leaves to others what the benchmark made.
+    pub async fn leave(&self) {
+        self.domain.shutdown(Duration::from_secs(10)).await;
+    }
+
     /// Drops what the benchmark made.
     ///
     /// # Errors
     /// As the server says.
     pub async fn close(self) -> Result<(), Failure> {
         use txn_core::store::Store;
-        self.domain.shutdown(Duration::from_secs(10)).await;
+        self.leave().await;
         self.counting.drop_collection(&self.index).await?;
         Ok(())
     }
