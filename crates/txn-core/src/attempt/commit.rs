@@ -10,13 +10,16 @@ use tokio::sync::oneshot;
 
 use tokio_util::sync::CancellationToken;
 
+use super::receipt::Receipt;
 use super::stage::{Decisive, Stage};
 use super::{Attempt, Locks, Mutation, ReadEntry};
 use crate::config::Acknowledge;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::deadline::{Deadline, WaitReason};
-use crate::engine::settle::{RecordOf, Settled};
+use crate::engine::deadline::Deadline;
+use crate::engine::places::RecordOf;
+use crate::engine::settle::Settled;
 use crate::engine::transaction_table::{Partition, RecordLookup};
+use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Version, Write, WriteOp};
@@ -27,24 +30,6 @@ use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::tid::Tid;
-
-/// How a transaction ended that did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Receipt {
-    /// The attempt that succeeded, to be asked for by [`Domain::outcome`](crate::Domain::outcome). `None` where nobody
-    /// can: a transaction that only read, or that wrote one document without a record, leaves none.
-    pub tid: Option<Tid>,
-    /// The version of everything that it wrote; `None` if it wrote nothing, or if another transaction, composed with it into
-    /// one commit, wrote one of its documents behind it ([`Options::by_itself`](crate::Options::by_itself)).
-    pub commit_tid: Option<Tid>,
-    /// How many attempts it took, from 1.
-    pub attempts: u32,
-    /// Whether every document was applied (and refreshed, if that was asked for) when it returned. `false`
-    /// where the caller did not ask to wait for it, or where the store did not let it happen in time: it is
-    /// committed all the same, and whoever meets its locks finishes it.
-    pub applied: bool,
-}
 
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {

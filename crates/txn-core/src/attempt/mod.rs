@@ -11,6 +11,7 @@ mod lock;
 mod mutation;
 pub(crate) mod nesting;
 mod read;
+mod receipt;
 mod release;
 pub(crate) mod seat;
 mod single;
@@ -43,8 +44,8 @@ use joining::Components;
 use seat::Seat;
 use stage::Progress;
 
-pub use commit::Receipt;
 pub(crate) use mutation::{Edit, Mutation};
+pub use receipt::Receipt;
 
 #[derive(Debug, Default)]
 struct Working {

@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 
-use super::Receipt;
+use super::receipt::Receipt;
 
 /// What commits a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Held, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::deadline::WaitReason;
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
 use crate::engine::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::deadline::WaitReason;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 

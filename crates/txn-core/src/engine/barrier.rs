@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::LookedAt;
 use crate::engine::holder::Holding;
 use crate::engine::pages::PAGE;
 use crate::engine::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::Filter;
 use txn_protocol::record::State;

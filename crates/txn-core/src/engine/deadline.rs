@@ -1,52 +1,14 @@
-//! How long anything may wait, and what it waits for.
+//! How long anything may wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use txn_protocol::tid::Tid;
-
 use crate::clock::Clock;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::lock_queue::AttemptHandle;
-use crate::error::{Error, ErrorKind};
-use crate::store::Key;
-
-/// What a wait is for.
-#[derive(Clone, Debug)]
-pub(crate) enum WaitReason {
-    /// The store does not answer, or refuses for the moment.
-    Store(String),
-    /// Another transaction is entitled to go first.
-    Others {
-        /// The document.
-        key: Key,
-        /// Who holds it.
-        holder: Tid,
-    },
-    /// Others write the document again and again.
-    Changing(Key),
-}
-
-impl WaitReason {
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            Self::Store(why) => Error::unavailable(format!(
-                "the store did not carry it out before the deadline: {why}"
-            )),
-            Self::Others { key, holder } => {
-                let message = format!(
-                    "other transactions held it until the deadline, last the transaction {holder}"
-                );
-                Error::new(ErrorKind::Conflict, message).at(&key)
-            }
-            Self::Changing(key) => {
-                let message = "others wrote it again and again until the deadline";
-                Error::new(ErrorKind::Conflict, message).at(&key)
-            }
-        }
-    }
-}
+use crate::engine::wait_reason::WaitReason;
+use crate::error::Error;
 
 /// How long something may go on.
 #[derive(Clone, Debug)]

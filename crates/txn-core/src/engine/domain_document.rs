@@ -6,8 +6,9 @@ use txn_protocol::machines::domain::{ChangeDomain, Changing, DomainDocument};
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
 use crate::engine::settle::Place;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 

@@ -3,7 +3,8 @@
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::settle::{Because, RecordOf, Unsettled};
+use crate::engine::places::RecordOf;
+use crate::engine::settle::{Because, Unsettled};
 use crate::engine::store_access::ReadPreference;
 use crate::engine::transaction_table::RecordLookup;
 use crate::error::Error;

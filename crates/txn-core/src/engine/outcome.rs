@@ -2,10 +2,11 @@
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::LookedAt;
 use crate::engine::holder::Decided;
 use crate::engine::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_protocol::tid::Tid;

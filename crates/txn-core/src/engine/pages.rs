@@ -2,7 +2,8 @@
 
 use super::Engine;
 use super::attempt_error::AttemptError;
-use super::deadline::{Deadline, WaitReason};
+use super::deadline::Deadline;
+use super::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Filter, Key, Pages, Source, StoreErrorKind, Version};
 

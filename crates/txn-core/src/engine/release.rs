@@ -3,10 +3,11 @@
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::claims::Claim;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
 use crate::engine::pages::PAGE;
 use crate::engine::store_access::view;
 use crate::engine::survey::open_records;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Filter, Key, Role, Write, WriteOp};
 use txn_protocol::machines::settle::Answer;

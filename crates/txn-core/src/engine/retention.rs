@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::encode;
+use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::machines::domain::DomainDocument;

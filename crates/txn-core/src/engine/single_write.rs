@@ -7,9 +7,11 @@ use txn_protocol::tid::Tid;
 
 use super::Engine;
 use super::attempt_error::AttemptError;
-use super::deadline::{Deadline, WaitReason};
+use super::deadline::Deadline;
 use super::observe::ReadEntry;
-use super::settle::{Because, Document, Settled, Unsettled};
+use super::places::Document;
+use super::settle::{Because, Settled, Unsettled};
+use super::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 

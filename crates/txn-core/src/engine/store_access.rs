@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Limits, Outcome, Read, Store, StoreErrorKind, Version, Write};
 use txn_protocol::document::{Stored, View};

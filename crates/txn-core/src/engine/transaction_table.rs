@@ -14,9 +14,10 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::{Deadline, WaitReason};
+use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::REGISTRY;
 use crate::engine::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{
     CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
