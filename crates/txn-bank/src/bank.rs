@@ -9,7 +9,8 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, Trans
 use txn_core::{Transaction, Typed};
 
 use crate::error::{BankError, Result};
-use crate::model::{Account, DEPOSIT, Entry, Kind, Leg, NewAccount, Rest, Transfer, check_name};
+use crate::input::{Leg, NewAccount, check_name};
+use crate::model::{Account, DEPOSIT, Entry, Kind, Rest, Transfer};
 use crate::rules;
 
 /// Field mappings of the accounts, for stores that have some.

@@ -26,6 +26,7 @@
 mod audit;
 mod bank;
 mod error;
+mod input;
 mod load;
 mod model;
 mod requests;
@@ -34,7 +35,8 @@ mod rules;
 pub use audit::{Audit, Finding, Total};
 pub use bank::{Bank, Status, TransferOptions, Transferred};
 pub use error::{BankError, Result};
+pub use input::{Leg, NewAccount, parse_amount};
 pub use load::{Load, LoadReport, Progress, Tally};
-pub use model::{Account, Currency, Entry, Kind, Leg, NewAccount, Transfer, parse_amount};
+pub use model::{Account, Currency, Entry, Kind, Transfer};
 pub use requests::APPLICATION;
 pub use rules::check_transfer;

@@ -15,7 +15,7 @@ use txn_core::{ErrorKind, Options, Tid, TransactionOutcome};
 
 use crate::bank::{Bank, Status, TransferOptions};
 use crate::error::{BankError, Result};
-use crate::model::{Leg, NewAccount};
+use crate::input::{Leg, NewAccount};
 
 /// What each account of a load starts with.
 const DEPOSIT: i64 = 1_000_000;

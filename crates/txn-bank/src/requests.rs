@@ -9,7 +9,8 @@ use txn_requests::{
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
-use crate::model::{Account, Kind, Leg, Transfer};
+use crate::input::Leg;
+use crate::model::{Account, Kind, Transfer};
 use crate::rules;
 
 /// The application that the bank's requests belong to.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{BankError, Result};
-use crate::model::{Account, Currency, Entry, Leg, check_key, check_name};
+use crate::input::{Leg, check_key, check_name};
+use crate::model::{Account, Currency, Entry};
 
 /// Sums per currency. `i128` holds the sum of any number of legs that fits into memory.
 pub(crate) type Sums = BTreeMap<Currency, i128>;

@@ -1,9 +1,7 @@
 //! What the caller says of an index that is to be made: its mappings and its settings. Pure functions.
 
 use serde_json::{Map, Value};
-use txn_store::{CollectionSpec, StoreError};
-
-use crate::mapping::misconfigured;
+use txn_store::{CollectionSpec, StoreError, StoreErrorKind};
 
 const FORM: &str = "give {\"mappings\": {\"properties\": {\"name\": {\"type\": \"keyword\"}}}, \
                     \"settings\": {\"number_of_shards\": 3}}, where either may be left out, or the inner \
@@ -25,6 +23,10 @@ pub(crate) fn of(spec: &CollectionSpec) -> Result<(Object, Object), StoreError> 
     let mut flat = Object::new();
     flatten("index", settings, &mut flat);
     Ok((mappings, flat))
+}
+
+pub(crate) fn misconfigured(text: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, text)
 }
 
 fn parts(mut given: Object) -> Result<(Object, Object), String> {

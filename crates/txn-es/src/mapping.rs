@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use txn_store::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
-use crate::definition;
+use crate::definition::{self, misconfigured};
 use crate::target::{IDENTITY_ALIAS, identity_alias};
 
 /// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
@@ -30,10 +30,6 @@ pub(crate) struct Index {
     settings: Map<String, Value>,
     #[serde(default)]
     data_stream: Option<String>,
-}
-
-pub(crate) fn misconfigured(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Misconfigured, text)
 }
 
 /// The one index that a name stands for.

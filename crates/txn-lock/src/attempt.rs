@@ -8,7 +8,8 @@ use txn_core::{ErrorKind, Options};
 
 use crate::backoff::Backoff;
 use crate::error::{LockError, Result};
-use crate::guard::{Grant, Guard, Held};
+use crate::grant::Grant;
+use crate::guard::{Guard, Held};
 use crate::inner::Inner;
 use crate::instance::{Dead, random};
 use crate::model::{Holder, LockName};

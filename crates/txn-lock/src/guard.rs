@@ -1,47 +1,16 @@
 //! A lock that is held: what its holder knows of it, and the check by which effects rest on it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use txn_core::{Domain, Transaction, TransactionFn};
 
 use crate::error::{LockError, Loss, Result};
+use crate::grant::Grant;
 use crate::inner::Inner;
 use crate::model::LockName;
 use crate::queue::Turn;
 use crate::repository::LockRepository;
-
-/// One grant of a lock.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) name: LockName,
-    pub(crate) token: u64,
-    pub(crate) id: String,
-    /// When it was granted, in milliseconds since the Unix epoch.
-    pub(crate) since_ms: u64,
-    lost: CancellationToken,
-    why: OnceLock<Loss>,
-}
-
-impl Grant {
-    pub(crate) fn new(name: LockName, token: u64, id: String, since_ms: u64) -> Self {
-        let (lost, why) = (CancellationToken::new(), OnceLock::new());
-        Self { name, token, id, since_ms, lost, why }
-    }
-
-    pub(crate) fn lose(&self, why: Loss) {
-        let _ = self.why.set(why);
-        self.lost.cancel();
-    }
-
-    fn error(&self, why: Loss) -> LockError {
-        LockError::Lost { lock: self.name.clone(), token: self.token, why }
-    }
-
-    fn check(&self) -> Result<()> {
-        self.why.get().map_or(Ok(()), |why| Err(self.error(*why)))
-    }
-}
 
 /// What a holder knows of its lock; cheap to clone. It outlives the [`Guard`], and says then that the lock is not held.
 #[derive(Clone, Debug)]

@@ -14,11 +14,10 @@ use txn_core::clock::Clock;
 
 use crate::config::LockConfig;
 use crate::error::{Loss, Result};
-use crate::guard::Grant;
+use crate::grant::Grant;
 use crate::instance::{Beat, Dead, Instances, wall_ms};
 use crate::model::{Holder, Lock, LockName, MAPPINGS};
 use crate::queue::{Queues, Turn};
-use crate::renew;
 use crate::repository::LockRepository;
 
 pub(crate) struct Inner {
@@ -47,13 +46,13 @@ impl fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Opens the locks of a domain, and starts the task that renews them.
+    /// Opens the locks of a domain. Nothing renews them yet.
     pub(crate) async fn open(domain: &Domain, config: LockConfig) -> Result<Arc<Self>> {
         config.check()?;
         let collection = format!("{}-locks", domain.name());
         let repository = LockRepository::open(domain, &collection).await?;
         let instances = Instances::open(domain, &collection, Some(MAPPINGS), config.lease).await?;
-        let inner = Arc::new(Self {
+        Ok(Arc::new(Self {
             repository,
             instances,
             config,
@@ -64,24 +63,11 @@ impl Inner {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stirred: Arc::default(),
-        });
-        inner.start();
-        Ok(inner)
+        }))
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.repository.domain().config().clock
-    }
-
-    /// Starts the task that renews.
-    fn start(self: &Arc<Self>) {
-        let (clock, closing, stirred) = (
-            self.repository.domain().config().clock.clone(),
-            self.closing.clone(),
-            self.stirred.clone(),
-        );
-        let (this, config) = (Arc::downgrade(self), self.config.clone());
-        self.tasks.spawn(renew::run(this, clock, closing, stirred, config));
     }
 
     /// How much longer what is held is safe; `None` where nothing is held.

@@ -12,8 +12,16 @@ use crate::config::LockConfig;
 use crate::error::Result;
 use crate::inner::Inner;
 
+/// Starts the task.
+pub(crate) fn start(service: &Arc<Inner>) {
+    let clock = service.repository.domain().config().clock.clone();
+    let (closing, stirred) = (service.closing.clone(), service.stirred.clone());
+    let (weak, config) = (Arc::downgrade(service), service.config.clone());
+    service.tasks.spawn(run(weak, clock, closing, stirred, config));
+}
+
 /// Runs until the service is closed, or its last handle and guard are gone.
-pub(crate) async fn run(
+async fn run(
     service: Weak<Inner>,
     clock: Arc<dyn Clock>,
     closing: CancellationToken,

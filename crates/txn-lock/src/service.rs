@@ -12,6 +12,7 @@ use crate::guard::{Guard, Held};
 use crate::inner::Inner;
 use crate::instance::wall_ms;
 use crate::model::{Holder, Lock, LockName};
+use crate::renew;
 use crate::repository::LockRepository;
 
 /// Locks of one domain; cheap to clone. One service is one instance: others see by it whether this process lives.
@@ -31,6 +32,7 @@ impl LockService {
     /// [`LockError::InvalidConfig`], or the engine's.
     pub async fn open(domain: &Domain, config: LockConfig) -> Result<Self> {
         let inner = Inner::open(domain, config).await?;
+        renew::start(&inner);
         Ok(Self { inner })
     }
 

@@ -22,7 +22,7 @@ use crate::config::RequestsConfig;
 use crate::error::{RequestError, Result};
 use crate::model::{Entries, Entry, MAPPINGS, State, Status};
 use crate::request::{Operation, Request};
-use crate::requests::Selection;
+use crate::selection::Selection;
 use crate::watchers::Watchers;
 
 /// Most bytes of the id of a request.

@@ -14,6 +14,7 @@ mod recovery;
 mod refusal;
 mod request;
 mod requests;
+mod selection;
 mod validate;
 mod watchers;
 
@@ -26,4 +27,5 @@ pub use refusal::{Refusal, Why};
 pub use request::{
     Add, Condition, Document, Expect, Field, Merge, Operation, Patch, Put, Request, Target,
 };
-pub use requests::{Requests, Selection};
+pub use requests::Requests;
+pub use selection::Selection;

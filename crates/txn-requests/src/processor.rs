@@ -16,7 +16,8 @@ use crate::error::Result;
 use crate::inner::Inner;
 use crate::model::{Entry, State};
 use crate::process::Processed;
-use crate::requests::{Requests, Selection};
+use crate::requests::Requests;
+use crate::selection::Selection;
 
 /// A processor that runs. Dropped, it takes up nothing new and ends.
 #[derive(Debug)]

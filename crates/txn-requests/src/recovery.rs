@@ -13,7 +13,8 @@ use crate::error::{RequestError, Result};
 use crate::inner::{Inner, millis};
 use crate::model::{Entry, Reason, State, Status};
 use crate::processor::Tally;
-use crate::requests::{Requests, Selection};
+use crate::requests::Requests;
+use crate::selection::Selection;
 
 /// How long a pass waits until what others committed is applied.
 const APPLY: Duration = Duration::from_secs(30);

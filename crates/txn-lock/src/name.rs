@@ -1,0 +1,57 @@
+//! What can name a lock.
+
+use crate::error::{LockError, Result};
+use crate::model::LockName;
+
+/// Most bytes of a category.
+const MOST_CATEGORY: usize = 100;
+
+/// Most bytes of an id.
+const MOST_ID: usize = 300;
+
+impl LockName {
+    /// The name of a lock.
+    ///
+    /// # Errors
+    /// [`LockError::InvalidName`] unless the category is 1 to 100 bytes without a slash, the id is 1 to 300 bytes, and
+    /// neither has control characters.
+    pub fn new(category: &str, id: &str) -> Result<Self> {
+        check("the category", category, MOST_CATEGORY, " and slashes", |c| c == '/')?;
+        check("the id", id, MOST_ID, "", |_| false)?;
+        Ok(Self { category: category.to_owned(), id: id.to_owned() })
+    }
+}
+
+fn check(
+    what: &'static str,
+    text: &str,
+    most: usize,
+    more: &'static str,
+    odd: fn(char) -> bool,
+) -> Result<()> {
+    if !text.is_empty() && text.len() <= most && !text.contains(|c: char| c.is_control() || odd(c))
+    {
+        return Ok(());
+    }
+    let text = text.chars().take(40).collect();
+    Err(LockError::InvalidName { what, text, most, more })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_lock_can_have_are_refused() {
+        let long = "x".repeat(301);
+        for (category, id) in
+            [("", "a"), ("a", ""), ("a/b", "c"), ("a\n", "b"), ("a", "b\0"), ("a", &long)]
+        {
+            let error = LockName::new(category, id).expect_err("refused");
+            assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
+            assert!(!error.to_string().contains('\n') && error.to_string().len() < 200, "{error}");
+        }
+        // Slashes of ids cannot be taken for the one between both parts: no category has any.
+        assert_eq!(LockName::new("a", "b/c").unwrap().document(), "lock:a/b/c");
+    }
+}
