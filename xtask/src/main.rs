@@ -2,6 +2,7 @@
 
 mod cargo;
 mod checks;
+mod circles;
 mod prerequisites;
 mod servers;
 mod steps;

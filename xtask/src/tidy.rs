@@ -9,6 +9,7 @@ use txn_protocol::rule::Rule;
 
 use crate::Failure;
 use crate::cargo::{cargo, root};
+use crate::circles::circles;
 
 /// Most lines of a file of a library.
 const MOST_LINES: usize = 600;
@@ -53,6 +54,9 @@ pub(crate) fn tidy() -> Result<(), Failure> {
     }
     for (room, above) in ROOMS {
         gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(room))?, above));
+    }
+    for package in sources(&root)? {
+        gaps.extend(circles(&package, &texts(&package)?));
     }
     let output = cargo("metadata --no-deps --format-version 1").output()?;
     if !output.status.success() {
@@ -162,6 +166,16 @@ fn folders(of: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(of).map_err(|error| format!("{}: {error}", of.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Failure>>()?;
     Ok(paths.into_iter().filter(|path| path.join("Cargo.toml").is_file()).collect())
+}
+
+/// The sources of every crate of the workspace.
+fn sources(root: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut packages = vec![root.join("xtask"), root.join("benches")];
+    for group in ["crates", "tests"] {
+        packages.extend(folders(&root.join(group))?);
+    }
+    let sources = packages.into_iter().map(|package| package.join("src"));
+    Ok(sources.filter(|sources| sources.is_dir()).collect())
 }
 
 /// The Rust files below a folder, with their texts.

@@ -4,9 +4,8 @@ use txn_protocol::machines::attempt::{self, Footprint, locks_absences, operation
 use txn_protocol::record::Op;
 use txn_protocol::rule::Rule;
 
-use crate::owner::is_pessimistic;
-use crate::parallel::all_answered;
 use crate::scenario::{Kind, Scenario, Use};
+use crate::staging::all_answered;
 use crate::state::{DOCS, Phase, Told, Txn, World};
 use crate::translate::change;
 
@@ -19,7 +18,7 @@ fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
     let (script, before) = (&scenario.scripts[t], w.txns[t]);
     let txn = &mut w.txns[t];
     match before.phase {
-        Phase::Reading if is_pessimistic(script, txn) => {
+        Phase::Reading if script.is_pessimistic(txn) => {
             if script.documents().any(|d| before.held[d] == 0) {
                 return false;
             }

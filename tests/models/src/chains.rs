@@ -4,10 +4,8 @@
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::lock::{LockingOver, locking_over};
 
-use crate::owner::seen;
-use crate::reading::ended;
 use crate::scenario::{Death, Kind, Scenario, Script, Use};
-use crate::state::{Budget, Doc, Phase, Told, Who, World, who};
+use crate::state::{Budget, Doc, Phase, Told, Who, World, ended, seen, who};
 use crate::suite::{Case, Flaw, Shows, Suite};
 use crate::translate::{self, tid, view};
 use crate::turn::Turn;

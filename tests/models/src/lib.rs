@@ -16,7 +16,9 @@ pub mod protocol;
 mod reading;
 pub mod refused_writes;
 pub mod scenario;
+mod staging;
 pub mod state;
+mod steps;
 pub mod suite;
 mod translate;
 mod turn;
@@ -24,3 +26,21 @@ pub mod two_recoverers;
 pub mod validated_reads;
 pub mod vanishing_writes;
 pub mod wound_wait;
+
+/// All models.
+#[must_use]
+pub fn all() -> Vec<suite::Suite> {
+    vec![
+        explicit_insert::suite(),
+        wound_wait::suite(),
+        chains::suite(),
+        validated_reads::suite(),
+        vanishing_writes::suite(),
+        two_recoverers::suite(),
+        one_document::suite(),
+        refused_writes::suite(),
+        partition_drop::suite(),
+        parallel_commit::suite(),
+        everything::suite(),
+    ]
+}

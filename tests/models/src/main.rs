@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use clap::Parser;
 use comfy_table::Table;
+use txn_models::all;
 use txn_models::check::CounterExample;
-use txn_models::suite::{Case, Flaw, Suite, all};
+use txn_models::suite::{Case, Flaw, Suite};
 use txn_protocol::rule::Rule;
 
 /// Explores the models of the protocol to their end.

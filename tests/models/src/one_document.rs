@@ -1,6 +1,8 @@
 //! One document without a record: after a conflict or an unknown, the document's own list of commits tells
 //! whether the write happened.
 
+use std::sync::Arc;
+
 use stateright::{Model, Property};
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
@@ -8,6 +10,7 @@ use txn_protocol::machines::settle::{Machine, Settle, SingleOutcome, SingleWrite
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::validate::Observed;
 
+use crate::check::{Explored, Reached, explore, reach_the_end};
 use crate::state::Told;
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::{commit_tid, version};
@@ -305,6 +308,20 @@ impl Model for Single {
     }
 }
 
+impl Subject for Single {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn explore(&self) -> Explored {
+        explore(self.clone())
+    }
+
+    fn reach_the_end(&self) -> Reached {
+        reach_the_end(self, |state| self.is_over(state))
+    }
+}
+
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
@@ -314,14 +331,14 @@ pub fn suite() -> Suite {
     let case = |name, single, states| Case {
         name,
         bounds: "3 writers, 1 late, 1 vanishing",
-        subject: Subject::Single(single),
+        subject: Arc::new(single),
         states,
         ends: true,
         large: false,
     };
     let without = |rule, left_out| Flaw {
         rule,
-        subject: Subject::Single(Single { rules: Rules::without(left_out), ..long.clone() }),
+        subject: Arc::new(Single { rules: Rules::without(left_out), ..long.clone() }),
         shows: Shows::Wrong,
     };
     Suite {
@@ -340,7 +357,7 @@ pub fn suite() -> Suite {
             without("a conflict is no proof of failure", Rule::SettleSingle),
             Flaw {
                 rule: "a refusal is no proof of failure",
-                subject: Subject::Single(Single {
+                subject: Arc::new(Single {
                     rules: Rules::without(Rule::RefusalInDoubt),
                     ..refused
                 }),

@@ -9,9 +9,8 @@ use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::validate::{Validity, validity};
 
-use crate::reading::ended;
 use crate::scenario::{Kind, Script, Use};
-use crate::state::{DOCS, Doc, Fault, Mark, Phase, Rec, Seen, Told, Txn, Who, World, who};
+use crate::state::{DOCS, Doc, Fault, Mark, Phase, Rec, Told, Txn, Who, World, ended, seen, who};
 use crate::translate::{self, change, deed, observed, stamp, standing, tid, view};
 use crate::turn::{Actor, Object, Turn};
 
@@ -42,7 +41,7 @@ impl Turn<'_> {
         self.heartbeat(me, &script, &txn);
         match txn.phase {
             Phase::Reading if script.kind == Kind::Instant => self.at_once(t, &script),
-            Phase::Reading if is_pessimistic(&script, &txn) => self.lock_next(t, me, &script),
+            Phase::Reading if script.is_pessimistic(&txn) => self.lock_next(t, me, &script),
             Phase::Reading => self.read(t, me, &script),
             Phase::Locking => self.lock_all(t, me, &script),
             Phase::Validating => self.validate(t, me, &script, requester),
@@ -300,24 +299,8 @@ impl Turn<'_> {
     }
 }
 
-/// What a look at a document shows.
-pub(crate) fn seen(doc: &Doc) -> Seen {
-    Seen {
-        read: true,
-        version: doc.version,
-        absent: !doc.exists(),
-        writer: doc.writer,
-        stamp: doc.stamp,
-        holder: doc.lock,
-    }
-}
-
 /// The attempt is over; its record is decided first if a lock may still land.
 pub(crate) fn give_up(txn: &mut Txn, recorded: bool) {
     txn.phase = if txn.unsure > 0 || recorded { Phase::Aborting } else { Phase::Releasing };
     txn.done = 0;
-}
-
-pub(crate) fn is_pessimistic(script: &Script, txn: &Txn) -> bool {
-    script.pessimistic || txn.attempt > 0 && script.kind == Kind::Explicit
 }

@@ -4,6 +4,7 @@
 mod day;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stateright::{Model, Property};
@@ -16,6 +17,7 @@ use day::{Doing, Held, Janitor, Maker, Partition, Wrote, today};
 
 pub use day::Day;
 
+use crate::check::{Explored, Reached, explore, reach_the_end};
 use crate::state::{Mark, Told};
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::holder_state;
@@ -406,6 +408,20 @@ impl Model for Drops {
     }
 }
 
+impl Subject for Drops {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn explore(&self) -> Explored {
+        explore(self.clone())
+    }
+
+    fn reach_the_end(&self) -> Reached {
+        reach_the_end(self, |state| self.is_over(state))
+    }
+}
+
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
@@ -413,7 +429,7 @@ pub fn suite() -> Suite {
     let case = |bounds, drops, states, large| Case {
         name: "one day, three makers, two janitors",
         bounds,
-        subject: Subject::Drops(drops),
+        subject: Arc::new(drops),
         states,
         ends: true,
         large,
@@ -427,7 +443,7 @@ pub fn suite() -> Suite {
     ];
     let without = |rule, left_out| Flaw {
         rule,
-        subject: Subject::Drops(Drops { rules: Rules::without(left_out), ..drops.clone() }),
+        subject: Arc::new(Drops { rules: Rules::without(left_out), ..drops.clone() }),
         shows: Shows::Wrong,
     };
     Suite {

@@ -2,10 +2,9 @@
 
 use stateright::Property;
 
-use crate::protocol::Protocol;
-use crate::reading::is_committed;
+use crate::protocol::{Protocol, is_over};
 use crate::scenario::{Kind, Scenario, Use};
-use crate::state::{ATTEMPTS, DOCS, Deed, Mark, Rec, TXNS, Told, Who, World, who};
+use crate::state::{ATTEMPTS, DOCS, Deed, Mark, Rec, TXNS, Told, Who, World, is_committed, who};
 
 /// The properties of a scenario.
 pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
@@ -20,9 +19,7 @@ pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
         Property::<Protocol>::always("the oldest gets through", |m, w| {
             !m.0.oldest_commits || w.txns[0].told != Told::Failed
         }),
-        Property::<Protocol>::sometimes("everything ends", |m, w| {
-            crate::protocol::is_over(&m.0, w)
-        }),
+        Property::<Protocol>::sometimes("everything ends", |m, w| is_over(&m.0, w)),
     ];
     if scenario.scripts.iter().filter(|s| s.writes()).count() > 1 {
         all.push(Property::<Protocol>::sometimes("all writers commit", |m, w| {

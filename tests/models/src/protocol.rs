@@ -1,105 +1,11 @@
-//! The model of the protocol: every actor's steps in every state, and what must hold in each.
+//! The protocol as something that can be explored, and when it is over.
 
-use stateright::{Model, Property};
-use txn_protocol::rules::conflict::Requester;
-
-use crate::properties;
 use crate::scenario::{Kind, Scenario};
-use crate::state::{ATTEMPTS, Body, Mark, Phase, RECORDS, World};
-use crate::turn::{Actor, Object, Step, Turn};
+use crate::state::{Mark, Phase, RECORDS, World};
 
 /// The protocol under one scenario.
 #[derive(Clone, Debug)]
 pub struct Protocol(pub Scenario);
-
-impl Model for Protocol {
-    type State = World;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<World> {
-        vec![self.0.start().canonical()]
-    }
-
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        let scenario = &self.0;
-        for t in 0..scenario.scripts.len() {
-            Turn { scenario, world, actor: Actor::Owner(t), steps: &mut *steps }.owner(t);
-        }
-        for j in 0..scenario.janitors {
-            Turn { scenario, world, actor: Actor::Janitor(j), steps: &mut *steps }.janitor(j);
-        }
-        Turn { scenario, world, actor: Actor::Store, steps: &mut *steps }.store();
-        steps.retain(|step| step.to != *world);
-    }
-
-    fn next_state(&self, _: &World, step: Step) -> Option<World> {
-        Some(step.to)
-    }
-
-    fn format_action(&self, step: &Step) -> String {
-        step.label.to_string()
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        properties::of(&self.0)
-    }
-}
-
-impl Turn<'_> {
-    /// Whoever recovers what is left behind: meets whatever lock or open record the rules let it resolve.
-    fn janitor(&mut self, j: usize) {
-        let Self { scenario, world, .. } = *self;
-        if world.janitors[j].help.who > 0 {
-            self.go_on(Requester::Patient);
-            return;
-        }
-        for holder in 1..=u8::try_from(scenario.scripts.len() * ATTEMPTS).unwrap_or_default() {
-            let locked: Vec<usize> = world
-                .docs
-                .iter()
-                .enumerate()
-                .filter(|(_, slot)| slot.now.lock == holder)
-                .map(|(d, _)| d)
-                .collect();
-            let mark = world.rec(holder).mark;
-            let open = matches!(mark, Mark::Pending | Mark::Staged | Mark::Committed);
-            if self.knows(holder) {
-                for d in locked {
-                    self.unlock(d, holder, None);
-                }
-            } else if open || !locked.is_empty() {
-                self.meet(Requester::Patient, holder);
-            }
-        }
-    }
-
-    /// Late writes land, primaries crash.
-    fn store(&mut self) {
-        let world = self.world;
-        for (slot, message) in world.net.iter().enumerate() {
-            let Some(message) = message else { continue };
-            let object = match message.body {
-                Body::Doc(d, _) => Object::Doc(d),
-                Body::Rec(who, _) => Object::Rec(who),
-            };
-            let lands = world.holds(message);
-            let verb = if lands { "a late write lands on" } else { "a late write is refused by" };
-            self.go(verb, object, |w| {
-                w.net[slot] = None;
-                if lands {
-                    w.carry_out(message.body, false);
-                }
-            });
-        }
-        for d in (0..world.docs.len()).filter(|d| world.docs[*d].dirty) {
-            self.go("the primary crashes that has", Object::Doc(d), |w| w.docs[d].crash());
-        }
-        for r in (0..RECORDS).filter(|r| world.recs[*r].dirty) {
-            let who = u8::try_from(r + 1).unwrap_or_default();
-            self.go("the primary crashes that has", Object::Rec(who), |w| w.recs[r].crash());
-        }
-    }
-}
 
 /// Whether everything is over: nobody is at work, and where somebody recovers, nothing is left behind.
 #[must_use]

@@ -6,10 +6,9 @@ use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
 
-use crate::owner::seen;
 use crate::scenario::{Kind, Script, Use};
 use crate::state::{
-    Body, DOCS, Doc, Help, Mark, Message, Phase, Rec, Seen, Stage, TXNS, Told, Who, World, txn_of,
+    Body, DOCS, Doc, Help, Message, Phase, Rec, Seen, Stage, Told, Who, World, ended, seen, txn_of,
 };
 use crate::translate::{self, holder_state, stamp, tid, view};
 use crate::turn::{Object, Turn};
@@ -205,14 +204,4 @@ fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer
         let read = Seen { read: true, version: 0, absent: deleted, writer, stamp, holder };
         txn.seen[d] = read;
     }
-}
-
-/// The transactions whose callers know that they are committed.
-pub(crate) fn ended(w: &World) -> u8 {
-    (0..TXNS).filter(|t| w.txns[*t].told == Told::Committed).map(|t| 1 << t).sum()
-}
-
-/// Whether a record says that the transaction is committed.
-pub(crate) fn is_committed(mark: Mark) -> bool {
-    matches!(mark, Mark::Committed | Mark::Finished)
 }

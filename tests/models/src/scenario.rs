@@ -2,7 +2,7 @@
 
 use txn_protocol::rule::{Rule, Rules};
 
-use crate::state::{Budget, DOCS, Slot, TXNS, Who, World};
+use crate::state::{Budget, DOCS, Slot, TXNS, Txn, Who, World};
 
 /// What a transaction does with a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +69,11 @@ impl Script {
         (0..DOCS)
             .map(move |i| if reversed { DOCS - 1 - i } else { i })
             .filter(move |d| uses[*d] != Use::No)
+    }
+
+    /// Whether it locks at its reads.
+    pub(crate) fn is_pessimistic(&self, txn: &Txn) -> bool {
+        self.pessimistic || txn.attempt > 0 && self.kind == Kind::Explicit
     }
 
     /// Those that it writes.

@@ -445,6 +445,28 @@ impl World {
     }
 }
 
+/// What a look at a document shows.
+pub(crate) fn seen(doc: &Doc) -> Seen {
+    Seen {
+        read: true,
+        version: doc.version,
+        absent: !doc.exists(),
+        writer: doc.writer,
+        stamp: doc.stamp,
+        holder: doc.lock,
+    }
+}
+
+/// The transactions whose callers know that they are committed.
+pub(crate) fn ended(w: &World) -> u8 {
+    (0..TXNS).filter(|t| w.txns[*t].told == Told::Committed).map(|t| 1 << t).sum()
+}
+
+/// Whether a record says that the transaction is committed.
+pub(crate) fn is_committed(mark: Mark) -> bool {
+    matches!(mark, Mark::Committed | Mark::Finished)
+}
+
 /// One line per thing that is not as at the beginning, for people who read a path.
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

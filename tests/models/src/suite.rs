@@ -1,53 +1,37 @@
 //! What the models are made of: cases that have to be clean, and flaws that have to be found.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use txn_protocol::rule::{Rule, Rules};
 
 use crate::check::{CounterExample, Explored, Reached, explore, reach_the_end};
-use crate::one_document::Single;
-use crate::partition_drop::Drops;
 use crate::protocol::{Protocol, is_over};
 use crate::scenario::Scenario;
 
 /// Something that can be explored.
-#[derive(Clone, Debug)]
-pub enum Subject {
-    /// The protocol, under a scenario.
-    Protocol(Scenario),
-    /// The partition of one day.
-    Drops(Drops),
-    /// One document without a record.
-    Single(Single),
-}
-
-impl Subject {
-    fn rules(&self) -> &Rules {
-        match self {
-            Self::Protocol(scenario) => &scenario.rules,
-            Self::Drops(drops) => &drops.rules,
-            Self::Single(single) => &single.rules,
-        }
-    }
+pub trait Subject: Debug + Send + Sync {
+    /// The rules that it goes by.
+    fn rules(&self) -> &Rules;
 
     /// Every state, until something fails.
-    #[must_use]
-    pub fn explore(&self) -> Explored {
-        match self {
-            Self::Protocol(scenario) => explore(Protocol(scenario.clone())),
-            Self::Drops(drops) => explore(drops.clone()),
-            Self::Single(single) => explore(single.clone()),
-        }
-    }
+    fn explore(&self) -> Explored;
 
     /// Every state, and from which the end can be reached.
-    #[must_use]
-    pub fn reach_the_end(&self) -> Reached {
-        match self {
-            Self::Protocol(scenario) => {
-                reach_the_end(&Protocol(scenario.clone()), |world| is_over(scenario, world))
-            }
-            Self::Drops(drops) => reach_the_end(drops, |day| drops.is_over(day)),
-            Self::Single(single) => reach_the_end(single, |state| single.is_over(state)),
-        }
+    fn reach_the_end(&self) -> Reached;
+}
+
+impl Subject for Scenario {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn explore(&self) -> Explored {
+        explore(Protocol(self.clone()))
+    }
+
+    fn reach_the_end(&self) -> Reached {
+        reach_the_end(&Protocol(self.clone()), |world| is_over(self, world))
     }
 }
 
@@ -59,7 +43,7 @@ pub struct Case {
     /// What may go wrong.
     pub bounds: &'static str,
     /// The model.
-    pub subject: Subject,
+    pub subject: Arc<dyn Subject>,
     /// How many states it has: a model that lost some of them proves less than it says.
     pub states: usize,
     /// Whether the end has to be reachable from every state.
@@ -83,7 +67,7 @@ pub struct Flaw {
     /// The rule, in words.
     pub rule: &'static str,
     /// The model without it.
-    pub subject: Subject,
+    pub subject: Arc<dyn Subject>,
     /// How that shows.
     pub shows: Shows,
 }
@@ -97,14 +81,7 @@ impl Case {
         scenario: Scenario,
         states: usize,
     ) -> Self {
-        Self {
-            name,
-            bounds,
-            subject: Subject::Protocol(scenario),
-            states,
-            ends: false,
-            large: false,
-        }
+        Self { name, bounds, subject: Arc::new(scenario), states, ends: false, large: false }
     }
 
     /// Also from every state the end can be reached.
@@ -124,13 +101,13 @@ impl Flaw {
     /// A scenario in which something breaks though every rule stands: a limit of what is promised.
     #[must_use]
     pub fn new(rule: &'static str, scenario: Scenario, shows: Shows) -> Self {
-        Self { rule, subject: Subject::Protocol(scenario), shows }
+        Self { rule, subject: Arc::new(scenario), shows }
     }
 
     /// A scenario without one of its rules.
     #[must_use]
     pub fn of(rule: &'static str, scenario: &Scenario, left_out: Rule, shows: Shows) -> Self {
-        Self { rule, subject: Subject::Protocol(scenario.clone().without(left_out)), shows }
+        Self { rule, subject: Arc::new(scenario.clone().without(left_out)), shows }
     }
 
     /// The rule that is left out, if it is one of the engine's.
@@ -164,22 +141,4 @@ pub struct Suite {
     pub cases: Vec<Case>,
     /// Its flaws.
     pub flaws: Vec<Flaw>,
-}
-
-/// All models.
-#[must_use]
-pub fn all() -> Vec<Suite> {
-    vec![
-        crate::explicit_insert::suite(),
-        crate::wound_wait::suite(),
-        crate::chains::suite(),
-        crate::validated_reads::suite(),
-        crate::vanishing_writes::suite(),
-        crate::two_recoverers::suite(),
-        crate::one_document::suite(),
-        crate::refused_writes::suite(),
-        crate::partition_drop::suite(),
-        crate::parallel_commit::suite(),
-        crate::everything::suite(),
-    ]
 }

@@ -3,7 +3,8 @@
 //! `TXN_MODELS_PATHS=1 cargo test -p txn-models -- --nocapture` prints the shortest path to what each missing rule
 //! breaks. `cargo test --release -p txn-models -- --ignored` explores the large cases.
 
-use txn_models::suite::{Case, Flaw, Shows, Suite, all};
+use txn_models::all;
+use txn_models::suite::{Case, Flaw, Shows, Suite};
 use txn_protocol::rule::Rule;
 
 fn suite(name: &str) -> Suite {

@@ -1,0 +1,316 @@
+//! Files of a crate that use each other in a circle, told from their text.
+//!
+//! A file uses another if it names something of it. A name is followed through re-exports to the file that has it, so a
+//! module that only declares and re-exports others is no part of a circle. What a file uses of the modules below its own is not
+//! counted either: they are its parts, and it puts them together. Tests are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// A module, or something in one, from the root of its crate.
+type Name = Vec<String>;
+
+/// One file.
+#[derive(Default)]
+struct Module {
+    /// Where it is.
+    file: PathBuf,
+    /// What it names.
+    uses: Vec<Name>,
+    /// What it re-exports, by the name there.
+    exports: BTreeMap<String, Name>,
+}
+
+/// The circles between the files of one crate, given the folder of its root.
+pub(crate) fn circles(root: &Path, texts: &[(PathBuf, String)]) -> Vec<String> {
+    let modules = modules(root, texts);
+    let mut uses: BTreeMap<&Name, BTreeMap<&Name, &str>> = BTreeMap::new();
+    for (from, module) in &modules {
+        for name in &module.uses {
+            if let Some((to, item)) = home(&modules, name, 0)
+                && !to.starts_with(from)
+            {
+                uses.entry(from).or_default().insert(to, item);
+            }
+        }
+    }
+    let mut told = BTreeSet::new();
+    let mut gaps = Vec::new();
+    for from in modules.keys() {
+        let circle: BTreeSet<&Name> = reached(&uses, from)
+            .into_iter()
+            .filter(|to| reached(&uses, to).contains(from))
+            .collect();
+        if circle.is_empty() || !told.insert(circle.clone()) {
+            continue;
+        }
+        let mut ties = Vec::new();
+        for from in &circle {
+            for (to, item) in uses[*from].iter().filter(|(to, _)| circle.contains(*to)) {
+                let [from, to] = [*from, *to].map(|module| modules[module].file.display());
+                ties.push(format!("{from} uses {item} of {to}"));
+            }
+        }
+        gaps.push(format!("files go in a circle: {}", ties.join(", ")));
+    }
+    gaps
+}
+
+/// Everything that is used from there, directly or by others.
+fn reached<'a>(
+    uses: &BTreeMap<&'a Name, BTreeMap<&'a Name, &str>>,
+    from: &Name,
+) -> BTreeSet<&'a Name> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(at) = open.pop() {
+        for to in uses.get(at).into_iter().flat_map(BTreeMap::keys) {
+            if found.insert(*to) {
+                open.push(to);
+            }
+        }
+    }
+    found
+}
+
+/// The module that has what is named, and its name there. Names of whole modules say nothing yet.
+fn home<'a>(
+    modules: &'a BTreeMap<Name, Module>,
+    name: &'a [String],
+    follows: usize,
+) -> Option<(&'a Name, &'a str)> {
+    let depth = (0..=name.len()).rev().find(|depth| modules.contains_key(&name[..*depth]))?;
+    let (module, rest) = name.split_at(depth);
+    let (at, module) = modules.get_key_value(module)?;
+    let item = rest.first()?;
+    match module.exports.get(item) {
+        Some(elsewhere) if follows < 8 => home(modules, elsewhere, follows + 1),
+        _ => Some((at, item)),
+    }
+}
+
+fn modules(root: &Path, texts: &[(PathBuf, String)]) -> BTreeMap<Name, Module> {
+    let is_test = |path: &Path| path.to_string_lossy().ends_with("tests.rs");
+    let files: Vec<(Name, &PathBuf, &String)> = texts
+        .iter()
+        .filter(|(path, _)| !is_test(path))
+        .map(|(path, text)| (name(path.strip_prefix(root).unwrap_or(path)), path, text))
+        .collect();
+    let known: BTreeSet<&Name> = files.iter().map(|(name, ..)| name).collect();
+    let mut modules: BTreeMap<Name, Module> = BTreeMap::new();
+    for (name, path, text) in &files {
+        let module = modules.entry(name.clone()).or_default();
+        module.file.clone_from(path);
+        read(module, name, &tokens(text), &known);
+    }
+    modules
+}
+
+/// The module of a file.
+fn name(file: &Path) -> Name {
+    let file = file.with_extension("");
+    let mut name: Name =
+        file.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    match name.last().map(String::as_str) {
+        Some("mod") => drop(name.pop()),
+        Some("lib" | "main") if name.len() == 1 => name.clear(),
+        _ => {}
+    }
+    name
+}
+
+/// Adds what a text names.
+fn read(module: &mut Module, name: &Name, tokens: &[&str], known: &BTreeSet<&Name>) {
+    let mut imported: BTreeMap<&str, Name> = BTreeMap::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let before = at.checked_sub(1).map_or("", |before| tokens[before]);
+        let uses = tokens[at] == "use";
+        let (paths, next) = match uses || is_word(tokens[at]) && !matches!(before, "." | "::") {
+            true => paths(tokens, at + usize::from(uses)),
+            false => (Vec::new(), at + 1),
+        };
+        let is_public = uses && matches!(before, "pub" | ")");
+        for (path, alias) in paths.into_iter().filter(|(path, _)| uses || path.len() > 1) {
+            let whole = match imported.get(path[0]) {
+                Some(start) => {
+                    start.iter().cloned().chain(path[1..].iter().map(ToString::to_string)).collect()
+                }
+                None => match absolute(&path, name, known) {
+                    Some(whole) => whole,
+                    None => continue,
+                },
+            };
+            if is_public {
+                module.exports.insert(alias.to_owned(), whole);
+                continue;
+            }
+            if uses && known.contains(&whole) {
+                imported.insert(alias, whole.clone());
+            }
+            module.uses.push(whole);
+        }
+        at = next.max(at + 1);
+    }
+}
+
+/// A path from the root of the crate, if it is one of this crate.
+fn absolute(path: &[&str], module: &Name, known: &BTreeSet<&Name>) -> Option<Name> {
+    let own = |path: &[&str]| path.iter().map(ToString::to_string).collect::<Name>();
+    let above = path.iter().take_while(|part| **part == "super").count();
+    let (base, rest) = match path[0] {
+        "crate" => (&module[..0], &path[1..]),
+        "self" => (&module[..], &path[1..]),
+        "super" => (&module[..module.len().checked_sub(above)?], &path[above..]),
+        first => {
+            let child: Name = module.iter().cloned().chain([first.to_owned()]).collect();
+            known.contains(&child).then_some((&module[..], path))?
+        }
+    };
+    Some(base.iter().cloned().chain(own(rest)).collect())
+}
+
+/// The paths that begin here, with the names that they get, and where they end: several where braces branch.
+fn paths<'a>(tokens: &[&'a str], mut at: usize) -> (Vec<(Vec<&'a str>, &'a str)>, usize) {
+    let mut path = Vec::new();
+    loop {
+        match tokens.get(at) {
+            Some(&"{") if !path.is_empty() => {
+                let mut found = Vec::new();
+                at += 1;
+                while !matches!(tokens.get(at), None | Some(&"}")) {
+                    let (branches, next) = paths(tokens, at);
+                    let branch = |(rest, alias): (Vec<&'a str>, &'a str)| {
+                        let rest = rest.into_iter().filter(|part| *part != "self");
+                        (path.iter().copied().chain(rest).collect::<Vec<_>>(), alias)
+                    };
+                    found.extend(branches.into_iter().map(branch));
+                    at = next.max(at + 1);
+                }
+                for (whole, alias) in &mut found {
+                    if *alias == "self" {
+                        *alias = whole.last().copied().unwrap_or_default();
+                    }
+                }
+                return (found, at + 1);
+            }
+            Some(word) if is_word(word) || *word == "*" => path.push(*word),
+            _ => return (Vec::new(), at),
+        }
+        at += 1;
+        if tokens.get(at) != Some(&"::") {
+            break;
+        }
+        at += 1;
+        // Of a path with generic arguments the beginning counts.
+        if tokens.get(at) == Some(&"<") {
+            break;
+        }
+    }
+    let mut alias = path[path.len() - 1];
+    if tokens.get(at) == Some(&"as") {
+        alias = tokens.get(at + 1).copied().unwrap_or(alias);
+        at += 2;
+    }
+    (vec![(path, alias)], at)
+}
+
+fn is_word(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// The words and signs of a text, without comments, literals and tests.
+fn tokens(text: &str) -> Vec<&str> {
+    // Tests of a file stand at its end.
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("::") {
+            2
+        } else if is_word(rest) {
+            rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
+        } else if first == '"' {
+            string(rest)
+        } else if let Some(quoted) = rest.strip_prefix('\'') {
+            // A character, or the name of a lifetime.
+            let escaped = usize::from(quoted.starts_with('\\'));
+            let mut chars = quoted.char_indices().skip(escaped + 1);
+            chars.next().filter(|(_, c)| *c == '\'').map_or(1, |(at, _)| at + 2)
+        } else {
+            first.len_utf8()
+        };
+        let (token, behind) = rest.split_at(length);
+        let raw = token == "r" && behind.starts_with(['"', '#']);
+        rest = behind;
+        if raw {
+            let hashes = behind.len() - behind.trim_start_matches('#').len();
+            let end = format!("\"{}", "#".repeat(hashes));
+            let body = behind.get(hashes + 1..).unwrap_or_default();
+            rest = body.split_once(&end).map_or("", |(_, behind)| behind);
+        } else if !token.starts_with("//") && !token.trim().is_empty() {
+            tokens.push(token);
+        }
+    }
+    tokens
+}
+
+/// How long a string literal is.
+fn string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            _ => escaped = c == '\\' && !escaped,
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let texts =
+            files.iter().map(|(file, text)| (Path::new("src").join(file), (*text).to_owned()));
+        circles(Path::new("src"), &texts.collect::<Vec<_>>())
+    }
+
+    const ROOT: (&str, &str) =
+        ("lib.rs", "mod a; mod b; mod c; pub use a::A; pub use b::{B, c::C as D};");
+
+    #[test]
+    fn a_circle_is_a_gap() {
+        let files = [
+            ROOT,
+            ("a.rs", "use crate::b::{self, B};\nstruct A(B);"),
+            ("b/mod.rs", "pub(crate) mod c;\nstruct B;"),
+            ("b/c.rs", "fn c<'a>() { let _ = ('\"', \"crate::a\"); super::super::a::f::<u8>() }"),
+        ];
+        // The parts of a module are not the module.
+        assert_eq!(found(&files), Vec::<String>::new());
+        let mut planted = files;
+        planted[2].1 = "pub(crate) mod c;\nstruct B;\nfn b() { crate::A::new() }";
+        let circle = "files go in a circle: src/a.rs uses B of src/b/mod.rs, src/b/mod.rs uses A of src/a.rs";
+        assert_eq!(found(&planted), [circle]);
+        planted[2].1 = "pub(crate) mod c;\nstruct B(crate::c::C);";
+        planted[3].1 = "use crate::{D, a as other};\nfn f() -> other::A { D }";
+        let gaps = found(&planted);
+        assert_eq!(gaps, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_only_declared_said_or_tested_is_no_use() {
+        let a = "//! See crate::b::B.\nstruct A;\n#[cfg(test)]\nmod tests {\n use crate::b::B;\n}";
+        let files = [
+            ROOT,
+            ("a.rs", a),
+            ("b.rs", "use crate::A;\nconst TEXT: &str = r#\"\"crate::b\"#;\nstruct B(A);"),
+            ("a_tests.rs", "use crate::b::B;"),
+        ];
+        assert_eq!(found(&files), Vec::<String>::new());
+    }
+}
