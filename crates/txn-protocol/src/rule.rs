@@ -106,7 +106,7 @@ rules! {
     /// Of several documents that were absent when they were read each is locked by a placeholder.
     LockAbsentReads = "LOCK_ABSENT_READS", BOTH;
     /// An absence is verified first, alone, and the versions after it.
-    AbsenceFirst = "ABSENCE_FIRST", RARE;
+    AbsenceFirst = "ABSENCE_FIRST", BOTH;
     /// A transaction that only locked reads looks in the end whether all locks still stand.
     VerifyReadLocks = "VERIFY_READ_LOCKS", BOTH;
     /// A commit that finds its record aborted is no commit.
@@ -142,9 +142,9 @@ rules! {
     /// A one-document write that was not acknowledged is settled by the document's list of commits.
     SettleSingle = "SETTLE_SINGLE", BOTH;
     /// The own commit that is found in a document's list counts only once it is touched.
-    TouchOwnCommit = "TOUCH_OWN_COMMIT", RARE;
+    TouchOwnCommit = "TOUCH_OWN_COMMIT", BOTH;
     /// A later commit that is found in a document's list proves a failure only once it is touched.
-    TouchLaterCommit = "TOUCH_LATER_COMMIT", RARE;
+    TouchLaterCommit = "TOUCH_LATER_COMMIT", BOTH;
     /// A partition is named as the official one before it gets the alias.
     OfficialBeforeAlias = "OFFICIAL_BEFORE_ALIAS", ShownBy::Model {
         no_mutation: "an order of steps of the machine that makes a partition: there is no decision that could be left out",

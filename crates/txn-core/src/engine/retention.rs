@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::{Dropping, LIFT_WITHIN, may_drop};
+use txn_protocol::rule::Rule;
 use txn_protocol::tid::Day;
 
 impl Engine {
@@ -49,7 +50,7 @@ impl Engine {
         name: &str,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        let (document, version, _) = self.domain_document(deadline).await?;
+        let (mut document, mut version, _) = self.domain_document(deadline).await?;
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
@@ -82,6 +83,9 @@ impl Engine {
                 }
                 Dropping::Look => !self.has_open_records(name, deadline).await?,
                 Dropping::MoveWatermark => {
+                    if !self.rules.decides(Rule::WatermarkBeforeBlock) {
+                        (document, version, _) = self.domain_document(deadline).await?;
+                    }
                     self.move_watermark(document.clone(), version, day).await?
                 }
                 Dropping::NoteLift => {

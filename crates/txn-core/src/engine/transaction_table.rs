@@ -185,7 +185,10 @@ impl Engine {
         loop {
             step = match step {
                 Making::Ask => {
-                    let (document, _) = self.change_domain(deadline, |_| false).await?;
+                    let document = match self.rules.decides(Rule::TouchGone) {
+                        true => self.change_domain(deadline, |_| false).await?.0,
+                        false => self.domain_document(deadline).await?.0,
+                    };
                     match (Making::asked(&document, &self.rules, day), missing.take()) {
                         (Making::AddAlias(official), Some(missing)) if official == missing => {
                             return Err(self.lost_partition(day, &official).into());

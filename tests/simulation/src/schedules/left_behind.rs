@@ -24,18 +24,18 @@ const EACH: u64 = 4;
 const REST: u64 = 16;
 
 /// Runs a schedule that says what is wrong; that it does not run is wrong, too.
-fn told(schedule: impl Future<Output = Result<Vec<String>, Error>>) -> Vec<String> {
+pub(super) fn told(schedule: impl Future<Output = Result<Vec<String>, Error>>) -> Vec<String> {
     in_virtual_time(async {
         schedule.await.unwrap_or_else(|error| vec![format!("the schedule does not run: {error}")])
     })
 }
 
-fn thing(n: u64) -> Raw {
+pub(super) fn thing(n: u64) -> Raw {
     Raw::new(format!("{{\"n\":{n}}}"))
 }
 
 /// A server with `things` and `annex`, a document of each id in both, and a process.
-async fn ground(rules: &Rules, ids: &[String]) -> Result<Arc<Server>, Error> {
+pub(super) async fn ground(rules: &Rules, ids: &[String]) -> Result<Arc<Server>, Error> {
     let server = Server::new(1, Manners::default());
     let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     for name in ["things", "annex"] {
@@ -226,7 +226,7 @@ fn lock_of(source: &str) -> Option<String> {
 }
 
 /// The number of a thing.
-fn number(thing: Option<Raw>) -> u64 {
+pub(super) fn number(thing: Option<Raw>) -> u64 {
     let digits = |thing: Raw| {
         thing.as_str().chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
     };

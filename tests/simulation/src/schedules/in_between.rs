@@ -1,0 +1,173 @@
+//! What was only seen, and is no more a moment later: commits in a document's own list, and absences.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use txn_core::store::{Key, Read, Store, WriteOp};
+use txn_core::{Acknowledge, CompareAndSet, Domain, Error, ErrorKind, Options};
+use txn_protocol::rule::Rules;
+use txn_sim::server::{Manners, Server};
+
+use super::directed::{Directed, Fate};
+use super::left_behind::{ground, number, thing, told};
+use super::{coordinator, coordinator_on};
+
+/// Long enough for whatever does not wait for a replica that hangs.
+const WHILE: Duration = Duration::from_secs(1);
+
+/// Writes stand on their primary alone.
+fn hangs() -> Manners {
+    Manners { slow_replication: 1.0, hung_replication: true, ..Manners::default() }
+}
+
+/// Waits until the primary shows this number, or long enough to know that it never will.
+async fn until_seen(server: &Server, n: u64) -> bool {
+    let key = [Key::new("things", "a")];
+    for _ in 0..1_000 {
+        let shown = format!("\"n\":{n}");
+        match &server.read_primary(&key).await[..] {
+            [Read::Found { source, .. }] if source.contains(&shown) => return true,
+            _ => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+    false
+}
+
+/// A write without a record is not answered. The document shows it, until its primary crashes.
+#[must_use]
+pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let way = Directed::new(server.clone());
+        let (_, writer) = coordinator_on(rules, way.clone(), "writer", 0).await?;
+        let things = writer.raw_collection("things").await?;
+        let read = writer.reader().read(&things, "a").await?;
+        server.set_manners(hangs());
+        way.cue(Fate::Unanswered, |write| &*write.key.collection == "things");
+        let (domain, of) = (writer.clone(), things.clone());
+        let writing =
+            tokio::spawn(async move { domain.compare_and_set(&of, &read, &thing(2)).await });
+        let mut wrong = Vec::new();
+        if !until_seen(&server, 2).await {
+            wrong.push("nothing was written: the schedule shows nothing".to_owned());
+        }
+        tokio::time::sleep(WHILE).await;
+        server.set_manners(Manners::default());
+        server.crash();
+        let told = writing.await;
+        let stands = number(writer.reader().verified().get(&things, "a").await?);
+        let is_true = match &told {
+            Ok(Ok(CompareAndSet::Written(_))) => stands == 2,
+            Ok(Ok(CompareAndSet::Mismatch)) => stands != 2,
+            Ok(Err(error)) => error.kind() == ErrorKind::Unknown,
+            Err(_) => false,
+        };
+        if !is_true {
+            wrong.push(format!("it was told {told:?}, and {stands} stands there"));
+        }
+        Ok(wrong)
+    })
+}
+
+/// A write without a record is late. The document shows a later commit instead, until its primary crashes; then the write
+/// lands.
+#[must_use]
+pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let way = Directed::new(server.clone());
+        let (_, writer) = coordinator_on(rules, way.clone(), "writer", 0).await?;
+        let (process, other) = coordinator(rules, &server, "other", 0).await?;
+        let things = writer.raw_collection("things").await?;
+        let of_other = other.raw_collection("things").await?;
+        let read = writer.reader().read(&things, "a").await?;
+        let read_by_other = other.reader().read(&of_other, "a").await?;
+        server.set_manners(hangs());
+        let overtaking = tokio::spawn(async move {
+            other.compare_and_set(&of_other, &read_by_other, &thing(11)).await
+        });
+        let mut wrong = Vec::new();
+        if !until_seen(&server, 11).await {
+            wrong.push("nobody overtakes it: the schedule shows nothing".to_owned());
+        }
+        way.cue(Fate::Kept, |write| &*write.key.collection == "things");
+        let (domain, of) = (writer.clone(), things.clone());
+        let writing =
+            tokio::spawn(async move { domain.compare_and_set(&of, &read, &thing(2)).await });
+        way.reached().await;
+        tokio::time::sleep(WHILE).await;
+        process.kill_after(1);
+        server.set_manners(Manners::default());
+        server.crash();
+        way.deliver().await;
+        let told = writing.await;
+        overtaking.abort();
+        let stands = number(writer.reader().verified().get(&things, "a").await?);
+        let is_true = match &told {
+            Ok(Ok(CompareAndSet::Written(_))) => stands == 2,
+            Ok(Ok(CompareAndSet::Mismatch)) => stands != 2,
+            Ok(Err(error)) => error.kind() == ErrorKind::Unknown,
+            Err(_) => false,
+        };
+        if !is_true {
+            wrong.push(format!("it was told {told:?}, and {stands} stands there"));
+        }
+        Ok(wrong)
+    })
+}
+
+/// Writes `a` and inserts or deletes `x`, and waits until that is applied.
+async fn turn(domain: &Domain, a: u64, x: bool) -> Result<(), Error> {
+    let things = domain.raw_collection("things").await?;
+    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let turn = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.put(&things, "a", &thing(a))?;
+        match x {
+            true => tx.insert(&things, "x", &thing(0)),
+            false => tx.delete(&things, "x"),
+        }
+    });
+    turn.await.map(drop)
+}
+
+/// An absence ends after it was read, and begins again while the other read is verified.
+#[must_use]
+pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let way = Directed::new(server.clone());
+        let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;
+        let (_, other) = coordinator(rules, &server, "other", 0).await?;
+        let things = reader.raw_collection("things").await?;
+        let verifies_a = |write: &txn_core::store::Write| {
+            &*write.key.id == "a" && matches!(write.op, WriteOp::Verify(Some(_)))
+        };
+        way.cue(Fate::Held, verifies_a);
+        let (inserting, is_first) = (other.clone(), Arc::new(AtomicBool::new(true)));
+        let reading = tokio::spawn(async move {
+            reader
+                .transact::<_, Error, _>(async |tx| {
+                    let x = tx.get(&things, "x").await?.is_some();
+                    if is_first.swap(false, Ordering::Relaxed) {
+                        let other = inserting.clone();
+                        // Of somebody else, not of this closure.
+                        let inserted = tokio::spawn(async move { turn(&other, 2, true).await });
+                        assert!(matches!(inserted.await, Ok(Ok(()))), "it is inserted");
+                    }
+                    Ok((number(tx.get(&things, "a").await?), x))
+                })
+                .await
+        });
+        way.reached().await;
+        turn(&other, 3, false).await?;
+        way.release();
+        let mut wrong = Vec::new();
+        match reading.await {
+            Ok(Ok(read)) if [(1, false), (2, true), (3, false)].contains(&read) => {}
+            Ok(Ok(read)) => wrong.push(format!("{read:?} was read, which never was")),
+            other => wrong.push(format!("it is not read: {other:?}")),
+        }
+        Ok(wrong)
+    })
+}
