@@ -46,11 +46,6 @@ const STAGED: ShownBy = ShownBy::Model { no_mutation: "the engine does not stage
 const GROUPS: ShownBy =
     ShownBy::Model { no_mutation: "the engine does not lock over its own commits yet" };
 
-/// What takes several crashes, janitors or absences in one moment.
-const RARE: ShownBy = ShownBy::Model {
-    no_mutation: "what it shuts out is too rare for worlds by chance, and no schedule makes it yet",
-};
-
 macro_rules! rules {
     ($($(#[$doc:meta])+ $name:ident = $id:literal, $shown_by:expr;)+) => {
         /// A rule without which the protocol is broken. The reasons are in `docs/protocol.md`.
@@ -158,15 +153,15 @@ rules! {
     /// A missing partition says nothing of a transaction as long as its day is not gone.
     MissingIsNotGone = "MISSING_IS_NOT_GONE", BOTH;
     /// That a day is gone is said by an acknowledged touch of the domain document.
-    TouchGone = "TOUCH_GONE", RARE;
+    TouchGone = "TOUCH_GONE", BOTH;
     /// A partition is dropped only when nothing in it is open.
     DropOnlyResolved = "DROP_ONLY_RESOLVED", BOTH;
     /// Nobody writes to a partition any more while it is searched for the last time.
     BlockBeforeDrop = "BLOCK_BEFORE_DROP", BOTH;
     /// The watermark is moved on the version of the domain document that was read before the block.
-    WatermarkBeforeBlock = "WATERMARK_BEFORE_BLOCK", RARE;
+    WatermarkBeforeBlock = "WATERMARK_BEFORE_BLOCK", BOTH;
     /// A day is not dropped while somebody may be lifting its block.
-    LiftSettles = "LIFT_SETTLES", RARE;
+    LiftSettles = "LIFT_SETTLES", BOTH;
     /// A staged transaction is aborted only behind an acknowledged fence.
     FenceBeforeAbort = "FENCE_BEFORE_ABORT", STAGED;
     /// A document past the version that a staged record expects is touched as well: to see it is no fence.

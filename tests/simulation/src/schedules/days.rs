@@ -1,35 +1,70 @@
 //! Days of the transaction table that are dropped while somebody is still at them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::{Error, Options, Raw};
+use txn_core::store::{Store, WriteOp};
+use txn_core::{Domain, Error, Options};
 use txn_protocol::rule::Rules;
-use txn_sim::server::{Manners, Server};
+use txn_sim::server::{Manners, Reach, Server};
 
-use super::coordinator;
+use super::directed::{Directed, Fate};
+use super::left_behind::{ground, number, thing, told};
+use super::{coordinator, coordinator_on};
 use crate::virtual_time::in_virtual_time;
+
+/// How far the clock of a janitor is ahead that drops the day of all others.
+const DAYS: i64 = 4 * 24 * 3_600 * 1_000;
+
+/// Who else is at the day that a janitor drops.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Other {
+    /// Nobody.
+    Nobody,
+    /// A second janitor lifts the block, for it meets a lock that cannot be decided under it.
+    Lifts,
+    /// It did so before, and died: its request arrives now.
+    LiftsLate,
+}
 
 /// A janitor whose clock is days ahead drops a day, and stands still at each of its steps in turn. There an owner of
 /// that day commits, and dies before its apply is acknowledged.
 #[must_use]
 pub(super) fn a_commit_while_its_day_is_dropped(rules: &Rules) -> Vec<String> {
+    let mut violations = commits_while_dropped(rules, Other::Nobody, 0.0);
+    violations.extend(commits_while_dropped(rules, Other::Nobody, 1.0));
+    violations
+}
+
+/// The same, and before the owner commits a second janitor lifts the block of the first.
+#[must_use]
+pub(super) fn a_commit_behind_a_lifted_block(rules: &Rules) -> Vec<String> {
+    commits_while_dropped(rules, Other::Lifts, 1.0)
+}
+
+/// The same, and what lifts the block is late, and of a janitor that died before.
+#[must_use]
+pub(super) fn a_commit_behind_a_late_lift(rules: &Rules) -> Vec<String> {
+    commits_while_dropped(rules, Other::LiftsLate, 1.0)
+}
+
+fn commits_while_dropped(rules: &Rules, other: Other, scan_hides: f64) -> Vec<String> {
     let mut violations = Vec::new();
     let (mut committed, mut dropped) = (0, 0);
-    for scan_hides in [0.0, 1.0] {
-        for step in 1..=60 {
-            match in_virtual_time(commit_while_its_day_is_dropped(rules, step, scan_hides)) {
-                Ok(Drop { acknowledged, stands, drops }) => {
-                    committed += usize::from(acknowledged);
-                    dropped += drops;
-                    if acknowledged && !stands {
-                        violations.push(format!("step {step}: an acknowledged write was undone"));
-                    }
+    for step in 1..=60 {
+        match in_virtual_time(commit_while_dropped(rules, step, other, scan_hides)) {
+            Ok(Drop { acknowledged, stands, drops }) => {
+                committed += usize::from(acknowledged);
+                dropped += drops;
+                if acknowledged && !stands {
+                    violations.push(format!("step {step}: an acknowledged write was undone"));
                 }
-                Err(error) => violations.push(format!("step {step}: {error}")),
             }
+            Err(error) => violations.push(format!("step {step}: {error}")),
         }
     }
-    if committed == 0 || dropped == 0 {
+    // Who knows of a late lift drops nothing yet.
+    if committed == 0 || dropped == 0 && other != Other::LiftsLate {
         violations
             .push(format!("{committed} commits, {dropped} drops: the schedule shows nothing"));
     }
@@ -43,28 +78,43 @@ struct Drop {
     drops: usize,
 }
 
-async fn commit_while_its_day_is_dropped(
+async fn commit_while_dropped(
     rules: &Rules,
     step: u64,
+    other: Other,
     scan_hides: f64,
 ) -> Result<Drop, Error> {
-    let server = Server::new(1, Manners::default());
-    let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
-    founder.create_collection::<Raw>("things", None).await?;
-    let things = founder.raw_collection("things").await?;
-    let thing = |n: u64| Raw::new(format!("{{\"n\":{n}}}"));
-    founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &thing(1))).await?;
-    founder.shutdown(Duration::from_secs(10)).await;
+    let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
     let (owner, domain) = coordinator(rules, &server, "owner", 0).await?;
-    let (process, late) =
-        coordinator(rules, &server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
+    let things = domain.raw_collection("things").await?;
+    let (process, late) = coordinator(rules, &server, "late janitor", DAYS).await?;
     let late_things = late.raw_collection("things").await?;
-    process.pause_after(step, Duration::from_secs(5));
+    if other != Other::Nobody {
+        dies_holding_b(rules, &server).await?;
+    }
+    if other == Other::LiftsLate {
+        dies_lifting(rules, &server).await?;
+    }
+    process.pause_after(step, Duration::from_secs(if other == Other::Lifts { 120 } else { 5 }));
     let janitor = late.clone();
     let quiet = Manners { scan_hides, ..Manners::default() };
     server.set_manners(quiet);
     let pass = tokio::spawn(async move { janitor.janitor_pass().await });
     tokio::time::sleep(Duration::from_millis(10)).await;
+    match other {
+        Other::Nobody => {}
+        Other::Lifts => {
+            server.set_manners(Manners::default());
+            let (_, second) = coordinator(rules, &server, "second janitor", 0).await?;
+            second.janitor_pass().await?;
+        }
+        Other::LiftsLate => {
+            if let Some(partition) = partition(&server) {
+                // It lifts what it finds.
+                let _ = server.block_writes(&partition, false).await;
+            }
+        }
+    }
     server.set_manners(Manners { slow_replication: 1.0, ..quiet });
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let task = tokio::spawn(async move {
@@ -78,12 +128,117 @@ async fn commit_while_its_day_is_dropped(
     owner.kill_after(1);
     server.set_manners(quiet);
     server.crash();
+    process.leave_alone();
     let drops = match pass.await {
         Ok(report) => report?.partitions_dropped,
         Err(_) => 0,
     };
     server.set_manners(Manners::default());
-    let now = late.reader().verified().get(&late_things, "a").await?;
-    let stands = now.is_some_and(|now| now.as_str().contains('2'));
+    let stands = number(late.reader().verified().get(&late_things, "a").await?) == 2;
     Ok(Drop { acknowledged, stands, drops })
+}
+
+/// The oldest partition: that of the day on which all but the late janitor are.
+fn partition(server: &Server) -> Option<Arc<str>> {
+    server.documents().into_keys().find(|name| name.starts_with("txn-shop-"))
+}
+
+/// Somebody locks `b`, and dies before anything is written of it.
+async fn dies_holding_b(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
+    let (process, domain) = coordinator(rules, server, "dead", 0).await?;
+    let things = domain.raw_collection("things").await?;
+    let tx = domain.begin(&Options::default().with_pessimistic(true))?;
+    tx.get(&things, "b").await?;
+    process.kill_after(1);
+    // Its heart is about to beat.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    Ok(())
+}
+
+/// A janitor lifts the block that another one left, and dies before its request is carried out.
+async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
+    if let Some(partition) = partition(server) {
+        // Dead before anything else.
+        let _ = server.block_writes(&partition, true).await;
+    }
+    let way = Directed::new(server.clone());
+    way.keep_lifts();
+    let (process, domain) = coordinator_on(rules, way.clone(), "lifting janitor", 0).await?;
+    let pass = tokio::spawn(async move { domain.janitor_pass().await });
+    // If it comes to that.
+    let _ = tokio::time::timeout(Duration::from_secs(20), way.reached()).await;
+    process.kill_after(1);
+    pass.abort();
+    Ok(())
+}
+
+/// A janitor drops a day and dies, and the watermark vanishes with its primary. Who saw it meanwhile takes the lock of a
+/// transaction of that day for void; then that one commits.
+#[must_use]
+pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
+        let mut wrong = Vec::new();
+        let way = Directed::new(server.clone());
+        let (late_process, late) = coordinator_on(rules, way.clone(), "late janitor", DAYS).await?;
+        let (_, finder) = coordinator(rules, &server, "finder", DAYS).await?;
+        let of_finder = finder.raw_collection("things").await?;
+        // Its own day is made.
+        add(&finder, "b", 1).await?;
+        let (_, second) = coordinator(rules, &server, "second janitor", 0).await?;
+        let Some(partition) = partition(&server) else {
+            return Ok(vec!["there is no partition: the schedule shows nothing".to_owned()]);
+        };
+        dies_holding_b(rules, &server).await?;
+        let (process, owner) = coordinator(rules, &server, "owner", 0).await?;
+        let owning = owner.begin(&Options::default().with_pessimistic(true))?;
+        let things = owner.raw_collection("things").await?;
+        let read = number(owning.get(&things, "a").await?);
+        owning.put(&things, "a", &thing(read + 1))?;
+        // Its heart does not beat meanwhile.
+        process.pause_after(1, Duration::from_secs(60));
+        let quiet = Manners { scan_hides: 1.0, ..Manners::default() };
+        server.set_manners(quiet);
+        way.cue(Fate::HeldBefore, |write| {
+            matches!(&write.op, WriteOp::Replace(source, _) if source.contains("\"dropped_through\":\""))
+        });
+        let dropping = tokio::spawn(async move { late.janitor_pass().await });
+        if tokio::time::timeout(Duration::from_secs(5), way.reached()).await.is_err() {
+            wrong.push("the day is not dropped: the schedule shows nothing".to_owned());
+        }
+        server.set_manners(Manners { slow_replication: 1.0, hung_replication: true, ..quiet });
+        way.release();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        late_process.kill_after(1);
+        server.set_manners(Manners::default());
+        server.set_reach(&partition, Reach::Unknown);
+        let finding = tokio::spawn(async move { add(&finder, "a", 10).await });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        server.crash();
+        server.set_reach(&partition, Reach::Open);
+        let committing = tokio::spawn(async move { owning.commit().await.map(drop) });
+        process.leave_alone();
+        second.janitor_pass().await?;
+        let of = |done: Result<Result<(), Error>, _>| u64::from(matches!(done, Ok(Ok(()))));
+        let (owned, found) = (of(committing.await), of(finding.await));
+        dropping.abort();
+        second.janitor_pass().await?;
+        let (_, reader) = coordinator(rules, &server, "reader", DAYS).await?;
+        let stands = number(reader.reader().verified().get(&of_finder, "a").await?);
+        if stands != 1 + owned + 10 * found {
+            wrong.push(format!("1 + {owned} + 10 * {found} came to {stands}"));
+        }
+        Ok(wrong)
+    })
+}
+
+/// Adds to a document, and waits until that is done.
+async fn add(domain: &Domain, id: &str, more: u64) -> Result<(), Error> {
+    let things = domain.raw_collection("things").await?;
+    let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
+    let added = domain.run::<_, Error, _>(&options, async |tx| {
+        let read = number(tx.get(&things, id).await?);
+        tx.put(&things, id, &thing(read + more))
+    });
+    added.await.map(std::mem::drop)
 }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use txn_core::store::{Layer, Outcome, Store, Write};
+use txn_core::store::{Layer, Outcome, Store, StoreError, Write};
 use txn_sim::server::Server;
 
 /// What becomes of a request.
@@ -29,6 +30,8 @@ pub(super) struct Directed {
     /// The next request with such a write has this fate.
     cue: Mutex<Option<(Picks, Fate)>>,
     kept: Mutex<Vec<Write>>,
+    /// Whether blocks stay, whoever lifts them.
+    keeps_lifts: AtomicBool,
     reached: Notify,
     released: Notify,
 }
@@ -45,6 +48,7 @@ impl Directed {
             server,
             cue: Mutex::default(),
             kept: Mutex::default(),
+            keeps_lifts: AtomicBool::default(),
             reached: Notify::new(),
             released: Notify::new(),
         })
@@ -63,6 +67,11 @@ impl Directed {
     /// What was held goes on.
     pub(super) fn release(&self) {
         self.released.notify_one();
+    }
+
+    /// From now on nothing that lifts a block arrives, or is answered.
+    pub(super) fn keep_lifts(&self) {
+        self.keeps_lifts.store(true, Ordering::Relaxed);
     }
 
     /// What was kept arrives.
@@ -86,6 +95,14 @@ fn unanswered(writes: &[Write]) -> Vec<Outcome> {
 impl Layer for Directed {
     fn inner(&self) -> &dyn Store {
         &*self.server
+    }
+
+    async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
+        if !blocked && self.keeps_lifts.load(Ordering::Relaxed) {
+            self.reached.notify_one();
+            return std::future::pending().await;
+        }
+        self.server.block_writes(collection, blocked).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {

@@ -21,7 +21,7 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 8] = [
+pub const OF_RULES: [Schedule; 11] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
@@ -29,6 +29,9 @@ pub const OF_RULES: [Schedule; 8] = [
     ("a later commit that vanishes", in_between::a_later_commit_that_vanishes),
     ("an absence that ends and begins", in_between::an_absence_that_ends_and_begins),
     ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
+    ("a watermark that vanishes", days::a_watermark_that_vanishes),
+    ("a commit behind a lifted block", days::a_commit_behind_a_lifted_block),
+    ("a commit behind a late lift", days::a_commit_behind_a_late_lift),
     ("a commit while its day is dropped", days::a_commit_while_its_day_is_dropped),
 ];
 
