@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::task::JoinError;
 use txn_core::store::{Key, Read, Store, WriteOp};
 use txn_core::{Acknowledge, CompareAndSet, Domain, Error, ErrorKind, Options};
 use txn_protocol::rule::Rules;
@@ -34,6 +35,22 @@ async fn until_seen(server: &Server, n: u64) -> bool {
     false
 }
 
+/// What is wrong with what the writer of a 2 was told, if something is.
+async fn untrue(
+    told: &Result<Result<CompareAndSet, Error>, JoinError>,
+    domain: &Domain,
+) -> Result<Option<String>, Error> {
+    let things = domain.raw_collection("things").await?;
+    let stands = number(domain.reader().verified().get(&things, "a").await?);
+    let is_true = match told {
+        Ok(Ok(CompareAndSet::Written(_))) => stands == 2,
+        Ok(Ok(CompareAndSet::Mismatch)) => stands != 2,
+        Ok(Err(error)) => error.kind() == ErrorKind::Unknown,
+        Err(_) => false,
+    };
+    Ok((!is_true).then(|| format!("it was told {told:?}, and {stands} stands there")))
+}
+
 /// A write without a record is not answered. The document shows it, until its primary crashes.
 #[must_use]
 pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
@@ -45,9 +62,9 @@ pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         let read = writer.reader().read(&things, "a").await?;
         server.set_manners(hangs());
         way.cue(Fate::Unanswered, |write| &*write.key.collection == "things");
-        let (domain, of) = (writer.clone(), things.clone());
+        let domain = writer.clone();
         let writing =
-            tokio::spawn(async move { domain.compare_and_set(&of, &read, &thing(2)).await });
+            tokio::spawn(async move { domain.compare_and_set(&things, &read, &thing(2)).await });
         let mut wrong = Vec::new();
         if !until_seen(&server, 2).await {
             wrong.push("nothing was written: the schedule shows nothing".to_owned());
@@ -56,16 +73,7 @@ pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         server.set_manners(Manners::default());
         server.crash();
         let told = writing.await;
-        let stands = number(writer.reader().verified().get(&things, "a").await?);
-        let is_true = match &told {
-            Ok(Ok(CompareAndSet::Written(_))) => stands == 2,
-            Ok(Ok(CompareAndSet::Mismatch)) => stands != 2,
-            Ok(Err(error)) => error.kind() == ErrorKind::Unknown,
-            Err(_) => false,
-        };
-        if !is_true {
-            wrong.push(format!("it was told {told:?}, and {stands} stands there"));
-        }
+        wrong.extend(untrue(&told, &writer).await?);
         Ok(wrong)
     })
 }
@@ -92,9 +100,9 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
             wrong.push("nobody overtakes it: the schedule shows nothing".to_owned());
         }
         way.cue(Fate::Kept, |write| &*write.key.collection == "things");
-        let (domain, of) = (writer.clone(), things.clone());
+        let domain = writer.clone();
         let writing =
-            tokio::spawn(async move { domain.compare_and_set(&of, &read, &thing(2)).await });
+            tokio::spawn(async move { domain.compare_and_set(&things, &read, &thing(2)).await });
         way.reached().await;
         tokio::time::sleep(WHILE).await;
         process.kill_after(1);
@@ -103,16 +111,7 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         way.deliver().await;
         let told = writing.await;
         overtaking.abort();
-        let stands = number(writer.reader().verified().get(&things, "a").await?);
-        let is_true = match &told {
-            Ok(Ok(CompareAndSet::Written(_))) => stands == 2,
-            Ok(Ok(CompareAndSet::Mismatch)) => stands != 2,
-            Ok(Err(error)) => error.kind() == ErrorKind::Unknown,
-            Err(_) => false,
-        };
-        if !is_true {
-            wrong.push(format!("it was told {told:?}, and {stands} stands there"));
-        }
+        wrong.extend(untrue(&told, &writer).await?);
         Ok(wrong)
     })
 }
