@@ -110,7 +110,7 @@ async fn commit_while_dropped(
         }
         Other::LiftsLate => {
             if let Some(partition) = partition(&server) {
-                // It lifts what it finds.
+                // Not there any more where the day is dropped already.
                 let _ = server.block_writes(&partition, false).await;
             }
         }
@@ -158,7 +158,7 @@ async fn dies_holding_b(rules: &Rules, server: &Arc<Server>) -> Result<(), Error
 /// A janitor lifts the block that another one left, and dies before its request is carried out.
 async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     if let Some(partition) = partition(server) {
-        // Dead before anything else.
+        // What a janitor left that died behind its block.
         let _ = server.block_writes(&partition, true).await;
     }
     let way = Directed::new(server.clone());
