@@ -6,9 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::queue::Place;
 use super::standing::{Certainty, SharedStanding};
-use super::{Groups, SLOW};
+use super::{Groups, Place, SLOW};
 use crate::attempt::Receipt;
 use crate::attempt::composition::Composition;
 use crate::engine::attempt_error::{AttemptError, RetryReason};

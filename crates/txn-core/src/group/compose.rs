@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::Place;
 use super::application::{Rerun, Told};
-use super::queue::{Applicant, Place};
+use super::queue::Applicant;
 use super::uses::Uses;
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};

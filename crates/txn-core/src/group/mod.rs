@@ -22,9 +22,9 @@ use tokio::sync::mpsc;
 use crate::attempt::Attempt;
 use crate::attempt::seat::Guard;
 use crate::engine::Engine;
-use txn_protocol::tid::MAX_ATTEMPT;
+use txn_protocol::tid::{Age, MAX_ATTEMPT};
 
-use queue::{Applicant, Place, Queue};
+use queue::{Applicant, Queue};
 use standing::SharedStanding;
 use uses::Uses;
 
@@ -32,6 +32,9 @@ pub(crate) use application::{Application, Told};
 
 /// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
 const SLOW: Duration = Duration::from_millis(100);
+
+/// A place in the queue: by age, then by arrival.
+type Place = (Age, u64);
 
 /// The groups of a domain in this process.
 #[derive(Debug)]

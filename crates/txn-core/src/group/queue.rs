@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::application::Told;
 use super::standing::SharedStanding;
 use super::uses::{InUse, Uses};
-use super::{Attempts, SLOW};
+use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
 use crate::engine::lock_queue::LiveAttempts;
@@ -31,9 +31,6 @@ const MOST_DOCUMENTS: usize = 512;
 
 /// Most bytes that a group writes, unless a single transaction writes more: all of it stands in one record.
 const MOST_BYTES: usize = 1 << 20;
-
-/// By age, then by arrival.
-pub(super) type Place = (Age, u64);
 
 /// A transaction that waits to be composed.
 #[derive(Debug)]
