@@ -52,6 +52,8 @@ impl Want {
 #[derive(Default)]
 struct Queues {
     tickets: BTreeMap<Key, Ticket>,
+    /// For whom it waits, when it looked last.
+    holders: BTreeMap<Key, Tid>,
     polls: u32,
     /// Since when, on the monotonic clock.
     since: Option<Duration>,
@@ -377,6 +379,11 @@ impl Attempt {
                 engine.emit(&Event::Waiting { tid, holder, document });
                 engine.live_attempts.enter(key, self.tid.age())
             });
+        }
+        if queues.holders != *busy {
+            // Somebody else is in the way now, and has just begun: it will not take longer than a commit does.
+            *backoff = engine.backoff();
+            queues.holders.clone_from(busy);
         }
         queues.polls += 1;
         if queues.polls.is_multiple_of(4) {
