@@ -157,6 +157,19 @@ impl LockService {
         Ok(locks.into_iter().filter(|lock| lock.holder.is_some()).collect())
     }
 
+    /// Whether the holder of a lock is dead: it showed no sign of life for its lease, by the clock of this process, while
+    /// this service watched it. The first question begins the watch. Whoever asks often can take the lock over a lease
+    /// after its holder died, by [`LockService::try_lock`].
+    ///
+    /// # Errors
+    /// The engine's.
+    pub async fn is_dead(&self, holder: &Holder) -> Result<bool> {
+        if holder.instance == self.inner.instances.id() {
+            return Ok(false);
+        }
+        Ok(self.inner.look(holder).await?.is_some())
+    }
+
     /// Takes a lock from whoever holds it, without asking: its guard says lost within a third of a lease, and its
     /// fencing token is refused at once. Returns who held it; `None` if nobody did.
     ///

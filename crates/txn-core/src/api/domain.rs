@@ -242,6 +242,7 @@ impl Domain {
                 groups.map(|groups| Others { groups, attempts: &attempts, insists: tries > 1 });
             let reason = match self.attempt(&tx, &closure, others).await {
                 Ok((value, receipt)) => {
+                    tx.tell_committed();
                     let receipt = Receipt { attempts: u32::from(tries), ..receipt };
                     return Ok(Committed { value, receipt });
                 }

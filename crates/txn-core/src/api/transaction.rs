@@ -22,6 +22,17 @@ pub struct Transaction {
     attempt: Arc<Attempt>,
     /// Why this attempt cannot commit any more, once it is known, whatever the closure makes of it.
     doomed: Mutex<Option<AttemptError>>,
+    hints: Mutex<Hints>,
+}
+
+/// What is to be called once the transaction is committed.
+#[derive(Default)]
+struct Hints(Vec<Box<dyn FnOnce() + Send>>);
+
+impl std::fmt::Debug for Hints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Hints").field(&self.0.len()).finish()
+    }
 }
 
 impl std::fmt::Debug for Attempt {
@@ -32,7 +43,20 @@ impl std::fmt::Debug for Attempt {
 
 impl Transaction {
     pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
-        Self { attempt, doomed: Mutex::new(None) }
+        Self { attempt, doomed: Mutex::new(None), hints: Mutex::default() }
+    }
+
+    /// Calls `hint` when this attempt's caller is told that it is committed, so that others of this process need not
+    /// look by themselves. Never called for an attempt that does not commit, and only a hint: a caller that is dropped,
+    /// dies or is told `Unknown` is never told. It must return at once.
+    pub fn when_committed(&self, hint: impl FnOnce() + Send + 'static) {
+        self.hints.lock().0.push(Box::new(hint));
+    }
+
+    /// The caller is about to be told that it is committed.
+    pub(crate) fn tell_committed(&self) {
+        let hints = std::mem::take(&mut *self.hints.lock());
+        hints.0.into_iter().for_each(|hint| hint());
     }
 
     /// The id of this attempt, for [`Domain::outcome`](crate::Domain::outcome). Asking for it costs a transaction that
@@ -228,11 +252,13 @@ impl Transaction {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its mapping,
     /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
-        self.conclude().await.map_err(|error| match error.into_error() {
+        let receipt = self.conclude().await.map_err(|error| match error.into_error() {
             // An unknown one-document write has no record that its tid could be asked for.
             error if error.kind() == crate::ErrorKind::Unknown => error,
             error => error.in_transaction(self.attempt.tid),
-        })
+        })?;
+        self.tell_committed();
+        Ok(receipt)
     }
 
     /// Ends the transaction without a commit; returns once its locks are off.

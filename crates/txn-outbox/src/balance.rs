@@ -1,0 +1,233 @@
+//! Who holds which shards. Each processor is a member as long as it holds a lock of its own; those that live share the shards
+//! out evenly, in the order of their names. What a dead one held is taken over; what is too much is given back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use txn_lock::instance::random;
+use txn_lock::{Guard, Held};
+
+use crate::config::Assignment;
+use crate::error::Result;
+use crate::name::shard_name;
+use crate::processor::Inner;
+
+/// The category of the locks of shards.
+const SHARD: &str = "outbox-shard";
+
+/// The category of the locks by which processors are members.
+const MEMBER: &str = "outbox-member";
+
+/// The lanes of one shard: they end before it is given back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes {
+    pub(crate) tasks: TaskTracker,
+    pub(crate) draining: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Holding {
+    guard: Guard,
+    lanes: Lanes,
+}
+
+/// The shards that a processor holds.
+#[derive(Debug, Default)]
+pub(crate) struct Shards {
+    holdings: Mutex<BTreeMap<u16, Holding>>,
+    /// Those that are being given back.
+    leaving: Mutex<BTreeSet<u16>>,
+    /// Whether one came since somebody asked.
+    came: Mutex<bool>,
+}
+
+impl Shards {
+    pub(crate) fn held(&self) -> BTreeSet<u16> {
+        let holdings = self.holdings.lock();
+        holdings.iter().filter(|(_, holding)| !holding.guard.is_lost()).map(|(at, _)| *at).collect()
+    }
+
+    /// What a lane needs of a shard, if that is held.
+    pub(crate) fn claim(&self, shard: u16) -> Option<(Held, Lanes)> {
+        let holdings = self.holdings.lock();
+        let holding = holdings.get(&shard).filter(|holding| !holding.guard.is_lost())?;
+        Some((holding.guard.held(), holding.lanes.clone()))
+    }
+
+    /// Whether a shard came since the last call.
+    pub(crate) fn changed(&self) -> bool {
+        std::mem::take(&mut *self.came.lock())
+    }
+}
+
+/// Shares the shards out again and again, until the processor stops; then gives back what it holds.
+pub(crate) async fn run(this: Arc<Inner>) {
+    let pace = this.config.balance();
+    let mut member =
+        Member { id: format!("{}/{}", this.source.name(), random(&this.domain)), guard: None };
+    while !this.stop.is_cancelled() {
+        if let Err(error) = round(&this, &mut member).await {
+            let source = this.source.name();
+            tracing::warn!(source, %error, "could not share the shards out");
+        }
+        tokio::select! {
+            biased;
+            () = this.stop.cancelled() => {}
+            () = this.clock().sleep(pace) => {}
+        }
+    }
+    let all: Vec<u16> = this.shards.holdings.lock().keys().copied().collect();
+    for shard in all {
+        give_back(&this, shard);
+    }
+}
+
+/// One's own membership.
+struct Member {
+    id: String,
+    guard: Option<Guard>,
+}
+
+async fn round(this: &Arc<Inner>, member: &mut Member) -> Result<()> {
+    forget_lost(this);
+    let wanted = match &this.config.assignment {
+        Assignment::Static(own) => own.len(),
+        Assignment::Shared => {
+            if member.guard.as_ref().is_none_or(|guard| guard.is_lost()) {
+                member.guard = this.locks.try_lock(MEMBER, &member.id).await?;
+            }
+            0
+        }
+    };
+    let seen = Seen::look(this).await?;
+    let (wanted, first) = match &this.config.assignment {
+        Assignment::Static(_) => (wanted, 0),
+        Assignment::Shared => share(this.source.shards(), &seen.members, &member.id),
+    };
+    let mine: Vec<u16> = this.shards.holdings.lock().keys().copied().collect();
+    for shard in mine.iter().skip(wanted) {
+        give_back(this, *shard);
+    }
+    let mut room = wanted.saturating_sub(mine.len());
+    // Members begin at different ends, so that they do not all want the same.
+    let (behind, before): (Vec<u16>, Vec<u16>) = seen.free.into_iter().partition(|at| *at >= first);
+    for shard in behind.into_iter().chain(before) {
+        if room == 0 || this.stop.is_cancelled() {
+            break;
+        }
+        let allowed = match &this.config.assignment {
+            Assignment::Static(own) => own.contains(&shard),
+            Assignment::Shared => true,
+        };
+        let is_known = mine.contains(&shard) || this.shards.leaving.lock().contains(&shard);
+        if !allowed || is_known {
+            continue;
+        }
+        if let Some(guard) = this.locks.try_lock(SHARD, &id(this, shard)).await? {
+            let holding = Holding { guard, lanes: Lanes::default() };
+            this.shards.holdings.lock().insert(shard, holding);
+            *this.shards.came.lock() = true;
+            this.source.fresh().wake();
+            room -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// How many shards a member is to hold, and from which on.
+fn share(shards: u16, members: &BTreeSet<String>, own: &str) -> (usize, u16) {
+    let mut members: BTreeSet<&str> = members.iter().map(String::as_str).collect();
+    members.insert(own);
+    let shards = usize::from(shards);
+    let rank = members.iter().take_while(|member| **member != own).count();
+    let (each, rest) = (shards / members.len(), shards % members.len());
+    let first = rank * each + rank.min(rest);
+    (each + usize::from(rank < rest), u16::try_from(first).unwrap_or(0))
+}
+
+/// What one look at the locks showed.
+struct Seen {
+    members: BTreeSet<String>,
+    /// The shards that nobody holds who lives.
+    free: BTreeSet<u16>,
+}
+
+impl Seen {
+    async fn look(this: &Inner) -> Result<Self> {
+        let prefix = format!("{}/", this.source.name());
+        let mut members = BTreeSet::new();
+        let mut free: BTreeSet<u16> = (0..this.source.shards()).collect();
+        let names: BTreeMap<String, u16> = free.iter().map(|at| (id(this, *at), *at)).collect();
+        let mut dead: BTreeMap<String, bool> = BTreeMap::new();
+        for lock in this.locks.list().await? {
+            let Some(holder) = &lock.holder else { continue };
+            let is_member = lock.category == MEMBER && lock.id.starts_with(&prefix);
+            let shard = names.get(&lock.id).filter(|_| lock.category == SHARD);
+            if !is_member && shard.is_none() {
+                continue;
+            }
+            let is_dead = match dead.get(&holder.instance) {
+                Some(is_dead) => *is_dead,
+                None => this.locks.is_dead(holder).await?,
+            };
+            dead.insert(holder.instance.clone(), is_dead);
+            if is_dead {
+                continue;
+            }
+            if is_member {
+                members.insert(lock.id.clone());
+            }
+            if let Some(shard) = shard {
+                free.remove(shard);
+            }
+        }
+        Ok(Self { members, free })
+    }
+}
+
+fn id(this: &Inner, shard: u16) -> String {
+    format!("{}/{}", this.source.name(), shard_name(shard))
+}
+
+/// Drops what was lost. Its lanes have noticed by themselves.
+fn forget_lost(this: &Inner) {
+    this.shards.holdings.lock().retain(|_, holding| !holding.guard.is_lost());
+}
+
+/// Gives a shard back once its lanes have ended.
+fn give_back(this: &Arc<Inner>, shard: u16) {
+    let Some(holding) = this.shards.holdings.lock().remove(&shard) else { return };
+    this.shards.leaving.lock().insert(shard);
+    holding.lanes.draining.cancel();
+    holding.lanes.tasks.close();
+    let inner = this.clone();
+    this.tasks.spawn(async move {
+        holding.lanes.tasks.wait().await;
+        if let Err(error) = holding.guard.unlock().await {
+            tracing::debug!(shard, %error, "a shard is given back later");
+        }
+        inner.shards.leaving.lock().remove(&shard);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_even_and_together_everything() {
+        for (shards, count) in [(16, 1), (16, 3), (1, 2), (7, 7), (5, 9), (256, 6)] {
+            let members: BTreeSet<String> = (0..count).map(|at| format!("m{at}")).collect();
+            let shares: Vec<(usize, u16)> =
+                members.iter().map(|own| share(shards, &members, own)).collect();
+            let sizes = shares.iter().map(|(size, _)| *size);
+            assert_eq!(sizes.clone().sum::<usize>(), usize::from(shards));
+            assert!(sizes.clone().max() <= sizes.min().map(|least| least + 1));
+        }
+        // One that does not see itself yet counts all the same.
+        assert_eq!(share(4, &BTreeSet::from(["a".to_owned()]), "b"), (2, 2));
+    }
+}

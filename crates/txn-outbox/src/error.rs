@@ -1,0 +1,122 @@
+//! Why a call did not do what was asked.
+
+use txn_core::store::StoreError;
+use txn_lock::LockError;
+
+/// Results of the outbox.
+pub type Result<T, E = OutboxError> = std::result::Result<T, E>;
+
+/// Why a call did not do what was asked. Unless it is [`OutboxError::Engine`] of the kind `Unknown`, nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutboxError {
+    /// A topic or a key that no queue can have.
+    #[error(
+        "{what} {text:?} cannot name a queue: use 1 to {most} bytes without control characters{more}"
+    )]
+    InvalidName {
+        /// Which part of the name.
+        what: &'static str,
+        /// The text, shortened.
+        text: String,
+        /// Most bytes.
+        most: usize,
+        /// What else does not go.
+        more: &'static str,
+    },
+    /// A payload that cannot be stored.
+    #[error("the payload of an event of {queue} cannot be stored: {why}")]
+    InvalidPayload {
+        /// The queue.
+        queue: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// As many events of a queue wait as may.
+    #[error(
+        "{waiting} events of {queue} wait already, at most {most} may: try again when they are handled, or look why they \
+         are not"
+    )]
+    Full {
+        /// The queue.
+        queue: String,
+        /// How many wait.
+        waiting: u64,
+        /// How many may.
+        most: u64,
+    },
+    /// Settings that cannot work.
+    #[error("these settings cannot work: {0}")]
+    InvalidConfig(&'static str),
+    /// The event was handled or set aside already: by whoever had its shard before or has it now.
+    #[error("the event {0} is not the next of its queue any more: it was handled, or set aside")]
+    NotNext(String),
+    /// There is no such dead letter.
+    #[error("there is no dead letter {0:?}")]
+    NotFound(String),
+    /// A document was written by a newer version of this program.
+    #[error(
+        "{document} has the format {format}, which this version does not know: use the newer one"
+    )]
+    NewerFormat {
+        /// The document.
+        document: String,
+        /// Its format.
+        format: u32,
+    },
+    /// A document that has to be there is missing: something else deleted it.
+    #[error(
+        "{document} is missing: restore it, or write any event of format 1 in its place, for its queue does not go on without"
+    )]
+    Missing {
+        /// The document.
+        document: String,
+    },
+    /// The shard is held no longer, or a lock was not granted.
+    #[error(transparent)]
+    Lock(LockError),
+    /// The engine's own error.
+    #[error(transparent)]
+    Engine(#[from] txn_core::Error),
+    /// The store's own error, while documents were looked through.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The database of a relational outbox did not do its part.
+    #[cfg(feature = "postgres")]
+    #[error("the database of the outbox: {what}")]
+    Database {
+        /// What happened, and what to do.
+        what: String,
+        /// The driver's own error.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+}
+
+impl From<LockError> for OutboxError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Engine(error) => Self::Engine(error),
+            LockError::Store(error) => Self::Store(error),
+            error => Self::Lock(error),
+        }
+    }
+}
+
+impl OutboxError {
+    /// Whether it passes by itself: the store or the database did not answer, or others were in the way.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Engine(error) => engine_passes(error),
+            Self::Store(_) => true,
+            #[cfg(feature = "postgres")]
+            Self::Database { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+pub(crate) fn engine_passes(error: &txn_core::Error) -> bool {
+    use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
+    matches!(error.kind(), Conflict | Unavailable | Unknown)
+}

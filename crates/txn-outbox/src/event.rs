@@ -1,0 +1,83 @@
+//! Events as processors see them.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::name::QueueName;
+
+/// An event that was committed, and was not handled yet.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Event {
+    /// Its id, the same for ever and however often it is handed out: by it, effects elsewhere are made once.
+    pub id: String,
+    /// The queue that it belongs to.
+    pub queue: QueueName,
+    /// Its place in the queue. Grows without a gap in the order of the commits; one that was tried again from the dead
+    /// letters may get a new one.
+    pub sequence: u64,
+    /// When it was emitted, by the wall clock of who did, in milliseconds since the Unix epoch.
+    pub emitted_ms: u64,
+    /// How often handling it has failed.
+    pub failures: u32,
+    /// What was emitted, as JSON.
+    pub payload: Box<RawValue>,
+}
+
+impl Event {
+    /// An event of another source.
+    #[must_use]
+    pub fn new(
+        id: String,
+        queue: QueueName,
+        sequence: u64,
+        emitted_ms: u64,
+        failures: u32,
+        payload: Box<RawValue>,
+    ) -> Self {
+        Self { id, queue, sequence, emitted_ms, failures, payload }
+    }
+
+    /// The payload as a value.
+    ///
+    /// # Errors
+    /// It is no such value.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.payload.get())
+    }
+}
+
+/// Payloads stay out of logs.
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, sequence, failures, .. } = self;
+        f.debug_struct("Event")
+            .field("id", id)
+            .field("sequence", sequence)
+            .field("failures", failures)
+            .field("payload_bytes", &self.payload.get().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An event that was set aside.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// The event.
+    pub event: Event,
+    /// Why it failed last.
+    pub error: String,
+    /// When it was set aside, in milliseconds since the Unix epoch.
+    pub died_ms: u64,
+}
+
+impl DeadLetter {
+    /// A dead letter of another source.
+    #[must_use]
+    pub fn new(event: Event, error: String, died_ms: u64) -> Self {
+        Self { event, error, died_ms }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a processor has done.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use txn_core::Domain;
+use txn_core::clock::Clock;
+use txn_lock::instance::wall_ms;
+
+use crate::event::Event;
+
+/// What a processor has done since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Events that it handled.
+    pub handled: u64,
+    /// How often one failed.
+    pub failed: u64,
+    /// Events that it set aside.
+    pub set_aside: u64,
+    /// Events that it handled per second, since it was started.
+    pub per_second: f64,
+    /// How long after they were emitted events were handled, on average, in milliseconds; by the wall clocks of both.
+    pub mean_lag_ms: f64,
+    /// The same of the last one.
+    pub last_lag_ms: u64,
+    /// The longest.
+    pub longest_lag_ms: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    began: Duration,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    handled: u64,
+    failed: u64,
+    set_aside: u64,
+    lag_ms: u64,
+    last_lag_ms: u64,
+    longest_lag_ms: u64,
+}
+
+impl Counters {
+    pub(crate) fn new(clock: &dyn Clock) -> Self {
+        Self { began: clock.monotonic(), sums: Mutex::default() }
+    }
+
+    pub(crate) fn handled(&self, event: &Event, domain: &Domain) {
+        let lag = wall_ms(domain).saturating_sub(event.emitted_ms);
+        let mut sums = self.sums.lock();
+        sums.handled += 1;
+        sums.lag_ms = sums.lag_ms.saturating_add(lag);
+        sums.last_lag_ms = lag;
+        sums.longest_lag_ms = sums.longest_lag_ms.max(lag);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.sums.lock().failed += 1;
+    }
+
+    pub(crate) fn set_aside(&self) {
+        self.sums.lock().set_aside += 1;
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(crate) fn figures(&self, clock: &dyn Clock) -> Figures {
+        let seconds = clock.monotonic().saturating_sub(self.began).as_secs_f64();
+        let Sums { handled, failed, set_aside, lag_ms, last_lag_ms, longest_lag_ms } =
+            *self.sums.lock();
+        Figures {
+            handled,
+            failed,
+            set_aside,
+            per_second: if seconds > 0.0 { handled as f64 / seconds } else { 0.0 },
+            mean_lag_ms: if handled > 0 { lag_ms as f64 / handled as f64 } else { 0.0 },
+            last_lag_ms,
+            longest_lag_ms,
+        }
+    }
+}

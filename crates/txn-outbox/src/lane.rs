@@ -1,0 +1,203 @@
+//! One queue on its way: its events one after the other, until none waits, one fails, or the shard is lost.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use txn_lock::backoff::Backoff;
+
+use crate::balance::Lanes;
+use crate::config::AfterDeath;
+use crate::error::{OutboxError, Result};
+use crate::event::Event;
+use crate::handler::{Delivery, Failure, FailureKind};
+use crate::name::QueueName;
+use crate::processor::Inner;
+use crate::source::{Claim, Noted, Verdict};
+
+/// How often a store that does not answer is asked again before a queue is left for later.
+const TRIES: usize = 6;
+
+/// Most queues whose pauses are remembered.
+const MOST_DEFERRED: usize = 100_000;
+
+/// What became of an event.
+enum Ended {
+    /// It is handled, or set aside so that the next one follows.
+    Next,
+    /// Its queue is looked at again after this.
+    Later(Duration),
+    /// Its queue is nobody's business here any more, or waits for a person.
+    Over,
+}
+
+/// Works on a queue until there is nothing left to do.
+pub(crate) async fn run(this: &Arc<Inner>, claim: &Claim, lanes: &Lanes, name: QueueName) {
+    let _running = lanes.tasks.token();
+    loop {
+        let left = work(this, claim, lanes, &name).await;
+        let mut working = this.working.lock();
+        let again = working.get(&name).copied().unwrap_or_default();
+        if let Some(pause) = left {
+            let mut deferred = this.deferred.lock();
+            if deferred.len() >= MOST_DEFERRED {
+                deferred.clear();
+            }
+            deferred.insert(name.clone(), this.now() + pause);
+        } else if again && !is_over(this, claim, lanes) {
+            // Events came while it was worked on.
+            working.insert(name.clone(), false);
+            continue;
+        }
+        working.remove(&name);
+        return;
+    }
+}
+
+fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
+    this.stop.is_cancelled() || lanes.draining.is_cancelled() || claim.is_lost()
+}
+
+/// Handles what waits. Returns for how long the queue is to be left alone, if it is.
+async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, name: &QueueName) -> Option<Duration> {
+    loop {
+        if is_over(this, claim, lanes) {
+            return None;
+        }
+        let events = match this.source.next(name, this.config.batch).await {
+            Ok(events) if events.is_empty() => return None,
+            Ok(events) => events,
+            Err(error) => {
+                tracing::warn!(queue = %name, %error, "a queue is left for later");
+                let pause =
+                    if error.passes() { this.config.delay } else { this.config.longest_pause };
+                return Some(pause);
+            }
+        };
+        for event in events {
+            if is_over(this, claim, lanes) {
+                return None;
+            }
+            match handle(this, claim, event).await {
+                Ended::Next => {}
+                Ended::Later(pause) => return Some(pause),
+                Ended::Over => return None,
+            }
+        }
+    }
+}
+
+/// Hands one event to the handler, and sees to what becomes of it.
+async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
+    let delivery = Delivery {
+        event: event.clone(),
+        claim: claim.clone(),
+        domain: this.domain.clone(),
+        source: this.source.clone(),
+        taken: Arc::new(AtomicBool::new(false)),
+    };
+    let taken = delivery.taken.clone();
+    let handled = tokio::select! {
+        biased;
+        () = claim.held.lost() => return Ended::Over,
+        handled = AssertUnwindSafe(this.handler.handle(delivery)).catch_unwind() => {
+            handled.unwrap_or_else(|panic| Err(panicked(&*panic)))
+        }
+        () = this.clock().sleep(this.config.limit) => {
+            Err(Failure::counted(format!("the handler did not end within {:?}", this.config.limit)))
+        }
+    };
+    let is_taken = taken.load(Ordering::Acquire);
+    let failure = match handled {
+        _ if is_taken => {
+            // Whatever the handler said afterwards, its transaction is what counts.
+            if let Err(error) = this.source.taken(claim, &event).await {
+                tracing::debug!(event = event.id, %error, "a handled event is removed later");
+            }
+            this.counters.handled(&event, &this.domain);
+            return Ended::Next;
+        }
+        Ok(()) => match settled(this, || this.source.done(claim, &event)).await {
+            Ok(()) => {
+                this.counters.handled(&event, &this.domain);
+                return Ended::Next;
+            }
+            Err(error) => Failure::from(error),
+        },
+        Err(failure) => failure,
+    };
+    failed(this, claim, &event, failure).await
+}
+
+async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
+    let verdict = match failure.kind {
+        // The next look says whose it is.
+        FailureKind::NotOurs => return Ended::Over,
+        FailureKind::Passing => {
+            tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
+            return Ended::Later(pause(this, 1));
+        }
+        FailureKind::Hopeless => Verdict::SetAside(this.config.after_death),
+        FailureKind::Counted if event.failures + 1 >= this.config.max_failures => {
+            Verdict::SetAside(this.config.after_death)
+        }
+        FailureKind::Counted => Verdict::Again,
+    };
+    let why = failure.to_string();
+    this.counters.failed();
+    match settled(this, || this.source.failed(claim, event, &why, verdict)).await {
+        Ok(Noted::Failed(failures)) => {
+            tracing::info!(event = event.id, failures, "an event is tried again later");
+            Ended::Later(pause(this, failures))
+        }
+        Ok(Noted::SetAside) => {
+            tracing::warn!(event = event.id, "an event is set aside");
+            this.counters.set_aside();
+            match this.config.after_death {
+                AfterDeath::GoesOn => Ended::Next,
+                AfterDeath::Waits => Ended::Over,
+            }
+        }
+        Ok(Noted::Gone) => Ended::Next,
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Over,
+        Err(error) => {
+            tracing::warn!(event = event.id, %error, "a failure could not be noted");
+            Ended::Later(pause(this, 1))
+        }
+    }
+}
+
+/// The pause before an event is tried again that failed so often.
+fn pause(this: &Inner, failures: u32) -> Duration {
+    let config = &this.config;
+    let whole = config.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    let whole = whole.min(config.longest_pause);
+    Backoff::new(whole, whole).next(&*this.domain.config().entropy)
+}
+
+/// Asks again while it passes.
+async fn settled<T, F, R>(this: &Inner, ask: F) -> Result<T>
+where
+    F: Fn() -> R,
+    R: Future<Output = Result<T>>,
+{
+    let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
+    let mut tries = 0;
+    loop {
+        match ask().await {
+            Err(error) if error.passes() && tries < TRIES && !this.stop.is_cancelled() => {
+                tries += 1;
+                this.clock().sleep(backoff.next(&*this.domain.config().entropy)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Failure::counted(format!("the handler panicked: {}", text.unwrap_or_default()))
+}

@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+#![warn(clippy::disallowed_methods)]
+
+mod balance;
+mod config;
+mod error;
+mod event;
+mod figures;
+mod handler;
+mod lane;
+mod model;
+mod name;
+mod outbox;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod processor;
+mod source;
+mod store_source;
+
+pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};
+pub use error::{OutboxError, Result};
+pub use event::{DeadLetter, Event};
+pub use figures::Figures;
+pub use handler::{Delivery, Failure, Handler};
+pub use name::QueueName;
+pub use outbox::Outbox;
+pub use processor::Processor;
+pub use source::{Backlog, Claim, EventSource, Fresh, Noted, Verdict};

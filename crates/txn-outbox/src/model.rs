@@ -1,0 +1,257 @@
+//! What is stored: how many events a queue had and has, the events, those that were set aside, and the number of shards.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use txn_lock::stored::{Format, Stored, Versioned};
+
+use crate::error::{OutboxError, Result};
+use crate::event::{DeadLetter, Event};
+use crate::name::{QueueName, shard_name};
+
+/// The newest format of the documents of this crate.
+const NEWEST: u32 = 1;
+
+/// Field mappings, for stores that have some.
+pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
+    "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},
+    "topic":{"type":"keyword"},"key":{"type":"keyword"},"id":{"type":"keyword"},"sequence":{"type":"long"},
+    "appended":{"type":"long"},"handled":{"type":"long"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
+    "failing":{"type":"object","enabled":false},"payload":{"type":"object","enabled":false},
+    "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},
+    "failures":{"type":"integer"},"error":{"type":"text","index":false}}}"#;
+
+/// What holds for the whole outbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) kind: SettingsKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) shards: u16,
+}
+
+impl Settings {
+    /// The id of its document.
+    pub(crate) const ID: &str = "settings";
+
+    pub(crate) fn new(shards: u16) -> Self {
+        Self { kind: SettingsKind::Settings, format: Format, shards }
+    }
+}
+
+/// The events of one topic and key, by their places from 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Queue {
+    pub(crate) kind: QueueKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) topic: String,
+    pub(crate) key: String,
+    /// The place of the last event that was emitted.
+    pub(crate) appended: u64,
+    /// The place of the last event that was handled, or set aside.
+    pub(crate) handled: u64,
+    /// The shard, as long as events wait that may be handled: what processors look for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pending: Option<String>,
+    /// The place of an event that was set aside and that the others wait for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocked: Option<u64>,
+    /// How its next event failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failing: Option<Failing>,
+}
+
+/// How an event failed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Failing {
+    pub(crate) sequence: u64,
+    pub(crate) failures: u32,
+    pub(crate) error: String,
+}
+
+impl Queue {
+    pub(crate) fn new(name: &QueueName) -> Self {
+        Self {
+            kind: QueueKind::Queue,
+            format: Format,
+            topic: name.topic().to_owned(),
+            key: name.key().to_owned(),
+            appended: 0,
+            handled: 0,
+            pending: None,
+            blocked: None,
+            failing: None,
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> u64 {
+        self.appended.saturating_sub(self.handled)
+    }
+
+    /// How often the event in this place has failed.
+    pub(crate) fn failures_of(&self, sequence: u64) -> u32 {
+        let failing = self.failing.as_ref().filter(|failing| failing.sequence == sequence);
+        failing.map_or(0, |failing| failing.failures)
+    }
+
+    /// Whether an event is what is to be handled now.
+    pub(crate) fn check_next(&self, event: &Event) -> Result<()> {
+        match self.blocked.is_none() && self.handled + 1 == event.sequence {
+            true => Ok(()),
+            false => Err(OutboxError::NotNext(event.id.clone())),
+        }
+    }
+
+    /// Its first event is dealt with.
+    pub(crate) fn advance(&mut self) {
+        self.handled += 1;
+        self.failing = None;
+    }
+
+    /// Says whether there is work, before it is written.
+    pub(crate) fn settle(&mut self, name: &QueueName, shards: u16) {
+        let waits = self.waiting() > 0 && self.blocked.is_none();
+        self.pending = waits.then(|| shard_name(name.shard(shards)).to_owned());
+    }
+}
+
+/// An event that waits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Letter {
+    pub(crate) kind: EventKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) id: String,
+    pub(crate) topic: String,
+    pub(crate) key: String,
+    pub(crate) sequence: u64,
+    pub(crate) emitted_ms: u64,
+    pub(crate) payload: Box<RawValue>,
+}
+
+impl Letter {
+    pub(crate) fn new(event: &Event) -> Self {
+        Self {
+            kind: EventKind::Event,
+            format: Format,
+            id: event.id.clone(),
+            topic: event.queue.topic().to_owned(),
+            key: event.queue.key().to_owned(),
+            sequence: event.sequence,
+            emitted_ms: event.emitted_ms,
+            payload: event.payload.clone(),
+        }
+    }
+
+    pub(crate) fn event(self, queue: &QueueName, failures: u32) -> Event {
+        let Self { id, sequence, emitted_ms, payload, .. } = self;
+        Event { id, queue: queue.clone(), sequence, emitted_ms, failures, payload }
+    }
+}
+
+/// An event that was set aside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Dead {
+    pub(crate) kind: DeadKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) id: String,
+    pub(crate) topic: String,
+    pub(crate) key: String,
+    pub(crate) sequence: u64,
+    pub(crate) emitted_ms: u64,
+    pub(crate) died_ms: u64,
+    pub(crate) failures: u32,
+    pub(crate) error: String,
+    pub(crate) payload: Box<RawValue>,
+}
+
+impl Dead {
+    pub(crate) fn new(event: &Event, failures: u32, error: &str, died_ms: u64) -> Self {
+        Self {
+            kind: DeadKind::Dead,
+            format: Format,
+            id: event.id.clone(),
+            topic: event.queue.topic().to_owned(),
+            key: event.queue.key().to_owned(),
+            sequence: event.sequence,
+            emitted_ms: event.emitted_ms,
+            died_ms,
+            failures,
+            error: error.to_owned(),
+            payload: event.payload.clone(),
+        }
+    }
+
+    pub(crate) fn document(id: &str) -> String {
+        format!("dead:{id}")
+    }
+
+    pub(crate) fn letter(self) -> Result<DeadLetter> {
+        let queue = QueueName::new(&self.topic, &self.key)?;
+        let Self { id, sequence, emitted_ms, died_ms, failures, error, payload, .. } = self;
+        let event = Event { id, queue, sequence, emitted_ms, failures, payload };
+        Ok(DeadLetter { event, error, died_ms })
+    }
+}
+
+macro_rules! kinds {
+    ($($name:ident: $variant:ident;)*) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub(crate) enum $name {
+            $variant,
+        }
+    )*};
+}
+
+kinds! {
+    SettingsKind: Settings;
+    QueueKind: Queue;
+    EventKind: Event;
+    DeadKind: Dead;
+}
+
+pub(crate) type SettingsDocuments = Versioned<Settings, NEWEST>;
+pub(crate) type Queues = Versioned<Queue, NEWEST>;
+pub(crate) type Letters = Versioned<Letter, NEWEST>;
+pub(crate) type DeadLetters = Versioned<Dead, NEWEST>;
+
+/// A document, unless its format is newer than this program.
+pub(crate) fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
+    match stored {
+        Stored::Known(value) => Ok(value),
+        Stored::Newer(format) => {
+            Err(OutboxError::NewerFormat { document: document.to_owned(), format })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mappings_know_every_field() {
+        let queue = QueueName::new("t", "k").unwrap();
+        let payload = RawValue::from_string("1".to_owned()).unwrap();
+        let event = Event {
+            id: queue.event_id(1),
+            queue,
+            sequence: 1,
+            emitted_ms: 2,
+            failures: 0,
+            payload,
+        };
+        let failing = Some(Failing { sequence: 1, failures: 1, error: "e".into() });
+        let (pending, blocked) = (Some("00".to_owned()), Some(1));
+        let full = Queue { pending, blocked, failing, ..Queue::new(&event.queue) };
+        let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
+        for document in [
+            serde_json::to_value(full).unwrap(),
+            serde_json::to_value(Letter::new(&event)).unwrap(),
+            serde_json::to_value(Dead::new(&event, 1, "e", 3)).unwrap(),
+            serde_json::to_value(Settings::new(1)).unwrap(),
+        ] {
+            for field in document.as_object().unwrap().keys() {
+                assert!(mappings["properties"][field].is_object(), "{field} is not mapped");
+            }
+        }
+    }
+}

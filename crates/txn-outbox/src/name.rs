@@ -1,0 +1,182 @@
+//! The names of queues: a topic, and a key within it.
+
+use std::fmt;
+
+use crate::error::{OutboxError, Result};
+
+/// Most shards of an outbox.
+pub(crate) const MOST_SHARDS: u16 = 256;
+
+/// Most bytes of a topic.
+const MOST_TOPIC: usize = 64;
+
+/// Most bytes of a key.
+const MOST_KEY: usize = 300;
+
+/// The name of a queue: a topic, and a key within it. Events of one queue are handled one after the other, in the order in
+/// which their transactions committed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName {
+    topic: String,
+    key: String,
+}
+
+impl QueueName {
+    /// The name of a queue.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidName`] unless the topic is 1 to 64 bytes without a slash, the key is 1 to 300 bytes, and
+    /// neither has control characters.
+    pub fn new(topic: &str, key: &str) -> Result<Self> {
+        check("the topic", topic, MOST_TOPIC, " and slashes", |c| c == '/')?;
+        check("the key", key, MOST_KEY, "", |_| false)?;
+        Ok(Self { topic: topic.to_owned(), key: key.to_owned() })
+    }
+
+    /// The topic.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// The key within the topic.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The id of the document that counts its events.
+    pub(crate) fn document(&self) -> String {
+        format!("queue:{self}")
+    }
+
+    /// The id of the document of one of its events.
+    pub(crate) fn event_document(&self, sequence: u64) -> String {
+        format!("event:{}", self.event_id(sequence))
+    }
+
+    /// The id that an event has for ever, whatever place it gets later.
+    pub(crate) fn event_id(&self, sequence: u64) -> String {
+        format!("{}/{sequence}/{}", self.topic, self.key)
+    }
+
+    /// The shard that it belongs to, of so many: FNV-1a of its name, modulo their number. Never changed: it is also
+    /// computed elsewhere.
+    #[must_use]
+    pub fn shard(&self, shards: u16) -> u16 {
+        let mut hash: u32 = 0x811c_9dc5;
+        for byte in self.to_string().bytes() {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+        u16::try_from(hash % u32::from(shards.max(1))).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.key)
+    }
+}
+
+fn check(
+    what: &'static str,
+    text: &str,
+    most: usize,
+    more: &'static str,
+    odd: fn(char) -> bool,
+) -> Result<()> {
+    if !text.is_empty() && text.len() <= most && !text.contains(|c: char| c.is_control() || odd(c))
+    {
+        return Ok(());
+    }
+    let text = text.chars().take(40).collect();
+    Err(OutboxError::InvalidName { what, text, most, more })
+}
+
+macro_rules! row {
+    ($high:literal) => {
+        [
+            concat!($high, "0"),
+            concat!($high, "1"),
+            concat!($high, "2"),
+            concat!($high, "3"),
+            concat!($high, "4"),
+            concat!($high, "5"),
+            concat!($high, "6"),
+            concat!($high, "7"),
+            concat!($high, "8"),
+            concat!($high, "9"),
+            concat!($high, "a"),
+            concat!($high, "b"),
+            concat!($high, "c"),
+            concat!($high, "d"),
+            concat!($high, "e"),
+            concat!($high, "f"),
+        ]
+    };
+}
+
+/// Names of shards: what filters ask for is a constant.
+static SHARDS: [[&str; 16]; 16] = [
+    row!("0"),
+    row!("1"),
+    row!("2"),
+    row!("3"),
+    row!("4"),
+    row!("5"),
+    row!("6"),
+    row!("7"),
+    row!("8"),
+    row!("9"),
+    row!("a"),
+    row!("b"),
+    row!("c"),
+    row!("d"),
+    row!("e"),
+    row!("f"),
+];
+
+/// The name of a shard: two hexadecimal digits.
+pub(crate) fn shard_name(shard: u16) -> &'static str {
+    let (high, low) = (usize::from(shard / 16), usize::from(shard % 16));
+    SHARDS.get(high).map_or("", |row| row[low])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_queue_can_have_are_refused() {
+        let long = "x".repeat(301);
+        for (topic, key) in
+            [("", "a"), ("a", ""), ("a/b", "c"), ("a\n", "b"), ("a", "b\0"), ("a", &long)]
+        {
+            let error = QueueName::new(topic, key).expect_err("refused");
+            assert!(matches!(error, OutboxError::InvalidName { .. }), "{error:?}");
+            assert!(!error.to_string().contains('\n') && error.to_string().len() < 200, "{error}");
+        }
+        let name = QueueName::new("a", "1/b").expect("a name");
+        assert_eq!(name.document(), "queue:a/1/b");
+        // The place stands before the key, which may hold anything.
+        assert_eq!(name.event_document(7), "event:a/7/1/b");
+    }
+
+    #[test]
+    fn shards_have_names_and_every_queue_has_one() {
+        assert_eq!(
+            [shard_name(0), shard_name(9), shard_name(26), shard_name(255)],
+            ["00", "09", "1a", "ff"]
+        );
+        let of = |key: &str, shards| QueueName::new("accounts", key).expect("a name").shard(shards);
+        // As it ever was: events that wait are found under it.
+        assert_eq!(
+            [of("alice", 16), of("bob", 16), of("carol", 256)],
+            [of("alice", 16), of("bob", 16), of("carol", 256)]
+        );
+        let mut met: Vec<u16> = (0..200).map(|at| of(&format!("key-{at}"), 8)).collect();
+        met.sort_unstable();
+        met.dedup();
+        assert_eq!(met, (0..8).collect::<Vec<u16>>());
+    }
+}

@@ -1,0 +1,175 @@
+//! The outbox of a domain: what an application emits into.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use txn_core::{Collection, Domain, ErrorKind, Transaction};
+use txn_lock::instance::wall_ms;
+use txn_lock::stored::Stored;
+
+use crate::config::{OutboxConfig, ProcessorConfig};
+use crate::error::{OutboxError, Result};
+use crate::event::Event;
+use crate::handler::Handler;
+use crate::model::{
+    DeadLetters, Letter, Letters, MAPPINGS, Queue, Queues, Settings, SettingsDocuments, known,
+};
+use crate::name::{MOST_SHARDS, QueueName};
+use crate::processor::Processor;
+use crate::source::{EventSource, Fresh};
+
+/// How often somebody who lost the race for the settings looks again at what won.
+const LOOKS: usize = 3;
+
+/// The outbox of a domain; cheap to clone. Its events are documents of the collection `<domain>-outbox`: for each topic and
+/// key one that counts, and one for each event that waits.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) domain: Domain,
+    pub(crate) config: OutboxConfig,
+    pub(crate) shards: u16,
+    pub(crate) queues: Collection<Queues>,
+    pub(crate) letters: Collection<Letters>,
+    pub(crate) dead: Collection<DeadLetters>,
+    pub(crate) fresh: Fresh,
+}
+
+impl Outbox {
+    /// Opens the outbox of a domain, and makes it if there is none.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`], [`OutboxError::NewerFormat`], or the engine's.
+    pub async fn open(domain: &Domain, config: OutboxConfig) -> Result<Self> {
+        config.check()?;
+        let name = format!("{}-outbox", domain.name());
+        let settings = domain.create_collection(&name, Some(MAPPINGS)).await?;
+        let shards = shards(domain, &settings, config.shards).await?;
+        let inner = Inner {
+            domain: domain.clone(),
+            config,
+            shards,
+            queues: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            letters: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            dead: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            fresh: Fresh::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Emits an event: it is there once the transaction commits, and never if it does not. Events of one topic and key
+    /// are handled in the order in which their transactions committed; transactions that emit to the same one wait for
+    /// each other, as for any document. Costs two documents of the transaction, one of which it reads.
+    ///
+    /// Returns the event's id. The processors of this process look at it as soon as the transaction is committed.
+    ///
+    /// # Errors
+    /// [`OutboxError::Full`] if too many events of the queue wait; [`OutboxError::InvalidName`],
+    /// [`OutboxError::InvalidPayload`], [`OutboxError::NewerFormat`]; the engine's, as [`Transaction::get`]: pass it on.
+    pub async fn emit<P: Serialize + Sync + ?Sized>(
+        &self,
+        tx: &Transaction,
+        topic: &str,
+        key: &str,
+        payload: &P,
+    ) -> Result<String> {
+        let inner = &self.inner;
+        let name = QueueName::new(topic, key)?;
+        let invalid = |why| OutboxError::InvalidPayload { queue: name.to_string(), why };
+        let payload =
+            serde_json::value::to_raw_value(payload).map_err(|e| invalid(e.to_string()))?;
+        let (bytes, most) = (payload.get().len(), inner.config.max_payload);
+        if bytes > most {
+            return Err(invalid(format!("it has {bytes} bytes, at most {most} may be")));
+        }
+        let queue = inner.queue(tx, &name).await?.unwrap_or_else(|| Queue::new(&name));
+        let (waiting, most) = (queue.waiting(), inner.config.max_backlog);
+        if waiting >= most {
+            return Err(OutboxError::Full { queue: name.to_string(), waiting, most });
+        }
+        let sequence = queue.appended + 1;
+        let event = Event {
+            id: name.event_id(sequence),
+            queue: name.clone(),
+            sequence,
+            emitted_ms: wall_ms(&inner.domain),
+            failures: 0,
+            payload,
+        };
+        inner.append(tx, queue, &event)?;
+        let this = self.inner.clone();
+        tx.when_committed(move || this.fresh.add(&name));
+        Ok(event.id)
+    }
+
+    /// Starts a processor of this outbox: see [`Processor::start`].
+    ///
+    /// # Errors
+    /// As [`Processor::start`].
+    pub async fn start(&self, config: ProcessorConfig, handler: impl Handler) -> Result<Processor> {
+        Processor::start(&self.inner.domain, self.source(), config, Arc::new(handler)).await
+    }
+
+    /// The outbox as a source of events: what waits, the dead letters, and what to do with them.
+    #[must_use]
+    pub fn source(&self) -> Arc<dyn EventSource> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Inner {
+    /// A queue as a transaction sees it.
+    pub(crate) async fn queue(&self, tx: &Transaction, name: &QueueName) -> Result<Option<Queue>> {
+        let id = name.document();
+        let found = tx.get(&self.queues, &id).await?;
+        found.map(|found| known(&id, found)).transpose()
+    }
+
+    /// Writes a queue.
+    pub(crate) fn put(&self, tx: &Transaction, name: &QueueName, mut queue: Queue) -> Result<()> {
+        queue.settle(name, self.shards);
+        Ok(tx.put(&self.queues, name.document(), &Stored::Known(queue))?)
+    }
+
+    /// Writes an event at the end of its queue.
+    pub(crate) fn append(&self, tx: &Transaction, mut queue: Queue, event: &Event) -> Result<()> {
+        queue.appended = event.sequence;
+        self.put(tx, &event.queue, queue)?;
+        let id = event.queue.event_document(event.sequence);
+        Ok(tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?)
+    }
+}
+
+/// The number of shards: that of whoever made the outbox.
+async fn shards(
+    domain: &Domain,
+    settings: &Collection<SettingsDocuments>,
+    wanted: u16,
+) -> Result<u16> {
+    let mut looks = 0;
+    loop {
+        let found = domain.transact(async |tx| {
+            if let Some(found) = tx.get(settings, Settings::ID).await? {
+                return Ok(known(Settings::ID, found)?.shards);
+            }
+            tx.insert(settings, Settings::ID, &Stored::Known(Settings::new(wanted)))?;
+            Ok::<_, OutboxError>(wanted)
+        });
+        match found.await {
+            // Somebody else makes it at the same moment.
+            Err(OutboxError::Engine(error))
+                if error.kind() == ErrorKind::Exists && looks < LOOKS =>
+            {
+                looks += 1;
+            }
+            found => {
+                let bounded = |shards: u16| shards.clamp(1, MOST_SHARDS);
+                return found.map(bounded);
+            }
+        }
+    }
+}

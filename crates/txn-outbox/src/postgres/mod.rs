@@ -1,0 +1,1 @@
+//! A relational outbox table in PostgreSQL as a source of events.

@@ -1,0 +1,256 @@
+//! Processors: they hold shards, look for events in them, and hand those to a handler.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use txn_core::Domain;
+use txn_core::clock::Clock;
+use txn_lock::backoff::Backoff;
+use txn_lock::{LockConfig, LockService};
+
+use crate::balance::{self, Shards};
+use crate::config::ProcessorConfig;
+use crate::error::{OutboxError, Result};
+use crate::figures::{Counters, Figures};
+use crate::handler::Handler;
+use crate::lane;
+use crate::name::{MOST_SHARDS, QueueName};
+use crate::source::{Claim, EventSource};
+
+/// The first pause behind a look that found something.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// What all tasks of a processor share.
+pub(crate) struct Inner {
+    pub(crate) domain: Domain,
+    pub(crate) source: Arc<dyn EventSource>,
+    pub(crate) config: ProcessorConfig,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) locks: LockService,
+    pub(crate) shards: Shards,
+    /// The queues that are worked on; whether events came meanwhile.
+    pub(crate) working: Mutex<BTreeMap<QueueName, bool>>,
+    /// When those may be looked at again that failed, on the monotonic clock.
+    pub(crate) deferred: Mutex<BTreeMap<QueueName, Duration>>,
+    pub(crate) counters: Counters,
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processor").field("source", &self.source.name()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.domain.config().clock
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock().monotonic()
+    }
+}
+
+/// A processor that runs. Dropped, it takes up nothing new, ends what it is at, and gives its shards back.
+#[derive(Debug)]
+#[must_use = "a processor ends when its handle is dropped"]
+pub struct Processor {
+    inner: Arc<Inner>,
+    stop: DropGuard,
+}
+
+impl Processor {
+    /// Starts a processor of a source of events. Its shards' locks, and the transactions of its handler, are those of the
+    /// domain. Any number of them may run, in any number of processes: they share the shards out by who lives, so that
+    /// each event is at one of them at a time. All processors of a source have to handle every topic of it.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`], or the engine's.
+    pub async fn start(
+        domain: &Domain,
+        source: Arc<dyn EventSource>,
+        config: ProcessorConfig,
+        handler: Arc<dyn Handler>,
+    ) -> Result<Self> {
+        config.check(source.shards())?;
+        if source.shards() == 0 || source.shards() > MOST_SHARDS {
+            return Err(OutboxError::InvalidConfig("the shards are not between 1 and 256"));
+        }
+        let locks = LockService::open(
+            domain,
+            LockConfig::default()
+                .with_lease(config.lease)
+                .with_longest_pause(config.lease.min(Duration::from_millis(250))),
+        )
+        .await?;
+        let stop = CancellationToken::new();
+        let inner = Arc::new(Inner {
+            domain: domain.clone(),
+            source,
+            room: Arc::new(Semaphore::new(config.concurrency)),
+            config,
+            handler,
+            locks,
+            shards: Shards::default(),
+            working: Mutex::default(),
+            deferred: Mutex::default(),
+            counters: Counters::new(&*domain.config().clock),
+            tasks: TaskTracker::new(),
+            stop: stop.clone(),
+        });
+        inner.tasks.spawn(balance::run(inner.clone()));
+        inner.tasks.spawn(look(inner.clone()));
+        Ok(Self { inner, stop: stop.drop_guard() })
+    }
+
+    /// The shards that it holds now.
+    #[must_use]
+    pub fn shards(&self) -> BTreeSet<u16> {
+        self.inner.shards.held()
+    }
+
+    /// What it has done since it was started.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.inner.counters.figures(self.inner.clock())
+    }
+
+    /// Takes up nothing new, waits at most for `deadline` until what it is at has ended, and gives its shards back. Returns
+    /// whether all of it was done: what was not is taken over by others after a lease.
+    ///
+    /// # Cancel safety
+    /// Dropped, it ends all the same, and its shards are given back in the background.
+    pub async fn stop(self, deadline: Duration) -> bool {
+        let Self { inner, stop } = self;
+        stop.disarm().cancel();
+        inner.tasks.close();
+        let until = inner.now() + deadline;
+        let ended = tokio::select! {
+            biased;
+            () = inner.tasks.wait() => true,
+            () = inner.clock().sleep(deadline) => false,
+        };
+        inner.locks.shutdown(until.saturating_sub(inner.now())).await && ended
+    }
+}
+
+/// Looks for events in the shards that are held, until it is told to stop.
+async fn look(this: Arc<Inner>) {
+    let mut look_at = Duration::ZERO;
+    let mut woken = this.source.fresh().listen();
+    let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
+    while !this.stop.is_cancelled() {
+        let held = this.shards.held();
+        let shards = this.source.shards();
+        let is_ours = |name: &QueueName| held.contains(&name.shard(shards));
+        let mut found = this.source.fresh().take(is_ours);
+        found.extend(this.due().into_iter().filter(is_ours));
+        let is_due = this.now() >= look_at || this.shards.changed();
+        if is_due && !held.is_empty() {
+            let looked = this.source.discover(&held).await;
+            match looked {
+                Ok(discovered) => {
+                    let is_busy = discovered.iter().any(|name| this.may_take(name));
+                    if is_busy {
+                        pause = Backoff::new(FIRST_PAUSE, this.config.delay);
+                    }
+                    found.extend(discovered);
+                }
+                Err(error) => {
+                    let source = this.source.name();
+                    tracing::warn!(source, %error, "could not look for events");
+                }
+            }
+        }
+        if is_due {
+            look_at = this.now() + pause.next(&*this.domain.config().entropy);
+        }
+        for name in found {
+            if !take_up(&this, name).await {
+                break;
+            }
+        }
+        let next = this.next_due().map_or(look_at, |due| due.min(look_at));
+        let left = next.saturating_sub(this.now());
+        tokio::select! {
+            biased;
+            () = this.stop.cancelled() => {}
+            heard = woken.changed() => {
+                if heard.is_err() {
+                    return;
+                }
+            }
+            () = this.clock().sleep(left) => {}
+        }
+    }
+}
+
+/// Begins to work on a queue, once there is room. Returns whether to go on with others.
+async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
+    if !this.may_take(&name) {
+        return true;
+    }
+    let permit = tokio::select! {
+        biased;
+        () = this.stop.cancelled() => return false,
+        permit = this.room.clone().acquire_owned() => permit,
+    };
+    let Ok(permit) = permit else { return false };
+    let shard = name.shard(this.source.shards());
+    let Some((held, lanes)) = this.shards.claim(shard) else { return true };
+    if this.working.lock().insert(name.clone(), false).is_some() {
+        return true;
+    }
+    let claim = Claim { shard, held };
+    let inner = this.clone();
+    let run = async move {
+        lane::run(&inner, &claim, &lanes, name).await;
+        drop(permit);
+    };
+    this.tasks.spawn(run);
+    true
+}
+
+impl Inner {
+    /// The queues whose pause is over.
+    fn due(&self) -> Vec<QueueName> {
+        let now = self.now();
+        let mut deferred = self.deferred.lock();
+        let due = deferred.iter().filter(|(_, until)| **until <= now);
+        let due: Vec<QueueName> = due.map(|(name, _)| name.clone()).collect();
+        for name in &due {
+            deferred.remove(name);
+        }
+        due
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        self.deferred.lock().values().min().copied()
+    }
+
+    /// Whether a queue may be taken up now. One that is worked on is looked at once more.
+    fn may_take(&self, name: &QueueName) -> bool {
+        if let Some(again) = self.working.lock().get_mut(name) {
+            *again = true;
+            return false;
+        }
+        let mut deferred = self.deferred.lock();
+        match deferred.get(name) {
+            Some(until) if *until > self.now() => false,
+            Some(_) => {
+                deferred.remove(name);
+                true
+            }
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Where events come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::watch;
+use txn_core::Transaction;
+use txn_lock::Held;
+
+use crate::error::Result;
+use crate::event::{DeadLetter, Event};
+use crate::name::QueueName;
+
+/// Most queues that are remembered as fresh. What does not fit is found by a look.
+const MOST_FRESH: usize = 1_000;
+
+/// Where events come from: an [`Outbox`](crate::Outbox), a table of a relational database, or something of your own.
+/// Processors ask it what waits, and tell it what became of that.
+///
+/// What it promises: a queue shows its events one after the other in the order in which their transactions committed;
+/// none of a transaction that did not commit; each again and again until it was done, or set aside. What processors
+/// promise: one of them at a time holds a [`Claim`] on a shard, and shows it wherever something is written.
+#[async_trait]
+pub trait EventSource: fmt::Debug + Send + Sync + 'static {
+    /// Its name among the sources of a domain: the locks of its shards have it. 1 to 100 bytes.
+    fn name(&self) -> &str;
+
+    /// How many shards it has, 1 to 256.
+    fn shards(&self) -> u16;
+
+    /// What was emitted in this process.
+    fn fresh(&self) -> &Fresh;
+
+    /// The queues of these shards in which events wait. Candidates only: what they are, [`EventSource::next`] says. May
+    /// miss those of the last moment, and shows them later.
+    ///
+    /// # Errors
+    /// Those of [`OutboxError`](crate::OutboxError) that speak of the store.
+    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>>;
+
+    /// The next events of a queue in order, at most so many; none if it waits for a dead letter.
+    ///
+    /// # Errors
+    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), [`OutboxError::Missing`](crate::OutboxError::Missing),
+    /// or those that speak of the store.
+    async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>>;
+
+    /// Notes in a transaction of the domain that an event is handled by what this transaction does, which has checked the
+    /// claim. If it commits, the event is never handled again.
+    ///
+    /// # Errors
+    /// [`OutboxError::NotNext`](crate::OutboxError::NotNext) if it was handled before; the engine's.
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()>;
+
+    /// Removes an event that was taken by a transaction. Whatever goes wrong here is done later.
+    ///
+    /// # Errors
+    /// As the store says.
+    async fn taken(&self, claim: &Claim, event: &Event) -> Result<()>;
+
+    /// Removes an event that was handled without a transaction, if the claim still holds.
+    ///
+    /// # Errors
+    /// [`OutboxError::Lock`](crate::OutboxError::Lock) if the claim is lost, or as the store says.
+    async fn done(&self, claim: &Claim, event: &Event) -> Result<()>;
+
+    /// Notes that handling an event failed, if the claim still holds, and sets it aside if the verdict says so.
+    ///
+    /// # Errors
+    /// As [`EventSource::done`].
+    async fn failed(
+        &self,
+        claim: &Claim,
+        event: &Event,
+        why: &str,
+        verdict: Verdict,
+    ) -> Result<Noted>;
+
+    /// What was set aside, by id.
+    ///
+    /// # Errors
+    /// As the store says; [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat) if one cannot be read.
+    async fn dead_letters(&self) -> Result<Vec<DeadLetter>>;
+
+    /// Lets an event be handled again that was set aside.
+    ///
+    /// # Errors
+    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound), or as the store says.
+    async fn retry(&self, id: &str) -> Result<()>;
+
+    /// Forgets an event that was set aside. If its queue waited for it, the queue goes on.
+    ///
+    /// # Errors
+    /// As [`EventSource::retry`].
+    async fn discard(&self, id: &str) -> Result<()>;
+
+    /// What waits.
+    ///
+    /// # Errors
+    /// As the store says.
+    async fn backlog(&self) -> Result<Backlog>;
+}
+
+/// What is to become of an event that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is tried again.
+    Again,
+    /// It is set aside, and its queue does this.
+    SetAside(crate::AfterDeath),
+}
+
+/// What was noted of an event that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// It failed so often by now.
+    Failed(u32),
+    /// It is set aside.
+    SetAside,
+    /// It is not there any more: it was handled after all.
+    Gone,
+}
+
+/// What waits in an outbox, at one look. No snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Backlog {
+    /// Events that wait, dead letters not counted.
+    pub events: u64,
+    /// Queues in which events wait.
+    pub queues: usize,
+    /// Those of them that wait for a dead letter.
+    pub blocked: usize,
+    /// Dead letters.
+    pub dead: usize,
+    /// When the oldest event that waits was emitted, in milliseconds since the Unix epoch.
+    pub oldest_ms: Option<u64>,
+    /// Events that wait, by shard.
+    pub shards: BTreeMap<u16, u64>,
+}
+
+impl Backlog {
+    /// How long the oldest event has waited, in milliseconds; 0 if none waits.
+    #[must_use]
+    pub fn lag_ms(&self, now_ms: u64) -> u64 {
+        self.oldest_ms.map_or(0, |oldest| now_ms.saturating_sub(oldest))
+    }
+
+    pub(crate) fn add(&mut self, shard: u16, waiting: u64, oldest_ms: Option<u64>) {
+        self.events += waiting;
+        self.queues += 1;
+        *self.shards.entry(shard).or_default() += waiting;
+        self.oldest_ms = self.oldest_ms.into_iter().chain(oldest_ms).min();
+    }
+}
+
+/// One holding of a shard: what is written for it is written only while this holds.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub(crate) shard: u16,
+    pub(crate) held: Held,
+}
+
+impl Claim {
+    /// The shard.
+    #[must_use]
+    pub fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    /// The fencing token: larger than that of everybody who held the shard before. Let whoever makes effects elsewhere keep
+    /// the largest that it saw of a shard, and refuse smaller ones.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.held.token()
+    }
+
+    /// Checks in a transaction of the domain that the shard is still held. If it is not when that commits, nothing is written.
+    ///
+    /// # Errors
+    /// [`OutboxError::Lock`](crate::OutboxError::Lock) if it is lost; the engine's.
+    pub async fn check(&self, tx: &Transaction) -> Result<()> {
+        Ok(self.held.fenced().check(tx).await?)
+    }
+
+    /// Whether it is lost, as far as this process can know. No proof that it is not.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.held.is_lost()
+    }
+}
+
+/// Queues to which this process emitted: its processors look at them at once.
+#[derive(Debug, Default)]
+pub struct Fresh {
+    queues: Mutex<BTreeSet<QueueName>>,
+    woken: watch::Sender<()>,
+}
+
+impl Fresh {
+    /// Events of this queue were committed.
+    pub fn add(&self, queue: &QueueName) {
+        let mut queues = self.queues.lock();
+        if queues.len() < MOST_FRESH {
+            queues.insert(queue.clone());
+        }
+        drop(queues);
+        self.wake();
+    }
+
+    /// Takes those of some shards out.
+    pub(crate) fn take(&self, is_ours: impl Fn(&QueueName) -> bool) -> Vec<QueueName> {
+        let mut queues = self.queues.lock();
+        let (ours, others): (BTreeSet<_>, _) =
+            std::mem::take(&mut *queues).into_iter().partition(is_ours);
+        *queues = others;
+        ours.into_iter().collect()
+    }
+
+    /// Hears of everything that comes from now on.
+    pub(crate) fn listen(&self) -> watch::Receiver<()> {
+        self.woken.subscribe()
+    }
+
+    /// Lets processors look again.
+    pub fn wake(&self) {
+        self.woken.send_replace(());
+    }
+}

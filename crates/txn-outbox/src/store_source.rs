@@ -1,0 +1,277 @@
+//! The outbox of a domain as a source of events.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use txn_core::Transaction;
+use txn_core::store::Filter;
+use txn_lock::instance::wall_ms;
+use txn_lock::scan::{PAGE, candidates};
+use txn_lock::stored::Stored;
+
+use crate::config::AfterDeath;
+use crate::error::{OutboxError, Result};
+use crate::event::{DeadLetter, Event};
+use crate::model::{Dead, Failing, Letter, Queue, known};
+use crate::name::{QueueName, shard_name};
+use crate::outbox::{Inner, Outbox};
+use crate::source::{Backlog, Claim, EventSource, Fresh, Noted, Verdict};
+
+/// What the ids of queues begin with.
+const QUEUE: &str = "queue:";
+
+/// What the ids of dead letters begin with.
+const DEAD: &str = "dead:";
+
+/// Most bytes of an error that are kept.
+const MOST_ERROR: usize = 2_000;
+
+#[async_trait]
+impl EventSource for Outbox {
+    fn name(&self) -> &str {
+        "outbox"
+    }
+
+    fn shards(&self) -> u16 {
+        self.inner.shards
+    }
+
+    fn fresh(&self) -> &Fresh {
+        &self.inner.fresh
+    }
+
+    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
+        let filter = Filter::AnyOf("pending", shards.iter().copied().map(shard_name).collect());
+        let names = self.inner.names(filter).await?;
+        let is_asked = |name: &QueueName| shards.contains(&name.shard(self.inner.shards));
+        Ok(names.into_iter().filter(is_asked).collect())
+    }
+
+    async fn next(&self, name: &QueueName, most: usize) -> Result<Vec<Event>> {
+        let inner = &self.inner;
+        let id = name.document();
+        let found = inner.domain.reader().verified().get(&inner.queues, &id).await?;
+        let Some(queue) = found.map(|found| known(&id, found)).transpose()? else {
+            return Ok(Vec::new());
+        };
+        if queue.blocked.is_some() {
+            return Ok(Vec::new());
+        }
+        let most = u64::try_from(most).unwrap_or(u64::MAX).min(queue.waiting());
+        let places: Vec<u64> = (queue.handled + 1..=queue.handled + most).collect();
+        let ids: Vec<String> = places.iter().map(|at| name.event_document(*at)).collect();
+        let found = inner.domain.reader().verified().get_many(&inner.letters, &ids).await?;
+        let mut events = Vec::with_capacity(ids.len());
+        for ((id, at), letter) in ids.iter().zip(places).zip(found) {
+            let letter = letter.map(|letter| known(id, letter)).transpose();
+            match letter {
+                Ok(Some(letter)) => events.push(letter.event(name, queue.failures_of(at))),
+                // Those before it are handled first.
+                _ if !events.is_empty() => break,
+                Ok(None) if inner.is_handled(name, at).await? => return Ok(Vec::new()),
+                Ok(None) => return Err(OutboxError::Missing { document: id.clone() }),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(events)
+    }
+
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
+        let mut queue = self.inner.next_queue(tx, event).await?;
+        queue.advance();
+        self.inner.put(tx, &event.queue, queue)?;
+        let id = event.queue.event_document(event.sequence);
+        Ok(tx.delete(&self.inner.letters, id)?)
+    }
+
+    async fn taken(&self, _: &Claim, _: &Event) -> Result<()> {
+        Ok(())
+    }
+
+    async fn done(&self, claim: &Claim, event: &Event) -> Result<()> {
+        self.inner
+            .domain
+            .transact(async |tx| {
+                claim.check(tx).await?;
+                self.take(tx, event).await
+            })
+            .await
+    }
+
+    async fn failed(
+        &self,
+        claim: &Claim,
+        event: &Event,
+        why: &str,
+        verdict: Verdict,
+    ) -> Result<Noted> {
+        let inner = &self.inner;
+        let error: String = why.chars().take(MOST_ERROR).collect();
+        let noted = inner.domain.transact(async |tx| {
+            claim.check(tx).await?;
+            let mut queue = match inner.next_queue(tx, event).await {
+                Err(OutboxError::NotNext(_)) => return Ok(Noted::Gone),
+                queue => queue?,
+            };
+            let failures = queue.failures_of(event.sequence).saturating_add(1);
+            let noted = match verdict {
+                Verdict::Again => {
+                    let (sequence, error) = (event.sequence, error.clone());
+                    queue.failing = Some(Failing { sequence, failures, error });
+                    Noted::Failed(failures)
+                }
+                Verdict::SetAside(after) => {
+                    let dead = Dead::new(event, failures, &error, wall_ms(&inner.domain));
+                    tx.put(&inner.dead, Dead::document(&event.id), &Stored::Known(dead))?;
+                    tx.delete(&inner.letters, event.queue.event_document(event.sequence))?;
+                    match after {
+                        AfterDeath::GoesOn => queue.advance(),
+                        AfterDeath::Waits => {
+                            (queue.blocked, queue.failing) = (Some(event.sequence), None);
+                        }
+                    }
+                    Noted::SetAside
+                }
+            };
+            inner.put(tx, &event.queue, queue)?;
+            Ok::<_, OutboxError>(noted)
+        });
+        noted.await
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+        let inner = &self.inner;
+        let ids: Vec<_> = inner.dead_ids().await?.into_iter().collect();
+        let mut dead = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(PAGE) {
+            let found = inner.domain.reader().verified().get_many(&inner.dead, ids).await?;
+            for (id, letter) in ids.iter().zip(found) {
+                if let Some(letter) = letter {
+                    dead.push(known(id, letter)?.letter()?);
+                }
+            }
+        }
+        Ok(dead)
+    }
+
+    async fn retry(&self, id: &str) -> Result<()> {
+        let inner = &self.inner;
+        let name = inner
+            .domain
+            .transact(async |tx| {
+                let (event, mut queue) = inner.bury(tx, id).await?;
+                if queue.blocked == Some(event.sequence) {
+                    queue.blocked = None;
+                    inner.put(tx, &event.queue, queue)?;
+                    let id = event.queue.event_document(event.sequence);
+                    tx.put(&inner.letters, id, &Stored::Known(Letter::new(&event)))?;
+                } else {
+                    let event = Event { sequence: queue.appended + 1, ..event.clone() };
+                    inner.append(tx, queue, &event)?;
+                }
+                Ok::<_, OutboxError>(event.queue)
+            })
+            .await?;
+        inner.fresh.add(&name);
+        Ok(())
+    }
+
+    async fn discard(&self, id: &str) -> Result<()> {
+        let inner = &self.inner;
+        let name = inner
+            .domain
+            .transact(async |tx| {
+                let (event, mut queue) = inner.bury(tx, id).await?;
+                if queue.blocked == Some(event.sequence) {
+                    queue.blocked = None;
+                    queue.advance();
+                    inner.put(tx, &event.queue, queue)?;
+                }
+                Ok::<_, OutboxError>(event.queue)
+            })
+            .await?;
+        inner.fresh.add(&name);
+        Ok(())
+    }
+
+    async fn backlog(&self) -> Result<Backlog> {
+        let inner = &self.inner;
+        let mut backlog = Backlog { dead: inner.dead_ids().await?.len(), ..Backlog::default() };
+        let all = (0..inner.shards).map(shard_name).collect();
+        let mut names = inner.names(Filter::AnyOf("pending", all)).await?;
+        names.extend(inner.names(Filter::Exists("blocked")).await?);
+        let names: Vec<QueueName> = names.into_iter().collect();
+        let reader = inner.domain.reader();
+        for names in names.chunks(PAGE) {
+            let ids: Vec<String> = names.iter().map(QueueName::document).collect();
+            let found = reader.get_many(&inner.queues, &ids).await?;
+            let mut open = Vec::new();
+            for ((id, name), queue) in ids.iter().zip(names).zip(found) {
+                let Some(queue) = queue.map(|queue| known(id, queue)).transpose()? else {
+                    continue;
+                };
+                let dead = u64::from(queue.blocked.is_some());
+                backlog.blocked += usize::from(queue.blocked.is_some());
+                if queue.waiting() > dead {
+                    open.push((name, queue.waiting() - dead, queue.handled + 1 + dead));
+                }
+            }
+            let firsts = open.iter().map(|(name, _, first)| name.event_document(*first));
+            let firsts = reader.get_many(&inner.letters, firsts).await?;
+            for ((name, waiting, _), first) in open.into_iter().zip(firsts) {
+                let emitted = match first {
+                    Some(Stored::Known(letter)) => Some(letter.emitted_ms),
+                    _ => None,
+                };
+                backlog.add(name.shard(inner.shards), waiting, emitted);
+            }
+        }
+        Ok(backlog)
+    }
+}
+
+impl Inner {
+    /// The queues that may match a filter.
+    async fn names(&self, filter: Filter) -> Result<BTreeSet<QueueName>> {
+        let ids = candidates(&self.domain, self.queues.name(), filter, usize::MAX).await?;
+        let names = ids.iter().filter_map(|id| {
+            let (topic, key) = id.strip_prefix(QUEUE)?.split_once('/')?;
+            QueueName::new(topic, key).ok()
+        });
+        Ok(names.collect())
+    }
+
+    async fn dead_ids(&self) -> Result<BTreeSet<std::sync::Arc<str>>> {
+        let filter = Filter::AnyOf("kind", vec!["dead"]);
+        let ids = candidates(&self.domain, self.dead.name(), filter, usize::MAX).await?;
+        Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
+    }
+
+    /// The queue of an event that is the next of it.
+    async fn next_queue(&self, tx: &Transaction, event: &Event) -> Result<Queue> {
+        let queue = self.queue(tx, &event.queue).await?;
+        let queue = queue.ok_or_else(|| OutboxError::NotNext(event.id.clone()))?;
+        queue.check_next(event)?;
+        Ok(queue)
+    }
+
+    /// Whether the event in this place was handled since its queue was read.
+    async fn is_handled(&self, name: &QueueName, sequence: u64) -> Result<bool> {
+        let found = self.domain.reader().verified().get(&self.queues, name.document()).await?;
+        let queue = found.map(|found| known(&name.document(), found)).transpose()?;
+        Ok(queue.is_none_or(|queue| queue.handled >= sequence || queue.blocked == Some(sequence)))
+    }
+
+    /// Removes a dead letter in a transaction. Returns its event, and its queue.
+    async fn bury(&self, tx: &Transaction, id: &str) -> Result<(Event, Queue)> {
+        let document = Dead::document(id);
+        let found = tx.get(&self.dead, &document).await?;
+        let dead = found.map(|found| known(&document, found)).transpose()?;
+        let dead = dead.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
+        tx.delete(&self.dead, &document)?;
+        let DeadLetter { event, .. } = dead.letter()?;
+        let queue = self.queue(tx, &event.queue).await?;
+        let queue = queue.unwrap_or_else(|| Queue::new(&event.queue));
+        Ok((Event { failures: 0, ..event }, queue))
+    }
+}

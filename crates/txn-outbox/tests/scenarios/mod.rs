@@ -1,0 +1,493 @@
+//! What holds on every store, each an `async fn(&World)`.
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::Notify;
+use txn_core::{Error, Raw};
+use txn_fixtures::process::Process;
+use txn_outbox::{AfterDeath, Assignment, Delivery, Failure, OutboxConfig, OutboxError, QueueName};
+
+pub(crate) use world::{PATIENCE, SHARDS, World, until, until_dead, until_some};
+
+pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &World) {
+    let desk = world.desk().await;
+    desk.place("a", 1).await;
+    let aborted = desk
+        .domain
+        .transact::<(), OutboxError, _>(async |tx| {
+            desk.outbox.emit(tx, "orders", "a", &2).await?;
+            Err(OutboxError::NotFound("the application's own".to_owned()))
+        })
+        .await;
+    assert!(matches!(aborted, Err(OutboxError::NotFound(_))), "{aborted:?}");
+    // Two of one transaction, in their order.
+    desk.domain
+        .transact::<_, OutboxError, _>(async |tx| {
+            desk.outbox.emit(tx, "orders", "a", &3).await?;
+            desk.outbox.emit(tx, "orders", "a", &4).await
+        })
+        .await
+        .expect("emitted");
+    let source = desk.outbox.source();
+    let queue = QueueName::new("orders", "a").expect("a name");
+    let waiting = source.next(&queue, 10).await.expect("reads");
+    let places: Vec<u64> = waiting.iter().map(|event| event.sequence).collect();
+    assert_eq!(places, [1, 2, 3], "the aborted one has left no gap");
+    let ids: BTreeSet<&str> = waiting.iter().map(|event| event.id.as_str()).collect();
+    assert_eq!(ids.len(), 3);
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.queues, backlog.dead), (3, 1, 0));
+    assert!(backlog.oldest_ms.is_some());
+    let processor = desk.start(world.config()).await;
+    desk.seen("a", &[1, 3, 4]).await;
+    assert!(source.next(&queue, 10).await.expect("reads").is_empty());
+    let figures = until_some(|| Some(processor.figures()).filter(|f| f.handled == 3)).await;
+    assert_eq!((figures.failed, figures.set_aside), (0, 0));
+    assert!(processor.stop(PATIENCE).await);
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.queues, backlog.oldest_ms), (0, 0, None));
+}
+
+/// Many clients emit to few keys, each the number that its transaction gave to a counter of that key.
+pub(crate) async fn a_queue_keeps_the_order_of_the_commits(world: &World) {
+    let desk = Arc::new(world.desk().await);
+    let processor = desk.start(world.config()).await;
+    let (keys, clients, each) = (["a", "b", "c"], 4, 6);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..clients {
+        let desk = desk.clone();
+        tasks.spawn(async move {
+            for at in 0..each {
+                desk.count(keys[at % keys.len()]).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let numbers: Vec<i64> =
+        (1..=i64::try_from(clients * each / keys.len()).expect("few")).collect();
+    for key in keys {
+        desk.seen(key, &numbers).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// A processor that would not look by itself for an hour.
+pub(crate) async fn a_commit_wakes_the_processors_of_its_process(world: &World) {
+    let desk = world.desk().await;
+    let config = world.config().with_delay(Duration::from_secs(3600));
+    let processor = desk.start(config).await;
+    until(|| processor.shards().len() == usize::from(SHARDS)).await;
+    for number in 1..=3 {
+        desk.place("a", number).await;
+        desk.seen("a", &(1..=number).collect::<Vec<_>>()).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn one_event_may_change_several_documents_and_emit_more(world: &World) {
+    let desk = world.desk().await;
+    let (outbox, log) = (desk.outbox.clone(), desk.log.clone());
+    let handler = move |delivery: Delivery| {
+        let (outbox, log) = (outbox.clone(), log.clone());
+        async move {
+            let event = delivery.event().clone();
+            let names: Vec<String> = match event.queue.topic() {
+                "groups" => event.payload()?,
+                _ => vec![event.queue.key().to_owned()],
+            };
+            let more = event.queue.topic() == "groups";
+            delivery
+                .transact::<_, Failure, _>(async |tx| {
+                    for name in &names {
+                        if more {
+                            outbox.emit(tx, "members", name, &7).await?;
+                            tx.put(&log, format!("of-{name}"), &json!({"seen": [1]}))?;
+                        } else {
+                            tx.put(&log, name, &json!({"seen": [7]}))?;
+                        }
+                    }
+                    Ok(())
+                })
+                .await
+        }
+    };
+    let processor = desk.outbox.start(world.config(), handler).await.expect("starts");
+    desk.domain
+        .transact::<_, OutboxError, _>(async |tx| {
+            desk.outbox.emit(tx, "groups", "all", &["x", "y", "z"]).await
+        })
+        .await
+        .expect("emitted");
+    for name in ["x", "y", "z"] {
+        desk.seen(name, &[7]).await;
+        desk.seen(&format!("of-{name}"), &[1]).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world: &World) {
+    let desk = world.desk().await;
+    for number in [1, -2, 3] {
+        desk.place("a", number).await;
+    }
+    desk.place("b", 1).await;
+    let config = world.config().with_max_failures(2).with_first_pause(Duration::from_millis(5));
+    let processor = desk.start(config).await;
+    desk.seen("a", &[1, 3]).await;
+    desk.seen("b", &[1]).await;
+    let source = desk.outbox.source();
+    let dead = source.dead_letters().await.expect("lists");
+    let [letter] = &dead[..] else { panic!("{dead:?}") };
+    assert_eq!((letter.event.payload::<i64>().expect("a number"), letter.event.failures), (-2, 2));
+    assert!(letter.error.contains("-2 is negative"), "{}", letter.error);
+    assert_eq!(source.backlog().await.expect("counts").dead, 1);
+    let figures = processor.figures();
+    assert_eq!((figures.failed, figures.set_aside), (2, 1));
+    // Tried again, it comes behind the others; its id stays.
+    let id = letter.event.id.clone();
+    desk.forgiving.store(true, Ordering::Release);
+    desk.place("a", 4).await;
+    desk.seen("a", &[1, 3, 4]).await;
+    source.retry(&id).await.expect("there");
+    desk.seen("a", &[1, 3, 4, -2]).await;
+    let gone = source.retry(&id).await.expect_err("gone");
+    assert!(matches!(gone, OutboxError::NotFound(_)), "{gone}");
+    // Dropped, it never comes.
+    desk.forgiving.store(false, Ordering::Release);
+    desk.place("a", -9).await;
+    desk.place("a", 10).await;
+    desk.seen("a", &[1, 3, 4, -2, 10]).await;
+    let dead = source.dead_letters().await.expect("lists");
+    source.discard(&dead[0].event.id).await.expect("there");
+    assert!(source.dead_letters().await.expect("lists").is_empty());
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_waits(world: &World) {
+    let desk = world.desk().await;
+    for number in [-1, 2, 3] {
+        desk.place("a", number).await;
+    }
+    desk.place("b", 1).await;
+    let config = world.config().with_max_failures(1).with_after_death(AfterDeath::Waits);
+    let processor = desk.start(config).await;
+    desk.seen("b", &[1]).await;
+    let source = desk.outbox.source();
+    until_dead(&*source).await;
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.blocked, backlog.dead), (2, 1, 1));
+    desk.place("a", 4).await;
+    desk.place("b", 2).await;
+    desk.seen("b", &[1, 2]).await;
+    assert_eq!(desk.read("a").await, [0; 0], "others of its key wait");
+    // Tried again, it has its old place.
+    desk.forgiving.store(true, Ordering::Release);
+    source.retry("orders/1/a").await.expect("there");
+    desk.seen("a", &[-1, 2, 3, 4]).await;
+    desk.forgiving.store(false, Ordering::Release);
+    desk.place("a", -5).await;
+    desk.place("a", 6).await;
+    let dead = until_dead(&*source).await;
+    source.discard(&dead.event.id).await.expect("there");
+    desk.seen("a", &[-1, 2, 3, 4, 6]).await;
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn a_full_queue_refuses(world: &World) {
+    let desk = world.desk_with(OutboxConfig::default().with_max_backlog(2)).await;
+    desk.place("a", 1).await;
+    desk.place("a", 2).await;
+    let refused = desk.try_place("a", 3).await.expect_err("no room");
+    assert!(
+        matches!(&refused, OutboxError::Full { queue, waiting: 2, most: 2 } if queue == "orders/a"),
+        "{refused}"
+    );
+    desk.place("b", 1).await;
+    for (topic, key) in [("", "a"), ("a/b", "a"), ("a", "\n")] {
+        let refused = desk
+            .domain
+            .transact(async |tx| desk.outbox.emit(tx, topic, key, &1).await)
+            .await
+            .expect_err("no name");
+        assert!(matches!(refused, OutboxError::InvalidName { .. }), "{refused}");
+    }
+    let processor = desk.start(world.config()).await;
+    desk.seen("a", &[1, 2]).await;
+    desk.place("a", 3).await;
+    desk.seen("a", &[1, 2, 3]).await;
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
+    let desk = world.desk().await;
+    desk.place("a", 1).await;
+    desk.place("b", 1).await;
+    desk.place("b", 2).await;
+    let raw =
+        desk.domain.collection::<Raw>(&format!("{}-outbox", world.name)).await.expect("opens");
+    let write = async |id: &str, text: &str| {
+        let newer = Raw::new(text);
+        desk.domain
+            .transact::<_, Error, _>(async |tx| tx.put(&raw, id, &newer))
+            .await
+            .expect("written");
+    };
+    write(
+        "queue:orders/new",
+        r#"{"format":2,"kind":"queue","topic":"orders","key":"new","pending":"00"}"#,
+    )
+    .await;
+    write("event:orders/2/b", r#"{"format":2,"kind":"event","id":"x","topic":"orders","key":"b"}"#)
+        .await;
+    write("dead:orders/9/z", r#"{"format":2,"kind":"dead","id":"x"}"#).await;
+    let named = |error: &OutboxError, name: &str| matches!(error, OutboxError::NewerFormat { document, format: 2 } if document == name);
+    let refused = desk.try_place("new", 1).await.expect_err("newer");
+    assert!(named(&refused, "queue:orders/new"), "{refused}");
+    let source = desk.outbox.source();
+    let queue = |key| QueueName::new("orders", key).expect("a name");
+    let refused = source.next(&queue("new"), 1).await.expect_err("newer");
+    assert!(named(&refused, "queue:orders/new"), "{refused}");
+    // What comes before it is handled, and others are.
+    let processor = desk.start(world.config()).await;
+    desk.seen("a", &[1]).await;
+    desk.seen("b", &[1]).await;
+    let refused = source.next(&queue("b"), 1).await.expect_err("newer");
+    assert!(named(&refused, "event:orders/2/b"), "{refused}");
+    let refused = source.dead_letters().await.expect_err("newer");
+    assert!(named(&refused, "dead:orders/9/z"), "{refused}");
+    assert!(named(&source.retry("orders/9/z").await.expect_err("newer"), "dead:orders/9/z"));
+    assert!(processor.stop(PATIENCE).await);
+    write("settings", r#"{"format":2,"kind":"settings"}"#).await;
+    let refused = txn_outbox::Outbox::open(&desk.domain, OutboxConfig::default()).await;
+    assert!(named(&refused.expect_err("newer"), "settings"));
+}
+
+pub(crate) async fn shards_are_shared_out_and_taken_over(world: &World) {
+    let all = usize::from(SHARDS);
+    let (one, two) = (world.desk().await, world.desk().await);
+    let first = one.start(world.config()).await;
+    until(|| first.shards().len() == all).await;
+    let second = two.start(world.config()).await;
+    until(|| first.shards().len() == all / 2 && second.shards().len() == all / 2).await;
+    assert!(first.shards().is_disjoint(&second.shards()));
+    for key in 0..20 {
+        one.place(&format!("k{key}"), 1).await;
+    }
+    for key in 0..20 {
+        one.seen(&format!("k{key}"), &[1]).await;
+    }
+    // One that is stopped gives its shards back; one that is killed loses them after a lease.
+    assert!(second.stop(PATIENCE).await);
+    until(|| first.shards().len() == all).await;
+    let process = Process::new();
+    let shared = process
+        .run(async {
+            let desk = world.desk().await;
+            let third = desk.start(world.config()).await;
+            until(|| third.shards().len() == all / 2).await;
+            let shards = third.shards();
+            std::mem::forget((third, desk));
+            shards
+        })
+        .await;
+    until(|| first.shards().is_disjoint(&shared)).await;
+    drop(process);
+    until(|| first.shards().len() == all).await;
+    assert!(first.stop(PATIENCE).await);
+}
+
+pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) {
+    let desk = world.desk().await;
+    let own: BTreeSet<u16> = (0..SHARDS).filter(|shard| shard % 2 == 0).collect();
+    let others: BTreeSet<u16> = (0..SHARDS).filter(|shard| shard % 2 == 1).collect();
+    let of = |own: &BTreeSet<u16>| world.config().with_assignment(Assignment::Static(own.clone()));
+    let even = desk.start(of(&own)).await;
+    until(|| even.shards() == own).await;
+    let shard = |key: &str| QueueName::new("orders", key).expect("a name").shard(SHARDS);
+    let keys: Vec<String> = (0..12).map(|at| format!("k{at}")).collect();
+    for key in &keys {
+        desk.place(key, 1).await;
+    }
+    for key in keys.iter().filter(|key| own.contains(&shard(key))) {
+        desk.seen(key, &[1]).await;
+    }
+    for key in keys.iter().filter(|key| others.contains(&shard(key))) {
+        assert_eq!(desk.read(key).await, [0; 0], "nobody has its shard");
+    }
+    let odd = desk.start(of(&others)).await;
+    for key in &keys {
+        desk.seen(key, &[1]).await;
+    }
+    let beyond = of(&BTreeSet::from([SHARDS]));
+    let refused =
+        desk.outbox.start(beyond, desk.handler()).await.expect_err("there is no such shard");
+    assert!(matches!(refused, OutboxError::InvalidConfig(_)), "{refused}");
+    assert!(even.stop(PATIENCE).await && odd.stop(PATIENCE).await);
+}
+
+/// Processors that are killed at every moment: each event of a committed transaction is handled, once and in order, and none
+/// of an aborted one.
+pub(crate) async fn whoever_is_killed_each_event_is_handled_once(world: &World) {
+    whoever_is_killed(world, &[0, 400, 900, 1_700, 3_000, 6_000, 12_000, 30_000]).await;
+}
+
+pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
+    let desk = world.desk().await;
+    let keys = ["a", "b", "c", "d"];
+    for moment in moments {
+        for key in keys {
+            desk.count(key).await;
+            desk.abort(key).await;
+        }
+        let process = Process::new();
+        process
+            .run(async {
+                let desk = world.desk().await;
+                let processor = desk.start(world.config()).await;
+                until(|| !processor.shards().is_empty()).await;
+                tokio::time::sleep(Duration::from_micros(*moment)).await;
+                std::mem::forget((processor, desk));
+            })
+            .await;
+        drop(process);
+    }
+    let processor = desk.start(world.config()).await;
+    let numbers: Vec<i64> = (1..=i64::try_from(moments.len()).expect("few")).collect();
+    for key in keys {
+        desk.seen(key, &numbers).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(desk.outbox.source().backlog().await.expect("counts").events, 0);
+}
+
+/// A processor that is paused in the middle of an event wakes up when others have handled it.
+pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
+    let desk = world.desk().await;
+    let process = Process::new();
+    let (entered, go) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let paused = process
+        .run(async {
+            let paused = world.desk().await;
+            let slow = paused.handler();
+            let (entered, go, seen) = (entered.clone(), go.clone(), entered.clone());
+            let handler = move |delivery: Delivery| {
+                let (slow, entered, go) = (slow.clone(), entered.clone(), go.clone());
+                async move {
+                    entered.store(true, Ordering::Release);
+                    go.notified().await;
+                    slow(delivery).await
+                }
+            };
+            let processor = paused.outbox.start(world.config(), handler).await.expect("starts");
+            desk.place("a", 1).await;
+            until(|| seen.load(Ordering::Acquire)).await;
+            (processor, paused)
+        })
+        .await;
+    // It stands still from here on. Others handle what it was at.
+    let processor = desk.start(world.config()).await;
+    desk.seen("a", &[1]).await;
+    desk.place("a", 2).await;
+    desk.seen("a", &[1, 2]).await;
+    go.notify_one();
+    process
+        .run(async {
+            // It goes on where it stood, and finds out.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let (processor, _paused) = paused;
+            processor.stop(PATIENCE).await;
+        })
+        .await;
+    desk.place("a", 3).await;
+    desk.seen("a", &[1, 2, 3]).await;
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// Effects outside of the domain are made at least once; by the token, never by two for one shard at once.
+pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
+    #[derive(Default)]
+    struct Elsewhere {
+        /// The largest token that it saw of each shard.
+        tokens: Mutex<BTreeMap<u16, u64>>,
+        effects: Mutex<Vec<String>>,
+        refused: AtomicU64,
+    }
+    impl Elsewhere {
+        fn make(&self, delivery: &Delivery) -> bool {
+            let claim = delivery.claim();
+            let mut tokens = self.tokens.lock();
+            let largest = tokens.entry(claim.shard()).or_default();
+            if claim.token() < *largest {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            *largest = claim.token();
+            self.effects.lock().push(delivery.event().id.clone());
+            true
+        }
+    }
+    let elsewhere = Arc::new(Elsewhere::default());
+    let desk = world.desk().await;
+    let process = Process::new();
+    let (entered, go) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let tried = Arc::new(AtomicBool::new(false));
+    let paused = process
+        .run(async {
+            let paused = world.desk().await;
+            let (elsewhere, entered, go, tried) =
+                (elsewhere.clone(), entered.clone(), go.clone(), tried.clone());
+            let seen = entered.clone();
+            let handler = move |delivery: Delivery| {
+                let (elsewhere, entered, go, tried) =
+                    (elsewhere.clone(), entered.clone(), go.clone(), tried.clone());
+                async move {
+                    entered.store(true, Ordering::Release);
+                    // As of a request that is under way: it does not hear that the shard is lost.
+                    let task = tokio::spawn(async move {
+                        go.notified().await;
+                        elsewhere.make(&delivery);
+                        tried.store(true, Ordering::Release);
+                    });
+                    Ok(task.await?)
+                }
+            };
+            let processor = paused.outbox.start(world.config(), handler).await.expect("starts");
+            desk.place("a", 1).await;
+            until(|| seen.load(Ordering::Acquire)).await;
+            (processor, paused)
+        })
+        .await;
+    let other = elsewhere.clone();
+    let handler = move |delivery: Delivery| {
+        let elsewhere = other.clone();
+        async move {
+            match elsewhere.make(&delivery) {
+                true => Ok(()),
+                false => Err(Failure::passing("the shard is somebody else's")),
+            }
+        }
+    };
+    let processor = desk.outbox.start(world.config(), handler).await.expect("starts");
+    until(|| elsewhere.effects.lock().len() == 1).await;
+    go.notify_one();
+    process
+        .run(async {
+            until(|| tried.load(Ordering::Acquire)).await;
+            let (processor, _paused) = paused;
+            processor.stop(PATIENCE).await;
+        })
+        .await;
+    assert_eq!(elsewhere.refused.load(Ordering::Relaxed), 1, "the paused one came through");
+    desk.place("a", 2).await;
+    until(|| elsewhere.effects.lock().len() >= 2).await;
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(*elsewhere.effects.lock(), ["orders/1/a", "orders/2/a"]);
+}
