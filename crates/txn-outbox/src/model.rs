@@ -15,7 +15,7 @@ const NEWEST: u32 = 1;
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},
     "topic":{"type":"keyword"},"key":{"type":"keyword"},"id":{"type":"keyword"},"sequence":{"type":"long"},
-    "appended":{"type":"long"},"handled":{"type":"long"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
+    "appended":{"type":"long"},"handled":{"type":"long"},"source":{"type":"keyword"},"epoch":{"type":"keyword"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
     "failing":{"type":"object","enabled":false},"payload":{"type":"object","enabled":false},
     "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},
     "failures":{"type":"integer"},"error":{"type":"text","index":false}}}"#;

@@ -1,1 +1,35 @@
-//! A relational outbox table in PostgreSQL as a source of events.
+//! A relational outbox table in PostgreSQL as a source of events: rows that an application inserts in its own SQL
+//! transaction, beside the change of its entities, relayed by the same processors.
+//!
+//! ```sql
+//! BEGIN;
+//! UPDATE book SET title = 'new' WHERE id = 42;
+//! INSERT INTO txn_outbox.event (topic, key, payload) VALUES ('books', '42', '{}');
+//! COMMIT;
+//! ```
+//!
+//! # What is promised
+//! - **Committed or not at all**: the row is one of that transaction.
+//! - **Per key, the order of the commits, without a gap.** Numbers from a sequence become visible out of order: the later one
+//!   may commit first. Here a trigger counts a row of the key up, and so locks it until the transaction ends. A second
+//!   transaction that emits for the key waits for it, and gets the next number only once the first committed; the number of
+//!   one that rolled back is used again. So whoever sees a number sees all that are smaller. What it costs: transactions
+//!   that emit for one key go one after the other; emit at their end, and for several keys in the order of the keys, or
+//!   the database reports a deadlock to one of them.
+//! - **Between keys, no order.** Nobody remembers the largest number that he saw, so a transaction that commits late is found
+//!   late, and never missed. A transaction that stays open holds up its own keys only.
+//! - Under `REPEATABLE READ` and `SERIALIZABLE` a transaction that met another one at a key fails with 40001, as it would at any
+//!   row: run it again.
+//! - **Exactly once in the domain**: with [`Delivery::transact`](crate::Delivery::transact) the place of the last handled
+//!   event is written with the effects; the row is deleted afterwards, and skipped if that was lost. Otherwise at least
+//!   once. The database keeps the largest fencing token of each shard, and refuses what comes with a smaller one.
+//!
+//! A database that was restored to an earlier moment counts from there again, below what was handled. Tell it apart by
+//! `UPDATE txn_outbox.settings SET epoch = gen_random_uuid()`.
+
+mod connect;
+mod cursor;
+mod source;
+
+pub use connect::{Connection, Connector, Plain};
+pub use source::{PostgresConfig, PostgresSource, SCHEMA};

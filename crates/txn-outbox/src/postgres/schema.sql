@@ -1,0 +1,82 @@
+-- The outbox of an application, format 1. Applied as often as you like.
+CREATE SCHEMA IF NOT EXISTS txn_outbox;
+
+-- One row. The epoch tells this database apart from one that counted before.
+CREATE TABLE IF NOT EXISTS txn_outbox.settings (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    format integer NOT NULL DEFAULT 1,
+    epoch uuid NOT NULL DEFAULT gen_random_uuid(),
+    shards integer NOT NULL CHECK (shards BETWEEN 1 AND 256),
+    max_backlog bigint NOT NULL CHECK (max_backlog > 0)
+);
+
+-- How many events a key ever had. Its row is locked by each transaction that emits for it.
+CREATE TABLE IF NOT EXISTS txn_outbox.queue (
+    topic text NOT NULL,
+    key text NOT NULL,
+    appended bigint NOT NULL,
+    PRIMARY KEY (topic, key)
+);
+
+-- The events that wait, and those that were set aside (died_ms). Insert topic, key and payload.
+CREATE TABLE IF NOT EXISTS txn_outbox.event (
+    topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 64 AND topic !~ '[/[:cntrl:]]'),
+    key text NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 300 AND key !~ '[[:cntrl:]]'),
+    sequence bigint NOT NULL,
+    format integer NOT NULL DEFAULT 1,
+    id text NOT NULL UNIQUE,
+    shard integer NOT NULL,
+    payload json NOT NULL,
+    emitted_ms bigint NOT NULL,
+    failures integer NOT NULL DEFAULT 0,
+    error text,
+    died_ms bigint,
+    blocks boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (topic, key, sequence)
+);
+CREATE INDEX IF NOT EXISTS event_waits ON txn_outbox.event (shard) WHERE died_ms IS NULL;
+CREATE INDEX IF NOT EXISTS event_blocks ON txn_outbox.event (topic, key) WHERE blocks;
+
+-- The largest fencing token that wrote for a shard.
+CREATE TABLE IF NOT EXISTS txn_outbox.fence (
+    shard integer PRIMARY KEY,
+    token bigint NOT NULL
+);
+
+CREATE OR REPLACE FUNCTION txn_outbox.place() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    settings txn_outbox.settings;
+    waiting bigint;
+    name bytea := convert_to(NEW.topic || '/' || NEW.key, 'UTF8');
+    hash bigint := 2166136261;
+BEGIN
+    SELECT * INTO STRICT settings FROM txn_outbox.settings;
+    INSERT INTO txn_outbox.queue AS q (topic, key, appended) VALUES (NEW.topic, NEW.key, 1)
+        ON CONFLICT (topic, key) DO UPDATE SET appended = q.appended + 1
+        RETURNING q.appended INTO NEW.sequence;
+    SELECT count(*) INTO waiting FROM txn_outbox.event e
+        WHERE e.topic = NEW.topic AND e.key = NEW.key AND e.died_ms IS NULL;
+    IF waiting >= settings.max_backlog THEN
+        RAISE EXCEPTION '% events of %/% wait already, at most % may',
+            waiting, NEW.topic, NEW.key, settings.max_backlog
+            USING ERRCODE = 'program_limit_exceeded',
+            HINT = 'try again when they are handled, or look why they are not';
+    END IF;
+    -- FNV-1a of 32 bits, as the processors compute it.
+    FOR at IN 0 .. length(name) - 1 LOOP
+        hash := ((hash # get_byte(name, at)) * 16777619) & 4294967295;
+    END LOOP;
+    NEW.shard := hash % settings.shards;
+    NEW.format := 1;
+    NEW.id := NEW.topic || '/' || NEW.sequence || '/' || NEW.key;
+    NEW.emitted_ms := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    NEW.failures := 0;
+    NEW.error := NULL;
+    NEW.died_ms := NULL;
+    NEW.blocks := false;
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER place BEFORE INSERT ON txn_outbox.event
+    FOR EACH ROW EXECUTE FUNCTION txn_outbox.place();

@@ -1,0 +1,35 @@
+//! A PostgreSQL of its own as the source of events: the effects in memory, and on servers.
+
+mod scenarios;
+
+mod in_memory {
+    use std::time::Duration;
+
+    use super::scenarios;
+
+    /// What a store in this process is far away from.
+    const LEASE: Duration = Duration::from_secs(1);
+
+    txn_fixtures::in_process! {
+        rows_commit_with_their_transaction_or_not_at_all;
+        commits_out_of_order_lose_nothing;
+        rows_outlive_killed_processors;
+        rows_that_keep_failing_are_set_aside;
+        what_the_tables_refuse;
+        a_lost_connection_is_made_again;
+    }
+}
+
+mod on_servers {
+    use std::time::Duration;
+
+    use super::scenarios;
+
+    /// Servers of tests are slow and busy.
+    const LEASE: Duration = Duration::from_secs(15);
+
+    txn_fixtures::on_servers! {
+        commits_out_of_order_lose_nothing;
+        rows_outlive_killed_processors;
+    }
+}

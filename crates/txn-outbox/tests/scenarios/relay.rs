@@ -1,0 +1,326 @@
+//! Rows of a relational outbox, relayed by processors whose effects are documents.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio_postgres::{Client, NoTls};
+use txn_fixtures::process::Process;
+use txn_outbox::postgres::{Plain, PostgresConfig, PostgresSource};
+use txn_outbox::{
+    AfterDeath, EventSource, Handler, OutboxError, Processor, ProcessorConfig, QueueName,
+};
+use txn_testkit::servers::Postgres;
+
+use super::world::{Desk, PATIENCE, SHARDS, World, until, until_dead};
+
+/// A database with entities and an outbox.
+struct Database {
+    server: Postgres,
+    /// Keeps the connections going.
+    tasks: tokio::task::JoinSet<()>,
+}
+
+impl Database {
+    async fn new(world: &World) -> Self {
+        let server = tokio::task::spawn_blocking(|| Postgres::start().expect("PostgreSQL starts"));
+        let this =
+            Self { server: server.await.expect("starts"), tasks: tokio::task::JoinSet::new() };
+        let domain = world.desk().await.domain;
+        let config = config().with_max_backlog(20);
+        // Once more changes nothing.
+        for _ in 0..2 {
+            PostgresSource::install(&domain, this.connector(), &config).await.expect("installs");
+        }
+        this
+    }
+
+    fn connector(&self) -> Arc<Plain> {
+        Arc::new(Plain(self.config()))
+    }
+
+    fn config(&self) -> tokio_postgres::Config {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(self.server.socket()).user("postgres").dbname("postgres");
+        config
+    }
+
+    async fn client(&mut self) -> Client {
+        let (client, connection) = self.config().connect(NoTls).await.expect("connects");
+        self.tasks.spawn(async move {
+            let _ = connection.await;
+        });
+        client
+    }
+
+    async fn with_entities(&mut self) -> Client {
+        let client = self.client().await;
+        let table = "CREATE TABLE entity (name text PRIMARY KEY, n bigint NOT NULL)";
+        client.batch_execute(table).await.expect("made");
+        client
+    }
+
+    async fn source(&self, desk: &Desk) -> Arc<PostgresSource> {
+        PostgresSource::open(&desk.domain, self.connector(), config()).await.expect("opens")
+    }
+
+    async fn start(
+        &self,
+        desk: &Desk,
+        config: ProcessorConfig,
+    ) -> (Processor, Arc<PostgresSource>) {
+        let source = self.source(desk).await;
+        let handler: Arc<dyn Handler> = Arc::new(desk.handler());
+        let processor = Processor::start(&desk.domain, source.clone(), config, handler).await;
+        (processor.expect("starts"), source)
+    }
+}
+
+fn config() -> PostgresConfig {
+    PostgresConfig::default().with_shards(SHARDS)
+}
+
+/// Counts an entity up, and inserts the event in the same transaction.
+async fn count(
+    client: &mut Client,
+    name: &str,
+    commits: bool,
+) -> Result<(), tokio_postgres::Error> {
+    let tx = client.transaction().await?;
+    let change = "INSERT INTO entity VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = entity.n + 1 RETURNING n";
+    let n: i64 = tx.query_one(change, &[&name]).await?.get(0);
+    emit(&tx, name, n).await?;
+    match commits {
+        true => tx.commit().await,
+        false => tx.rollback().await,
+    }
+}
+
+async fn emit(
+    client: &impl tokio_postgres::GenericClient,
+    key: &str,
+    n: i64,
+) -> Result<(), tokio_postgres::Error> {
+    let insert = "INSERT INTO txn_outbox.event (topic, key, payload) VALUES ('orders', $1, to_json($2::bigint))";
+    client.execute(insert, &[&key, &n]).await.map(drop)
+}
+
+fn queue(key: &str) -> QueueName {
+    QueueName::new("orders", key).expect("a name")
+}
+
+pub(crate) async fn rows_commit_with_their_transaction_or_not_at_all(world: &World) {
+    let mut database = Database::new(world).await;
+    let mut client = database.with_entities().await;
+    let desk = world.desk().await;
+    for commits in [true, false, true] {
+        count(&mut client, "a", commits).await.expect("counted");
+    }
+    let source = database.source(&desk).await;
+    let waiting = source.next(&queue("a"), 10).await.expect("reads");
+    let places: Vec<u64> = waiting.iter().map(|event| event.sequence).collect();
+    assert_eq!(places, [1, 2], "what was rolled back has left no gap");
+    assert_eq!(waiting[0].id, "orders/1/a");
+    // Both sides agree where it belongs.
+    let shard: i32 = client
+        .query_one("SELECT shard FROM txn_outbox.event WHERE sequence = 1", &[])
+        .await
+        .expect("asked")
+        .get(0);
+    assert_eq!(u16::try_from(shard), Ok(queue("a").shard(SHARDS)));
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.queues), (2, 1));
+    let (processor, _) = database.start(&desk, world.config()).await;
+    desk.seen("a", &[1, 2]).await;
+    until(|| processor.figures().handled == 2).await;
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(source.backlog().await.expect("counts").events, 0);
+    assert!(source.shutdown(PATIENCE).await);
+}
+
+/// Later numbers become visible before earlier ones: nothing is missed, and each key keeps its order.
+pub(crate) async fn commits_out_of_order_lose_nothing(world: &World) {
+    let mut database = Database::new(world).await;
+    let mut early = database.with_entities().await;
+    let (mut late, mut third) = (database.client().await, database.client().await);
+    let desk = world.desk().await;
+    let (processor, source) = database.start(&desk, world.config()).await;
+    let open = early.transaction().await.expect("begins");
+    emit(&open, "a", 1).await.expect("emitted");
+    for n in 1..=3 {
+        emit(&late, "b", n).await.expect("emitted");
+    }
+    // What began later is handled, though the earlier one may still commit.
+    desk.seen("b", &[1, 2, 3]).await;
+    assert!(source.next(&queue("a"), 1).await.expect("reads").is_empty());
+    // One of the same key waits for it.
+    let waiting = tokio::spawn(async move {
+        let tx = late.transaction().await?;
+        emit(&tx, "a", 2).await?;
+        tx.commit().await
+    });
+    let is_waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let mut looks = 0;
+    while third.query_one(is_waiting, &[]).await.expect("asked").get::<_, i64>(0) == 0 {
+        looks += 1;
+        assert!(looks < 6_000 && !waiting.is_finished(), "it did not wait");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    open.commit().await.expect("committed");
+    waiting.await.expect("ends").expect("committed");
+    desk.seen("a", &[1, 2]).await;
+    // The one that was rolled back gives its place to the next.
+    let open = third.transaction().await.expect("begins");
+    emit(&open, "a", 9).await.expect("emitted");
+    open.rollback().await.expect("rolled back");
+    emit(&third, "a", 3).await.expect("emitted");
+    desk.seen("a", &[1, 2, 3]).await;
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+/// Clients that count and sometimes roll back, processors that are killed: each row of a committed transaction is handled
+/// once, in the order of its key.
+pub(crate) async fn rows_outlive_killed_processors(world: &World) {
+    let mut database = Database::new(world).await;
+    let _kept = database.with_entities().await;
+    let (keys, clients, rounds) = (["a", "b", "c"], 3, 5_usize);
+    let mut tasks = tokio::task::JoinSet::new();
+    for at in 0..clients {
+        let mut client = database.client().await;
+        tasks.spawn(async move {
+            for round in 0..rounds {
+                for key in keys {
+                    count(&mut client, key, (at + round) % 4 != 0).await.expect("counted");
+                    tokio::time::sleep(Duration::from_millis(3)).await;
+                }
+            }
+        });
+    }
+    for moment in [0, 700, 2_000, 5_000, 12_000, 30_000] {
+        let process = Process::new();
+        process
+            .run(async {
+                let desk = world.desk().await;
+                let (processor, source) = database.start(&desk, world.config()).await;
+                until(|| !processor.shards().is_empty()).await;
+                tokio::time::sleep(Duration::from_micros(moment)).await;
+                std::mem::forget((processor, source, desk));
+            })
+            .await;
+        drop(process);
+    }
+    tasks.join_all().await;
+    let committed = (0..clients)
+        .flat_map(|at| (0..rounds).map(move |round| (at + round) % 4 != 0))
+        .filter(|commits| *commits)
+        .count();
+    let numbers: Vec<i64> = (1..=i64::try_from(committed).expect("few")).collect();
+    let desk = world.desk().await;
+    let (processor, source) = database.start(&desk, world.config()).await;
+    for key in keys {
+        desk.seen(key, &numbers).await;
+    }
+    let all: BTreeSet<u16> = (0..SHARDS).collect();
+    let looked = std::time::Instant::now();
+    while !source.discover(&all).await.expect("looks").is_empty() {
+        assert!(looked.elapsed() < PATIENCE, "rows are left that were handled");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    for (key, n) in [("a", -1), ("a", 2), ("b", 1)] {
+        emit(&client, key, n).await.expect("emitted");
+    }
+    let config = world.config().with_max_failures(2).with_first_pause(Duration::from_millis(5));
+    let waits = config.clone().with_after_death(AfterDeath::Waits);
+    let (processor, source) = database.start(&desk, waits).await;
+    desk.seen("b", &[1]).await;
+    let dead = until_dead(&*source).await;
+    assert_eq!((dead.event.id.as_str(), dead.event.failures), ("orders/1/a", 2));
+    assert!(dead.error.contains("-1 is negative"), "{}", dead.error);
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.blocked, backlog.dead), (1, 1, 1));
+    assert_eq!(desk.read("a").await, [0; 0], "others of its key wait");
+    desk.forgiving.store(true, Ordering::Release);
+    source.retry("orders/1/a").await.expect("there");
+    desk.seen("a", &[-1, 2]).await;
+    assert!(processor.stop(PATIENCE).await);
+    // Where queues go on, it comes behind the others.
+    desk.forgiving.store(false, Ordering::Release);
+    let (processor, source) = database.start(&desk, config).await;
+    for n in [-3, 4, -5, 6] {
+        emit(&client, "a", n).await.expect("emitted");
+    }
+    desk.seen("a", &[-1, 2, 4, 6]).await;
+    let dead = source.dead_letters().await.expect("lists");
+    let ids: Vec<&str> = dead.iter().map(|dead| dead.event.id.as_str()).collect();
+    assert_eq!(ids, ["orders/3/a", "orders/5/a"]);
+    source.discard(ids[1]).await.expect("there");
+    desk.forgiving.store(true, Ordering::Release);
+    source.retry(ids[0]).await.expect("there");
+    desk.seen("a", &[-1, 2, 4, 6, -3]).await;
+    let gone = source.retry(ids[0]).await.expect_err("gone");
+    assert!(matches!(gone, OutboxError::NotFound(_)), "{gone}");
+    // Whoever has a smaller token than one who wrote is refused.
+    let highest = "UPDATE txn_outbox.fence SET token = 1000000";
+    client.batch_execute(highest).await.expect("written");
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+pub(crate) async fn what_the_tables_refuse(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    for n in 1..=20 {
+        emit(&client, "full", n).await.expect("there is room");
+    }
+    let refused = emit(&client, "full", 21).await.expect_err("there is none");
+    let said = refused.as_db_error().expect("by the database");
+    assert!(said.message().contains("20 events of orders/full wait already"), "{said}");
+    for (topic, key) in [("a/b", "k"), ("", "k"), ("t", ""), ("t", "a\nb")] {
+        let insert = "INSERT INTO txn_outbox.event (topic, key, payload) VALUES ($1, $2, '1')";
+        client.execute(insert, &[&topic, &key]).await.expect_err("no name");
+    }
+    // A newer row stops its queue, and says so.
+    emit(&client, "new", 1).await.expect("emitted");
+    emit(&client, "new", 2).await.expect("emitted");
+    let newer = "UPDATE txn_outbox.event SET format = 2 WHERE key = 'new' AND sequence = 2";
+    client.batch_execute(newer).await.expect("written");
+    let (processor, source) = database.start(&desk, world.config()).await;
+    desk.seen("new", &[1]).await;
+    desk.seen("full", &(1..=20).collect::<Vec<_>>()).await;
+    let refused = source.next(&queue("new"), 1).await.expect_err("newer");
+    assert!(
+        matches!(&refused, OutboxError::NewerFormat { document, format: 2 } if document.contains("orders/2/new")),
+        "{refused}"
+    );
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    client.batch_execute("UPDATE txn_outbox.settings SET format = 2").await.expect("written");
+    let refused = PostgresSource::open(&desk.domain, database.connector(), config()).await;
+    assert!(matches!(refused.expect_err("newer"), OutboxError::NewerFormat { .. }));
+    client.batch_execute("DROP SCHEMA txn_outbox CASCADE").await.expect("dropped");
+    let refused = PostgresSource::open(&desk.domain, database.connector(), config()).await;
+    assert!(matches!(refused.expect_err("missing"), OutboxError::Database { .. }));
+}
+
+/// The database goes away and comes back under a processor.
+pub(crate) async fn a_lost_connection_is_made_again(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let (processor, source) = database.start(&desk, world.config()).await;
+    emit(&client, "a", 1).await.expect("emitted");
+    desk.seen("a", &[1]).await;
+    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    client.query(others, &[]).await.expect("ended");
+    emit(&client, "a", 2).await.expect("emitted");
+    desk.seen("a", &[1, 2]).await;
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
