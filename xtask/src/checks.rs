@@ -32,7 +32,11 @@ pub(crate) fn test(quick: bool) -> Result<(), Failure> {
 fn all(steps: &mut Steps, quick: bool) -> Result<(), Failure> {
     steps.run("prerequisites", |_| {
         prerequisites::for_checks()?;
-        if quick { Ok(()) } else { prerequisites::for_servers(&ServerKind::ALL) }
+        if quick {
+            return Ok(());
+        }
+        prerequisites::postgres()?;
+        prerequisites::for_servers(&ServerKind::ALL)
     })?;
     steps.command("format", &mut cargo("fmt --all --check"))?;
     steps.run("tidy", |_| tidy::tidy())?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use txn_testkit::servers::{ServerKind, find_java, find_maven};
+use txn_testkit::servers::{ServerKind, find_java, find_maven, find_postgres};
 
 use crate::Failure;
 use crate::cargo::cargo;
@@ -46,6 +46,15 @@ pub(crate) fn for_servers(kinds: &[ServerKind]) -> Result<(), Failure> {
     if find_maven().is_err() {
         install_first_of(["maven".to_owned()])?;
         find_maven()?;
+    }
+    Ok(())
+}
+
+/// Makes sure that tests can start a PostgreSQL of their own.
+pub(crate) fn postgres() -> Result<(), Failure> {
+    if find_postgres().is_err() {
+        install_first_of(["postgresql".to_owned()])?;
+        find_postgres()?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::circles::circles;
 const MOST_LINES: usize = 600;
 
 /// The workspace's crates that a crate may depend on, other than in its tests.
-const MAY_DEPEND_ON: [(&str, &[&str]); 8] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("txn-store", &[]),
     ("txn-protocol", &["txn-store"]),
     ("txn-core", &["txn-protocol", "txn-store"]),
@@ -24,6 +24,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 8] = [
     ("txn-sim", &["txn-store"]),
     ("txn-lock", &["txn-core"]),
     ("txn-requests", &["txn-core", "txn-lock"]),
+    ("txn-outbox", &["txn-core", "txn-lock"]),
 ];
 
 /// The rooms of `txn-core`, and the rooms above them, which they may not name.

@@ -11,6 +11,7 @@ use txn_core::{Transaction, Typed};
 use crate::error::{BankError, Result};
 use crate::input::{Leg, NewAccount, check_name};
 use crate::model::{Account, DEPOSIT, Entry, Kind, Rest, Transfer};
+use crate::owners::{self, Owners};
 use crate::rules;
 
 /// Field mappings of the accounts, for stores that have some.
@@ -32,6 +33,8 @@ pub struct Bank {
     transfers: Collection<Typed<Transfer>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    /// What is derived from the accounts, if anything is.
+    owners: Option<Owners>,
 }
 
 /// Whether a transfer moved money now.
@@ -95,7 +98,8 @@ impl Bank {
         let (accounts, transfers) = collection_names(domain.name());
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
-        Ok(Self { store, domain, accounts, transfers, clock, entropy })
+        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners: None };
+        bank.with_what_is_kept().await
     }
 
     /// Opens a bank that exists.
@@ -122,7 +126,23 @@ impl Bank {
         let (accounts, transfers) = collection_names(domain.name());
         let accounts = domain.collection(&accounts).await?;
         let transfers = domain.collection(&transfers).await?;
-        Ok(Self { store, domain, accounts, transfers, clock, entropy })
+        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners: None };
+        bank.with_what_is_kept().await
+    }
+
+    async fn with_what_is_kept(self) -> Result<Self> {
+        match owners::are_kept(&*self.store, self.domain.name()).await? {
+            true => self.keep_owners().await,
+            false => Ok(self),
+        }
+    }
+
+    pub(crate) fn with_owners(self, owners: Option<Owners>) -> Self {
+        Self { owners, ..self }
+    }
+
+    pub(crate) fn owners(&self) -> Option<&Owners> {
+        self.owners.as_ref()
     }
 
     /// The domain, for what the bank itself does not offer.
@@ -170,7 +190,7 @@ impl Bank {
             if tx.get(&self.accounts, new.name.as_str()).await?.is_some() {
                 return Err(BankError::AccountExists(new.name.clone()));
             }
-            self.insert_account(tx, new)
+            self.insert_account(tx, new).await
         });
         opened.await.map_err(|error| match error {
             BankError::Engine(error) if error.kind() == ErrorKind::Exists => {
@@ -194,7 +214,7 @@ impl Bank {
                 let missing = new.iter().zip(found).filter(|(_, found)| found.is_none());
                 let mut opened = 0;
                 for (account, _) in missing {
-                    self.insert_account(tx, account)?;
+                    self.insert_account(tx, account).await?;
                     opened += 1;
                 }
                 Ok::<usize, BankError>(opened)
@@ -206,7 +226,7 @@ impl Bank {
         }
     }
 
-    fn insert_account(&self, tx: &Transaction, new: &NewAccount) -> Result<Account> {
+    async fn insert_account(&self, tx: &Transaction, new: &NewAccount) -> Result<Account> {
         let account = Account {
             owner: new.owner.clone(),
             balance: new.deposit,
@@ -226,6 +246,9 @@ impl Bank {
         };
         tx.insert(&self.accounts, new.name.as_str(), &account)?;
         tx.insert(&self.transfers, key, &deposit)?;
+        if let Some(owners) = &self.owners {
+            owners.changed(tx, [(new.name.as_str(), new.owner.as_str())]).await?;
+        }
         Ok(account)
     }
 
@@ -290,6 +313,11 @@ impl Bank {
         }
         for (leg, account) in legs.iter().zip(&accounts) {
             tx.put(&self.accounts, leg.account.as_str(), account)?;
+        }
+        if let Some(owners) = &self.owners {
+            let changed = legs.iter().zip(&accounts);
+            let changed = changed.map(|(leg, account)| (&*leg.account, &*account.owner));
+            owners.changed(tx, changed).await?;
         }
         entries.sort();
         let transfer = Transfer {

@@ -2,6 +2,7 @@
 
 use txn_core::store::StoreError;
 use txn_lock::LockError;
+use txn_outbox::OutboxError;
 use txn_requests::RequestError;
 
 use crate::model::Currency;
@@ -99,6 +100,28 @@ pub enum BankError {
         /// The domain.
         domain: String,
     },
+    /// The bank keeps no owners.
+    #[error(
+        "the bank {domain:?} keeps no owners: let it by `txn-bank init --owners`, then `txn-bank rebuild-owners`"
+    )]
+    NoOwners {
+        /// The domain.
+        domain: String,
+    },
+    /// Nothing is known of this owner, or not yet.
+    #[error("there is no owner {0:?}, or nothing was derived yet: `txn-bank derive` does")]
+    UnknownOwner(String),
+    /// What an owner holds does not fit into 64 bits.
+    #[error("the total of the owner {owner:?} in {currency} does not fit")]
+    TotalTooLarge {
+        /// The owner.
+        owner: String,
+        /// The currency.
+        currency: Currency,
+    },
+    /// An event was not taken, or a dead letter not found.
+    #[error(transparent)]
+    Outbox(Box<OutboxError>),
     /// A request was not taken, or is not what was asked for.
     #[error(transparent)]
     Request(Box<RequestError>),
@@ -119,6 +142,16 @@ impl From<RequestError> for BankError {
             RequestError::Engine(error) => Self::Engine(error),
             RequestError::Store(error) => Self::Store(error),
             error => Self::Request(Box::new(error)),
+        }
+    }
+}
+
+impl From<OutboxError> for BankError {
+    fn from(error: OutboxError) -> Self {
+        match error {
+            OutboxError::Engine(error) => Self::Engine(error),
+            OutboxError::Store(error) => Self::Store(error),
+            error => Self::Outbox(Box::new(error)),
         }
     }
 }

@@ -29,6 +29,7 @@ mod error;
 mod input;
 mod load;
 mod model;
+mod owners;
 mod requests;
 mod rules;
 
@@ -38,5 +39,6 @@ pub use error::{BankError, Result};
 pub use input::{Leg, NewAccount, parse_amount};
 pub use load::{Load, LoadReport, Progress, Tally};
 pub use model::{Account, Currency, Entry, Kind, Transfer};
+pub use owners::{Owner, OwnerTotal, Rebuilt};
 pub use requests::APPLICATION;
 pub use rules::check_transfer;

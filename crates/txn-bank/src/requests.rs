@@ -1,9 +1,14 @@
 //! Transfers that are submitted now and made later, by whichever process.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use serde_json::json;
-use txn_core::{Options, Typed};
+use txn_core::{Options, Transaction, Typed};
+use txn_outbox::OutboxError;
 use txn_requests::{
-    Add, Condition, Document, Expect, Field, Operation, Request, RequestError, Requests,
+    Add, Companion, Condition, Document, Expect, Field, Operation, Request, RequestError, Requests,
     RequestsConfig, Status, Target,
 };
 
@@ -11,6 +16,7 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::Leg;
 use crate::model::{Account, Kind, Transfer};
+use crate::owners::Owners;
 use crate::rules;
 
 /// The application that the bank's requests belong to.
@@ -22,7 +28,14 @@ impl Bank {
     /// # Errors
     /// As [`Requests::open`].
     pub async fn requests(&self, config: RequestsConfig) -> Result<Requests> {
-        Ok(Requests::open(self.domain(), config).await?)
+        Ok(match self.owners() {
+            None => Requests::open(self.domain(), config).await?,
+            Some(owners) => {
+                let accounts = self.collections().0.name().to_owned();
+                let companion = Arc::new(Emits { owners: owners.clone(), accounts });
+                Requests::open_with(self.domain(), config, companion).await?
+            }
+        })
     }
 
     /// Submits a transfer: durable when it returns, made later. Under one key money moves once, however often it is
@@ -98,6 +111,28 @@ impl Bank {
         let legs: Vec<_> = legs.iter().map(|leg| json!([leg.account, leg.amount])).collect();
         let request = Request::new(operations).with_application(APPLICATION);
         Ok(request.with_metadata(json!({ "legs": legs })))
+    }
+}
+
+/// Emits for the owners of the accounts that a request changes, in its transaction.
+#[derive(Debug)]
+struct Emits {
+    owners: Owners,
+    /// The collection of the accounts.
+    accounts: String,
+}
+
+#[async_trait]
+impl Companion for Emits {
+    async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
+        let targets = request.operations.iter().filter(|one| !matches!(one, Operation::Expect(_)));
+        let targets = targets.map(Operation::target);
+        let names: BTreeSet<&str> =
+            targets.filter(|at| at.collection == self.accounts).map(|at| &*at.id).collect();
+        self.owners.changed_by_name(tx, &names).await.map_err(|error| match error {
+            OutboxError::Engine(error) => RequestError::Engine(error),
+            error => RequestError::Companion(Box::new(error)),
+        })
     }
 }
 

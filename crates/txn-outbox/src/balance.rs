@@ -111,30 +111,28 @@ async fn round(this: &Arc<Inner>, member: &mut Member) -> Result<()> {
     for shard in mine.iter().skip(wanted) {
         give_back(this, *shard);
     }
-    let mut room = wanted.saturating_sub(mine.len());
-    // Members begin at different ends, so that they do not all want the same.
-    let (behind, before): (Vec<u16>, Vec<u16>) = seen.free.into_iter().partition(|at| *at >= first);
-    for shard in behind.into_iter().chain(before) {
-        if room == 0 || this.stop.is_cancelled() {
-            break;
-        }
-        let allowed = match &this.config.assignment {
-            Assignment::Static(own) => own.contains(&shard),
+    let room = wanted.saturating_sub(mine.len());
+    let may_take = |shard: &u16| {
+        let is_allowed = match &this.config.assignment {
+            Assignment::Static(own) => own.contains(shard),
             Assignment::Shared => true,
         };
-        let is_known = mine.contains(&shard) || this.shards.leaving.lock().contains(&shard);
-        if !allowed || is_known {
-            continue;
-        }
-        if let Some(guard) = this.locks.try_lock(SHARD, &id(this, shard)).await? {
+        is_allowed && !mine.contains(shard) && !this.shards.leaving.lock().contains(shard)
+    };
+    // Members begin at different ends, so that they do not all want the same.
+    let (behind, before): (Vec<u16>, Vec<u16>) = seen.free.into_iter().partition(|at| *at >= first);
+    let chosen: Vec<u16> = behind.into_iter().chain(before).filter(may_take).take(room).collect();
+    let granted = futures::future::join_all(chosen.iter().map(async |shard| {
+        let guard = this.locks.try_lock(SHARD, &id(this, *shard)).await?;
+        if let Some(guard) = guard {
             let holding = Holding { guard, lanes: Lanes::default() };
-            this.shards.holdings.lock().insert(shard, holding);
+            this.shards.holdings.lock().insert(*shard, holding);
             *this.shards.came.lock() = true;
             this.source.fresh().wake();
-            room -= 1;
         }
-    }
-    Ok(())
+        Ok(())
+    }));
+    granted.await.into_iter().collect()
 }
 
 /// How many shards a member is to hold, and from which on.

@@ -133,8 +133,8 @@ async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
 
 async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
     let verdict = match failure.kind {
-        // The next look says whose it is.
-        FailureKind::NotOurs => return Ended::Over,
+        // A later look says whose it is.
+        FailureKind::NotOurs => return Ended::Later(this.config.delay),
         FailureKind::Passing => {
             tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
             return Ended::Later(pause(this, 1));
@@ -161,7 +161,7 @@ async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) ->
             }
         }
         Ok(Noted::Gone) => Ended::Next,
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Over,
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Later(this.config.delay),
         Err(error) => {
             tracing::warn!(event = event.id, %error, "a failure could not be noted");
             Ended::Later(pause(this, 1))

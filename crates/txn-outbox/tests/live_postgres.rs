@@ -15,6 +15,7 @@ mod in_memory {
         commits_out_of_order_lose_nothing;
         rows_outlive_killed_processors;
         rows_that_keep_failing_are_set_aside;
+        a_smaller_token_is_refused;
         what_the_tables_refuse;
         a_lost_connection_is_made_again;
     }

@@ -79,6 +79,9 @@ pub enum RequestError {
         /// Its format.
         format: u32,
     },
+    /// What accompanies the request was refused.
+    #[error("what accompanies the request was refused: {0}")]
+    Companion(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The engine's own error.
     #[error(transparent)]
     Engine(#[from] txn_core::Error),

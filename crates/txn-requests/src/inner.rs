@@ -17,7 +17,8 @@ use txn_lock::instance::{self, Instances, wall_ms};
 use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
-use crate::apply::{Handle, Handles, Stop};
+use crate::apply::{Handle, Handles, Stop, Undo, carry_out};
+use crate::companion::Companion;
 use crate::config::RequestsConfig;
 use crate::error::{RequestError, Result};
 use crate::model::{Entries, Entry, MAPPINGS, State, Status};
@@ -36,6 +37,8 @@ const MOST_COLLECTIONS: usize = 1_000;
 
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
+    /// What an application adds to each request.
+    companion: Option<Arc<dyn Companion>>,
     pub(crate) entries: Collection<Entries>,
     pub(crate) config: RequestsConfig,
     pub(crate) instances: Instances,
@@ -99,7 +102,11 @@ impl Halt {
 }
 
 impl Inner {
-    pub(crate) async fn open(domain: &Domain, config: RequestsConfig) -> Result<Self> {
+    pub(crate) async fn open(
+        domain: &Domain,
+        config: RequestsConfig,
+        companion: Option<Arc<dyn Companion>>,
+    ) -> Result<Self> {
         config.check()?;
         let entries = domain
             .create_collection(&format!("{}-requests", domain.name()), Some(MAPPINGS))
@@ -110,6 +117,7 @@ impl Inner {
         let finishing = Arc::new(Semaphore::new(config.concurrency));
         Ok(Self {
             domain: domain.clone(),
+            companion,
             entries,
             config,
             instances,
@@ -125,6 +133,23 @@ impl Inner {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         })
+    }
+
+    /// The effects of a request in a transaction, and what an application adds to them.
+    pub(crate) async fn effects(
+        &self,
+        tx: &Transaction,
+        handles: &Handles,
+        request: &Request,
+    ) -> Result<Vec<Undo>, Halt> {
+        let undo = carry_out(tx, handles, &request.operations).await?;
+        if let Some(companion) = &self.companion {
+            companion.accompany(tx, request).await.map_err(|error| match error {
+                RequestError::Engine(error) => error.into(),
+                error => Halt::Failed(error),
+            })?;
+        }
+        Ok(undo)
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

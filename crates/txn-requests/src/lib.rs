@@ -2,6 +2,7 @@
 #![warn(clippy::disallowed_methods)]
 
 mod apply;
+mod companion;
 mod config;
 mod control;
 mod error;
@@ -18,6 +19,7 @@ mod selection;
 mod validate;
 mod watchers;
 
+pub use companion::Companion;
 pub use config::RequestsConfig;
 pub use error::{RequestError, Result};
 pub use model::{Reason, State, Status, Times};

@@ -9,7 +9,7 @@ use txn_lock::backoff::Backoff;
 use txn_lock::instance::{Dead, random, wall_ms};
 use txn_lock::stored::Stored;
 
-use crate::apply::{Stop, carry_out};
+use crate::apply::Stop;
 use crate::error::{RequestError, Result};
 use crate::inner::{Halt, Inner, millis};
 use crate::model::{Claim, Entry, Reason, State};
@@ -167,7 +167,7 @@ impl Inner {
             let Some(mut found) = found.filter(|found| found.is_claimed_as(grant)) else {
                 return Ok(None);
             };
-            let undo = carry_out(tx, &handles, &found.request.operations).await?;
+            let undo = self.effects(tx, &handles, &found.request).await?;
             found.undo = Some(undo);
             found.reason = None;
             found.enter(State::Committed, wall_ms(&self.domain));

@@ -8,7 +8,8 @@ use txn_lock::backoff::Backoff;
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
 
-use crate::apply::{Stop, carry_out};
+use crate::apply::Stop;
+use crate::companion::Companion;
 use crate::config::RequestsConfig;
 use crate::error::{RequestError, Result};
 use crate::inner::{Halt, Inner, LOOKS, millis};
@@ -29,7 +30,20 @@ impl Requests {
     /// # Errors
     /// [`RequestError::InvalidConfig`], or the engine's.
     pub async fn open(domain: &Domain, config: RequestsConfig) -> Result<Self> {
-        Ok(Self { inner: Arc::new(Inner::open(domain, config).await?) })
+        Ok(Self { inner: Arc::new(Inner::open(domain, config, None).await?) })
+    }
+
+    /// As [`Requests::open`], with something of the application in the transaction of each request that is carried out
+    /// here. Whoever carries out requests of this domain has to have the same.
+    ///
+    /// # Errors
+    /// As [`Requests::open`].
+    pub async fn open_with(
+        domain: &Domain,
+        config: RequestsConfig,
+        companion: Arc<dyn Companion>,
+    ) -> Result<Self> {
+        Ok(Self { inner: Arc::new(Inner::open(domain, config, Some(companion)).await?) })
     }
 
     /// Stores a request under the client's id, and returns once that is durable; it is processed later, by whichever
@@ -77,7 +91,7 @@ impl Requests {
                 if let Some(found) = inner.read(tx, id).await.map_err(Halt::Failed)? {
                     return Ok(Executed::Found(Box::new(found)));
                 }
-                let undo = carry_out(tx, &handles, &request.operations).await?;
+                let undo = inner.effects(tx, &handles, request).await?;
                 let now = wall_ms(&inner.domain);
                 let mut entry = Entry::new(id, request.clone(), now);
                 entry.undo = Some(undo);

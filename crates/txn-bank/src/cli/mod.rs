@@ -1,5 +1,6 @@
 //! The command: reads its line, carries it out, and says what became of it.
 
+mod events;
 mod locks;
 mod requests;
 mod veil;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::json;
 use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, Tally, Transferred};
-use txn_core::{ErrorKind, TransactionOutcome};
+use txn_core::store::Store;
+use txn_core::{Config, ErrorKind, TransactionOutcome};
 
 use crate::console::address::Address;
 use crate::console::args::{Cli, Command, Global};
@@ -107,13 +109,13 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
             "memory: holds nothing between two commands: it serves demo and load; use redb:PATH or a server",
         ));
     }
-    let init = matches!(asked, Asked::Init);
+    let init = matches!(asked, Asked::Init { .. });
     let open = OpenStore::open(&address, &global, init).await?;
     let config = config().with_janitor_interval(None);
     let store = open.store.clone();
-    let bank = match init {
-        true => Bank::create(store, &global.domain, config).await,
-        false => Bank::open(store, &global.domain, config).await,
+    let bank = match asked {
+        Asked::Init { owners } => made(store, global.domain.as_str(), config, owners).await,
+        _ => Bank::open(store, &global.domain, config).await,
     };
     let done = match bank {
         Ok(bank) => {
@@ -129,15 +131,26 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
     done
 }
 
+async fn made(
+    store: Arc<dyn Store>,
+    domain: &str,
+    config: Config,
+    owners: bool,
+) -> Result<Bank, BankError> {
+    let bank = Bank::create(store, domain, config).await?;
+    if owners && !bank.keeps_owners() { bank.keep_owners().await } else { Ok(bank) }
+}
+
 /// A command whose input is sound as far as it can be known without the store.
 enum Asked {
-    Init,
+    Init { owners: bool },
     Open(NewAccount),
     Transfer { legs: Vec<Leg>, key: Option<String> },
     Accounts(Vec<String>),
     ShowTransfer(String),
     Audit { recover: bool },
     Request(requests::Asked),
+    Events(events::Asked),
     Locks,
     Break { category: String, id: String },
 }
@@ -178,8 +191,14 @@ impl Asked {
             | Command::Recover { .. }
             | Command::Stuck { .. }
             | Command::Release { .. }) => Self::Request(requests::Asked::check(command)?),
+            command @ (Command::Owner { .. }
+            | Command::Derive { .. }
+            | Command::Events
+            | Command::RebuildOwners
+            | Command::DeadLetters { .. }) => Self::Events(events::Asked::check(command)?),
+            Command::Init { owners } => Self::Init { owners },
             // The others were carried out before.
-            _ => Self::Init,
+            _ => Self::Init { owners: false },
         })
     }
 }
@@ -201,7 +220,7 @@ async fn carry_out(
     let json = global.json;
     let mut exit = Exit::Done;
     let written = match asked {
-        Asked::Init => {
+        Asked::Init { .. } => {
             let [accounts, transfers] = bank.collection_names();
             let domain = bank.domain().name();
             if json {
@@ -268,6 +287,7 @@ async fn carry_out(
             output::audit(&audit, json)
         }
         Asked::Request(asked) => return requests::carry_out(bank, asked, global).await,
+        Asked::Events(asked) => return events::carry_out(bank, asked, global).await,
         Asked::Locks => return locks::list(bank, json).await,
         Asked::Break { category, id } => return locks::take_away(bank, &category, &id, json).await,
     };

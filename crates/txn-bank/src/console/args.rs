@@ -96,7 +96,12 @@ impl From<String> for Secret {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make the bank: its domain and its two collections
-    Init,
+    Init {
+        /// Keep a document for each owner, too, with the total over all accounts. In a bank that has accounts: let every process
+        /// open it anew, then run `rebuild-owners`
+        #[arg(long)]
+        owners: bool,
+    },
     /// Open an account
     Open {
         /// Its name
@@ -202,6 +207,26 @@ pub(crate) enum Command {
         /// Its key
         key: String,
     },
+    /// Show an owner with the total over all accounts, as last derived
+    Owner {
+        /// Whose accounts
+        name: String,
+    },
+    /// Derive owners from the accounts that were changed, until no event waits
+    Derive {
+        /// Go on for so long, also with what is changed meanwhile
+        #[arg(long)]
+        seconds: Option<u64>,
+    },
+    /// Show how many events wait to be derived from, and for how long
+    Events,
+    /// Build all owners anew from the accounts
+    RebuildOwners,
+    /// List the events that were set aside because deriving failed, each with its error; try them again, or drop them
+    DeadLetters {
+        #[command(subcommand)]
+        what: Option<DeadLetters>,
+    },
     /// List the locks of the domain that are held
     Locks,
     /// Take a lock of the domain from whoever holds it
@@ -238,4 +263,25 @@ pub(crate) enum Command {
         #[arg(long)]
         worker: usize,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadLetters {
+    /// Let them be handled again
+    Retry(Which),
+    /// Forget them
+    Drop(Which),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// One of them
+    #[arg(required_unless_present = "all")]
+    pub(crate) id: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+    /// Change nothing: only show which
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }

@@ -6,6 +6,7 @@ use txn_bank::BankError;
 use txn_core::ErrorKind;
 use txn_core::store::{StoreError, StoreErrorKind};
 use txn_lock::LockError;
+use txn_outbox::OutboxError;
 use txn_redb::{OpenError, OpenErrorKind};
 use txn_requests::RequestError;
 
@@ -89,6 +90,13 @@ impl From<BankError> for Failure {
             },
             BankError::Lock(error) => match **error {
                 LockError::InvalidName { .. } => Exit::Refused,
+                _ => Exit::Unavailable,
+            },
+            BankError::Outbox(error) => match **error {
+                OutboxError::InvalidName { .. }
+                | OutboxError::InvalidPayload { .. }
+                | OutboxError::NotFound(_) => Exit::Refused,
+                OutboxError::Missing { .. } => Exit::Found,
                 _ => Exit::Unavailable,
             },
             BankError::NotInitialised { .. } => Exit::Unavailable,

@@ -3,6 +3,7 @@
 mod audit;
 mod demo;
 mod input;
+mod owners;
 mod requests;
 
 use std::path::PathBuf;

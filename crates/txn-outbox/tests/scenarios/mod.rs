@@ -1,5 +1,5 @@
 //! What holds on every store, each an `async fn(&World)`.
-#![allow(dead_code, reason = "each suite uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 
 #[cfg(feature = "postgres")]
 mod relay;
@@ -18,9 +18,8 @@ use txn_fixtures::process::Process;
 use txn_outbox::{AfterDeath, Assignment, Delivery, Failure, OutboxConfig, OutboxError, QueueName};
 
 #[cfg(feature = "postgres")]
-#[allow(unused_imports, reason = "one suite uses it")]
 pub(crate) use relay::*;
-pub(crate) use world::{PATIENCE, SHARDS, World, until, until_dead, until_some};
+pub(crate) use world::{Desk, PATIENCE, SHARDS, World, until, until_dead, until_some};
 
 pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &World) {
     let desk = world.desk().await;

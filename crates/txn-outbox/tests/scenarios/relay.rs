@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use txn_fixtures::process::Process;
 use txn_outbox::postgres::{Plain, PostgresConfig, PostgresSource};
 use txn_outbox::{
-    AfterDeath, EventSource, Handler, OutboxError, Processor, ProcessorConfig, QueueName,
+    AfterDeath, Delivery, EventSource, Handler, OutboxError, Processor, ProcessorConfig, QueueName,
 };
 use txn_testkit::servers::Postgres;
 
@@ -267,9 +267,46 @@ pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
     desk.seen("a", &[-1, 2, 4, 6, -3]).await;
     let gone = source.retry(ids[0]).await.expect_err("gone");
     assert!(matches!(gone, OutboxError::NotFound(_)), "{gone}");
-    // Whoever has a smaller token than one who wrote is refused.
-    let highest = "UPDATE txn_outbox.fence SET token = 1000000";
-    client.batch_execute(highest).await.expect("written");
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+/// The database itself refuses who has a smaller token than one that wrote before.
+pub(crate) async fn a_smaller_token_is_refused(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let all = "INSERT INTO txn_outbox.fence SELECT s, 1000000 FROM generate_series(0, 255) s";
+    client.batch_execute(all).await.expect("written");
+    emit(&client, "a", 1).await.expect("emitted");
+    let source = database.source(&desk).await;
+    let made = Arc::new(AtomicU64::new(0));
+    let seen = made.clone();
+    // Effects outside of the domain, fails or not by its turn.
+    let handler = move |_: Delivery| {
+        let turn = made.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match turn.is_multiple_of(2) {
+                true => Ok(()),
+                false => Err(std::io::Error::other("it failed").into()),
+            }
+        }
+    };
+    let config = world.config().with_max_failures(1);
+    let processor = Processor::start(&desk.domain, source.clone(), config, Arc::new(handler)).await;
+    let processor = processor.expect("starts");
+    until(|| seen.load(Ordering::Relaxed) >= 4).await;
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.dead), (1, 0), "neither removed nor set aside");
+    client.batch_execute("DELETE FROM txn_outbox.fence").await.expect("written");
+    let looked = std::time::Instant::now();
+    loop {
+        let backlog = source.backlog().await.expect("counts");
+        if backlog.events == 0 {
+            break;
+        }
+        assert!(looked.elapsed() < PATIENCE, "it is not settled");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
 }
 

@@ -122,6 +122,12 @@ impl Desk {
             .await
     }
 
+    /// How far a key was counted.
+    pub(crate) async fn counted(&self, key: &str) -> i64 {
+        let found = self.domain.reader().verified().get(&self.counters, key).await.expect("reads");
+        found.and_then(|found| found["n"].as_i64()).unwrap_or(0)
+    }
+
     /// Emits in a transaction that does not commit.
     pub(crate) async fn abort(&self, key: &str) {
         let aborted = self
