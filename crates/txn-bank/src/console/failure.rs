@@ -99,7 +99,7 @@ impl From<BankError> for Failure {
                 OutboxError::Missing { .. } => Exit::Found,
                 _ => Exit::Unavailable,
             },
-            BankError::NotInitialised { .. } => Exit::Unavailable,
+            BankError::NotInitialised { .. } | BankError::NoOwners { .. } => Exit::Unavailable,
             _ => Exit::Refused,
         };
         Self { exit, message: error.to_string() }
