@@ -147,3 +147,42 @@ fn submitted_transfers_are_made_by_workers_that_are_killed() {
         audit(&url, &domain);
     }
 }
+
+/// Owners are derived on a server while a worker of them is killed.
+fn owners_are_derived(url: &str) {
+    let domain = domain("owners");
+    succeed(url, &domain, "init --owners");
+    for (name, owner, balance) in [("alice", "Ann", 100), ("savings", "Ann", 50), ("bob", "Ben", 0)]
+    {
+        succeed(url, &domain, &format!("open {name} --owner {owner} --balance {balance}"));
+    }
+    let mut worker =
+        bank(url, &domain, "derive --seconds 36000").spawn().expect("the worker starts");
+    for _ in 0..5 {
+        succeed(url, &domain, "transfer alice:-3 bob:+3");
+    }
+    worker.kill().expect("killed");
+    worker.wait().expect("ended");
+    succeed(url, &domain, "transfer savings:-5 bob:+5");
+    // The shards of the dead one are free after its lease.
+    succeed(url, &domain, "derive");
+    let total = |owner: &str| {
+        let found = succeed(url, &domain, &format!("--json owner {owner}"));
+        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+        found["totals"][0]["total"].as_i64().expect("a number")
+    };
+    assert_eq!((total("Ann"), total("Ben")), (130, 20));
+    assert_eq!(succeed(url, &domain, "dead-letters"), "");
+    succeed(url, &domain, "rebuild-owners");
+    assert_eq!((total("Ann"), total("Ben")), (130, 20));
+}
+
+#[test]
+fn owners_are_derived_on_elasticsearch() {
+    owners_are_derived(&env::elasticsearch_url());
+}
+
+#[test]
+fn owners_are_derived_on_opensearch() {
+    owners_are_derived(&env::opensearch_url());
+}

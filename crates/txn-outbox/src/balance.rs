@@ -65,7 +65,7 @@ impl Shards {
 
 /// Shares the shards out again and again, until the processor stops; then gives back what it holds.
 pub(crate) async fn run(this: Arc<Inner>) {
-    let pace = this.config.balance();
+    let pace = this.config.pace();
     let mut member =
         Member { id: format!("{}/{}", this.source.name(), random(&this.domain)), guard: None };
     while !this.stop.is_cancelled() {

@@ -158,7 +158,7 @@ impl ProcessorConfig {
         if self.lease < Duration::from_millis(100) || self.lease > Duration::from_secs(3600) {
             return refuse("the lease is not between 100 ms and an hour");
         }
-        let pauses = [self.delay, self.limit, self.first_pause, self.longest_pause, self.balance()];
+        let pauses = [self.delay, self.limit, self.first_pause, self.longest_pause, self.pace()];
         if pauses.contains(&Duration::ZERO) {
             return refuse("a pause is zero");
         }
@@ -173,7 +173,7 @@ impl ProcessorConfig {
         }
     }
 
-    pub(crate) fn balance(&self) -> Duration {
+    pub(crate) fn pace(&self) -> Duration {
         self.balance.unwrap_or(self.lease / 3)
     }
 }
