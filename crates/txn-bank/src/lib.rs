@@ -25,6 +25,7 @@
 
 mod audit;
 mod bank;
+mod derive;
 mod error;
 mod input;
 mod load;
@@ -35,10 +36,11 @@ mod rules;
 
 pub use audit::{Audit, Finding, Total};
 pub use bank::{Bank, Status, TransferOptions, Transferred};
+pub use derive::Rebuilt;
 pub use error::{BankError, Result};
 pub use input::{Leg, NewAccount, parse_amount};
 pub use load::{Load, LoadReport, Progress, Tally};
 pub use model::{Account, Currency, Entry, Kind, Transfer};
-pub use owners::{Owner, OwnerTotal, Rebuilt};
+pub use owners::{Owner, OwnerTotal};
 pub use requests::APPLICATION;
 pub use rules::check_transfer;

@@ -4,64 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use txn_lock::Guard;
 use txn_lock::instance::random;
-use txn_lock::{Guard, Held};
 
 use crate::config::Assignment;
 use crate::error::Result;
+use crate::inner::Inner;
 use crate::name::shard_name;
-use crate::processor::Inner;
+use crate::shards::{Holding, Lanes};
 
 /// The category of the locks of shards.
 const SHARD: &str = "outbox-shard";
 
 /// The category of the locks by which processors are members.
 const MEMBER: &str = "outbox-member";
-
-/// The lanes of one shard: they end before it is given back.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lanes {
-    pub(crate) tasks: TaskTracker,
-    pub(crate) draining: CancellationToken,
-}
-
-#[derive(Debug)]
-struct Holding {
-    guard: Guard,
-    lanes: Lanes,
-}
-
-/// The shards that a processor holds.
-#[derive(Debug, Default)]
-pub(crate) struct Shards {
-    holdings: Mutex<BTreeMap<u16, Holding>>,
-    /// Those that are being given back.
-    leaving: Mutex<BTreeSet<u16>>,
-    /// Whether one came since somebody asked.
-    came: Mutex<bool>,
-}
-
-impl Shards {
-    pub(crate) fn held(&self) -> BTreeSet<u16> {
-        let holdings = self.holdings.lock();
-        holdings.iter().filter(|(_, holding)| !holding.guard.is_lost()).map(|(at, _)| *at).collect()
-    }
-
-    /// What a lane needs of a shard, if that is held.
-    pub(crate) fn claim(&self, shard: u16) -> Option<(Held, Lanes)> {
-        let holdings = self.holdings.lock();
-        let holding = holdings.get(&shard).filter(|holding| !holding.guard.is_lost())?;
-        Some((holding.guard.held(), holding.lanes.clone()))
-    }
-
-    /// Whether a shard came since the last call.
-    pub(crate) fn changed(&self) -> bool {
-        std::mem::take(&mut *self.came.lock())
-    }
-}
 
 /// Shares the shards out again and again, until the processor stops; then gives back what it holds.
 pub(crate) async fn run(this: Arc<Inner>) {

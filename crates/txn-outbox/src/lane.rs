@@ -8,13 +8,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use txn_lock::backoff::Backoff;
 
-use crate::balance::Lanes;
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
 use crate::event::Event;
 use crate::handler::{Delivery, Failure, FailureKind};
+use crate::inner::Inner;
 use crate::name::QueueName;
-use crate::processor::Inner;
+use crate::shards::Lanes;
 use crate::source::{Claim, Noted, Verdict};
 
 /// How often a store that does not answer is asked again before a queue is left for later.

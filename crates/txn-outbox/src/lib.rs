@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod figures;
 mod handler;
+mod inner;
 mod lane;
 mod model;
 mod name;
@@ -14,6 +15,7 @@ mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod processor;
+mod shards;
 mod source;
 mod store_source;
 

@@ -1,7 +1,6 @@
 //! Processors: they hold shards, look for events in them, and hand those to a handler.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,55 +9,22 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use txn_core::Domain;
-use txn_core::clock::Clock;
 use txn_lock::backoff::Backoff;
 use txn_lock::{LockConfig, LockService};
 
-use crate::balance::{self, Shards};
+use crate::balance;
 use crate::config::ProcessorConfig;
 use crate::error::{OutboxError, Result};
 use crate::figures::{Counters, Figures};
 use crate::handler::Handler;
+use crate::inner::Inner;
 use crate::lane;
 use crate::name::{MOST_SHARDS, QueueName};
+use crate::shards::Shards;
 use crate::source::{Claim, EventSource};
 
 /// The first pause behind a look that found something.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-
-/// What all tasks of a processor share.
-pub(crate) struct Inner {
-    pub(crate) domain: Domain,
-    pub(crate) source: Arc<dyn EventSource>,
-    pub(crate) config: ProcessorConfig,
-    pub(crate) handler: Arc<dyn Handler>,
-    pub(crate) locks: LockService,
-    pub(crate) shards: Shards,
-    /// The queues that are worked on; whether events came meanwhile.
-    pub(crate) working: Mutex<BTreeMap<QueueName, bool>>,
-    /// When those may be looked at again that failed, on the monotonic clock.
-    pub(crate) deferred: Mutex<BTreeMap<QueueName, Duration>>,
-    pub(crate) counters: Counters,
-    pub(crate) room: Arc<Semaphore>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
-}
-
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Processor").field("source", &self.source.name()).finish_non_exhaustive()
-    }
-}
-
-impl Inner {
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.domain.config().clock
-    }
-
-    pub(crate) fn now(&self) -> Duration {
-        self.clock().monotonic()
-    }
-}
 
 /// A processor that runs. Dropped, it takes up nothing new, ends what it is at, and gives its shards back.
 #[derive(Debug)]
@@ -218,39 +184,4 @@ async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
     };
     this.tasks.spawn(run);
     true
-}
-
-impl Inner {
-    /// The queues whose pause is over.
-    fn due(&self) -> Vec<QueueName> {
-        let now = self.now();
-        let mut deferred = self.deferred.lock();
-        let due = deferred.iter().filter(|(_, until)| **until <= now);
-        let due: Vec<QueueName> = due.map(|(name, _)| name.clone()).collect();
-        for name in &due {
-            deferred.remove(name);
-        }
-        due
-    }
-
-    fn next_due(&self) -> Option<Duration> {
-        self.deferred.lock().values().min().copied()
-    }
-
-    /// Whether a queue may be taken up now. One that is worked on is looked at once more.
-    fn may_take(&self, name: &QueueName) -> bool {
-        if let Some(again) = self.working.lock().get_mut(name) {
-            *again = true;
-            return false;
-        }
-        let mut deferred = self.deferred.lock();
-        match deferred.get(name) {
-            Some(until) if *until > self.now() => false,
-            Some(_) => {
-                deferred.remove(name);
-                true
-            }
-            None => true,
-        }
-    }
 }

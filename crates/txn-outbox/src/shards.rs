@@ -1,0 +1,51 @@
+//! The shards that a processor holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use txn_lock::{Guard, Held};
+
+/// The lanes of one shard: they end before it is given back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes {
+    pub(crate) tasks: TaskTracker,
+    pub(crate) draining: CancellationToken,
+}
+
+/// A shard that is held.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) guard: Guard,
+    pub(crate) lanes: Lanes,
+}
+
+/// The shards that a processor holds.
+#[derive(Debug, Default)]
+pub(crate) struct Shards {
+    pub(crate) holdings: Mutex<BTreeMap<u16, Holding>>,
+    /// Those that are being given back.
+    pub(crate) leaving: Mutex<BTreeSet<u16>>,
+    /// Whether one came since somebody asked.
+    pub(crate) came: Mutex<bool>,
+}
+
+impl Shards {
+    pub(crate) fn held(&self) -> BTreeSet<u16> {
+        let holdings = self.holdings.lock();
+        holdings.iter().filter(|(_, holding)| !holding.guard.is_lost()).map(|(at, _)| *at).collect()
+    }
+
+    /// What a lane needs of a shard, if that is held.
+    pub(crate) fn claim(&self, shard: u16) -> Option<(Held, Lanes)> {
+        let holdings = self.holdings.lock();
+        let holding = holdings.get(&shard).filter(|holding| !holding.guard.is_lost())?;
+        Some((holding.guard.held(), holding.lanes.clone()))
+    }
+
+    /// Whether a shard came since the last call.
+    pub(crate) fn changed(&self) -> bool {
+        std::mem::take(&mut *self.came.lock())
+    }
+}
