@@ -29,7 +29,7 @@ impl Bank {
     /// open already do not: have them opened again, and then [`Bank::rebuild_owners`] once.
     ///
     /// # Errors
-    /// As [`Outbox::open`] and [`Domain::create_collection`].
+    /// As [`txn_outbox::Outbox::open`] and [`txn_core::Domain::create_collection`].
     pub async fn keep_owners(self) -> Result<Self> {
         let owners = Owners::open(self.domain(), self.collections().0.clone()).await?;
         Ok(self.with_owners(Some(owners)))
