@@ -225,7 +225,7 @@ impl Attempt {
                 Footprint {
                     to_lock: !wanted.is_empty() || !checks.is_empty(),
                     to_validate: !only_read.is_empty(),
-                    commits: self.changes_anything(&writes),
+                    commits: self.stands_for_several() || self.changes_anything(&writes),
                 },
             );
             let first = !self.engine.rules.decides(Rule::ValidateAfterLocks);

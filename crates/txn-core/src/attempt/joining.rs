@@ -22,6 +22,9 @@ pub(super) struct Components {
     left: Vec<(usize, RetryReason)>,
     /// The commit is about to be sent: nobody leaves of its own accord any more.
     sealed: bool,
+    /// It stands for several transactions: one of them may be told that it is in doubt while others hear that they are committed,
+    /// so its outcome stands in a record, even if they come to nothing.
+    several: bool,
 }
 
 impl Attempt {
@@ -73,13 +76,17 @@ impl Attempt {
         *self.working.lock() = Working::default();
     }
 
-    /// Locks documents before anything is composed, and shows the composition what stands there.
+    /// Locks documents before anything is composed, and shows the composition what stands there. The first is a gate: several
+    /// processes that want many of the same documents would lock a part of them each otherwise, and wait for each other.
     pub(crate) async fn lock_first(
         self: &Arc<Self>,
-        keys: Vec<Key>,
+        mut keys: Vec<Key>,
         composition: &mut Composition,
     ) -> Result<(), AttemptError> {
+        keys.sort();
+        let rest = keys.split_off(keys.len().min(1));
         self.fetch(keys).await?;
+        self.fetch(rest).await?;
         self.teach(composition);
         Ok(())
     }
@@ -90,9 +97,11 @@ impl Attempt {
         &self,
         composition: &Composition,
         components: impl Iterator<Item = BTreeSet<Key>>,
+        transactions: usize,
     ) -> usize {
         let going = components.enumerate().collect();
-        *self.components.lock() = Components { going, ..Components::default() };
+        let several = transactions > 1;
+        *self.components.lock() = Components { going, several, ..Components::default() };
         let mut working = self.working.lock();
         *working = composition.working();
         working.documents
@@ -115,7 +124,7 @@ impl Attempt {
     /// Goes on without a component whose caller waits no longer, unless it may be committed or there is no other. Returns whether
     /// it is out.
     pub(crate) fn leave(&self, component: usize) -> bool {
-        let Components { going, left, sealed } = &mut *self.components.lock();
+        let Components { going, left, sealed, .. } = &mut *self.components.lock();
         if !going.contains_key(&component) {
             return true;
         }
@@ -143,6 +152,11 @@ impl Attempt {
     /// The numbers of the components that were set aside, with the reasons.
     pub(crate) fn take_left(&self) -> Vec<(usize, RetryReason)> {
         std::mem::take(&mut self.components.lock().left)
+    }
+
+    /// Whether it stands for several transactions.
+    pub(super) fn stands_for_several(&self) -> bool {
+        self.components.lock().several
     }
 
     /// Whether it stands for transactions that have nothing to do with each other.

@@ -84,8 +84,7 @@ impl Engine {
                 };
                 let (key, lease) =
                     (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
-                let signs = (found.version(), None);
-                if !self.liveness.is_dead(tid, &key, signs, lease, at) {
+                if !self.liveness.is_dead(tid, &key, found.version(), lease, at) {
                     continue;
                 }
                 let holding = Holding { holder: tid, locks: Vec::new(), found, at, whole: true };

@@ -10,12 +10,16 @@ use parking_lot::Mutex;
 use crate::store::{Key, Version};
 use txn_protocol::tid::Tid;
 
-/// The signs of life of a holder: where its record and the locked document stand.
-type Signs = (Option<Version>, Option<Version>);
+/// The sign of life of a holder: where its record stands, which its heart moves. Where the locked document stands is none, for
+/// whoever looks after others may touch it again and again.
+type Sign = Option<Version>;
 
 #[derive(Debug)]
 struct Sighting {
-    signs: Signs,
+    sign: Sign,
+    /// When it was met first.
+    first: Duration,
+    /// When it changed last.
     since: Duration,
     last: Duration,
 }
@@ -28,7 +32,7 @@ pub(crate) struct LookedAt {
     pub(crate) answered: Duration,
 }
 
-/// Remembers since when each lock that was met has stood unchanged.
+/// Remembers since when the holder of each lock that was met has shown no sign of life.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     sightings: Mutex<BTreeMap<(Tid, Key), Sighting>>,
@@ -44,12 +48,12 @@ const MOST: usize = 10_000;
 pub(crate) const NO_NODE_LAGS_FOR: Duration = Duration::from_secs(600);
 
 impl Liveness {
-    /// Notes what was seen of a holder, and tells whether it has stood unchanged for its lease.
+    /// Notes what was seen of the holder of a lock, and tells whether it has shown no sign of life for its lease.
     pub(crate) fn is_dead(
         &self,
         holder: Tid,
         at: &Key,
-        signs: Signs,
+        sign: Sign,
         lease: Duration,
         LookedAt { asked, answered }: LookedAt,
     ) -> bool {
@@ -61,13 +65,26 @@ impl Liveness {
             sightings.clear();
         }
         // A look that took long shows what may have changed a moment ago.
-        let fresh = || Sighting { signs, since: answered, last: answered };
+        let fresh = || Sighting { sign, first: answered, since: answered, last: answered };
         let sighting = sightings.entry((holder, at.clone())).or_insert_with(fresh);
-        if sighting.signs != signs {
-            *sighting = fresh();
+        if sighting.sign != sign {
+            *sighting = Sighting { first: sighting.first, ..fresh() };
         }
         sighting.last = answered;
         asked.saturating_sub(sighting.since) >= lease
+    }
+
+    /// For how long it is known that the holder has one of these locks.
+    pub(crate) fn known_for<'a>(
+        &self,
+        holder: Tid,
+        at: impl IntoIterator<Item = &'a Key>,
+        now: Duration,
+    ) -> Duration {
+        let sightings = self.sightings.lock();
+        let sighting = |key: &Key| sightings.get(&(holder, key.clone()));
+        let first = at.into_iter().filter_map(sighting).map(|sighting| sighting.first).min();
+        first.map_or(Duration::ZERO, |first| now.saturating_sub(first))
     }
 
     /// Notes that a collection is missing, and tells for how long it was missing at every look of this process.
@@ -111,10 +128,10 @@ mod tests {
         let liveness = Liveness::default();
         let key = Key::new("c", "i");
         let looks = |record: u64, asked: u64, answered: u64| {
-            let signs = (Some(version(record)), Some(version(1)));
+            let sign = Some(version(record));
             let (asked, answered) = (Duration::from_millis(asked), Duration::from_millis(answered));
             let at = LookedAt { asked, answered };
-            liveness.is_dead(tid(1, 0), &key, signs, Duration::from_secs(1), at)
+            liveness.is_dead(tid(1, 0), &key, sign, Duration::from_secs(1), at)
         };
         let sees = |record: u64, at: u64| looks(record, at, at);
         assert!(!sees(1, 0));

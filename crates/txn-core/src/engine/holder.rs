@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -20,20 +21,15 @@ use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_protocol::tid::Tid;
 
+/// Another process is given so long to finish what it is at, before an older transaction aborts it or its commit is applied by
+/// whoever waits for that: some round trips, in which most are through.
+const COURTESY: Duration = Duration::from_millis(30);
+
 /// A lock that is in the way, as it was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) key: Key,
     pub(crate) view: View,
-}
-
-impl Lock {
-    fn version(&self) -> Option<Version> {
-        match &self.view {
-            View::Absent => None,
-            View::Present { version, .. } => Some(*version),
-        }
-    }
 }
 
 /// Locks by their holders.
@@ -118,13 +114,23 @@ impl Engine {
         let lease = self.config.lease_of(holder.attempt());
         let live = self.live_attempts.is_live(holder);
         // Of what moved on while others were dealt with nothing is known yet.
-        let stands = |key: &Key, lock: Option<Version>| {
-            self.liveness.is_dead(holder, key, (found.version(), lock), lease, *at)
-        };
+        let stands = |key: &Key| self.liveness.is_dead(holder, key, found.version(), lease, *at);
         // Each of them is noted, whatever the others say.
-        let unchanged = locks.iter().filter(|lock| stands(&lock.key, lock.version())).count() > 0;
-        let dead = (unchanged || *whole && stands(&record_key, None)) && !live;
+        let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
+        let dead = (unchanged || *whole && stands(&record_key)) && !live;
         if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
+            return Ok(None);
+        }
+        // Aborted now, its work would be done again; helped now, its work would be done twice.
+        let is_at_it = match state {
+            HolderState::Missing | HolderState::Record(State::Pending | State::Committed) => {
+                let keys = locks.iter().map(|lock| &lock.key);
+                matches!(requester, Requester::Locking(me) if me.age() != holder.age())
+                    && self.liveness.known_for(holder, keys, self.now()) < COURTESY
+            }
+            _ => false,
+        };
+        if is_at_it && !dead && !live {
             return Ok(None);
         }
         let why = match requester {

@@ -42,9 +42,8 @@ impl Engine {
                 return Ok(TransactionOutcome::Forgotten);
             }
             let lease = self.config.lease_of(tid.attempt());
-            let signs = (found.version(), None);
             let dead = !self.live_attempts.is_live(tid)
-                && self.liveness.is_dead(tid, &key, signs, lease, at);
+                && self.liveness.is_dead(tid, &key, found.version(), lease, at);
             if conflict(&self.rules, Requester::Patient, tid, found.state(), dead)
                 == Conflict::Resolve
             {

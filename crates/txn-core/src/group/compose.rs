@@ -154,7 +154,8 @@ impl Groups {
     ) {
         let mut parts = components(joined);
         let uses = parts.iter().map(|part| uses_of(part).keys().cloned().collect());
-        let documents = attempt.stand_for(&composition.lock(), uses);
+        let transactions = parts.iter().map(Vec::len).sum();
+        let documents = attempt.stand_for(&composition.lock(), uses, transactions);
         for (component, part) in parts.iter().enumerate() {
             for member in part {
                 // What is one document may have no record that could be asked for.
