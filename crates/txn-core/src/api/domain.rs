@@ -302,6 +302,7 @@ impl Domain {
             match waiting.told().await {
                 Told::Ended(result) => break result,
                 Told::RunAgain(rerun) => {
+                    tx.run_again();
                     tx.attempt().run_again_on(rerun.basis());
                     value = match run().await {
                         Ok(value) if !tx.is_doomed() => value,

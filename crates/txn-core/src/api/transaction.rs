@@ -53,6 +53,11 @@ impl Transaction {
         self.hints.lock().0.push(Box::new(hint));
     }
 
+    /// The closure runs again: what this run did is forgotten.
+    pub(crate) fn run_again(&self) {
+        drop(std::mem::take(&mut *self.hints.lock()));
+    }
+
     /// The caller is about to be told that it is committed.
     pub(crate) fn tell_committed(&self) {
         let hints = std::mem::take(&mut *self.hints.lock());

@@ -200,7 +200,9 @@ impl Attempt {
         if !writes.is_empty() {
             self.engine.check_clock()?;
         }
-        if let Some(single) = self.single_document(&reads, &writes).await? {
+        if !self.is_recorded()
+            && let Some(single) = self.single_document(&reads, &writes).await?
+        {
             return Ok(Prepared::Single(Box::new(single)));
         }
         let held = self.locks.lock().held.clone();
@@ -225,7 +227,7 @@ impl Attempt {
                 Footprint {
                     to_lock: !wanted.is_empty() || !checks.is_empty(),
                     to_validate: !only_read.is_empty(),
-                    commits: self.stands_for_several() || self.changes_anything(&writes),
+                    commits: self.is_recorded() || self.changes_anything(&writes),
                 },
             );
             let first = !self.engine.rules.decides(Rule::ValidateAfterLocks);
@@ -252,9 +254,7 @@ impl Attempt {
         if let Some(key) = self.locks.lock().uncertain.first() {
             return Err(AttemptError::Retry(RetryReason::Changed(key.clone())));
         }
-        self.seal();
-        self.without_set_aside(&mut only_read, &mut writes);
-        let (participants, images, known) = loop {
+        let mut participants = loop {
             match self.participants(&writes) {
                 Err(error)
                     if error.document().is_some_and(|key| self.set_aside_for(&error, key)) =>
@@ -264,6 +264,14 @@ impl Attempt {
                 participants => break participants?,
             }
         };
+        // From here on it is too late to leave: who is in is in.
+        self.seal();
+        let before = writes.len();
+        self.without_set_aside(&mut only_read, &mut writes);
+        if writes.len() < before {
+            participants = self.participants(&writes)?;
+        }
+        let (participants, images, known) = participants;
         let commit = self.commit_tid()?;
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;

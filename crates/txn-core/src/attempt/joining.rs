@@ -22,9 +22,9 @@ pub(super) struct Components {
     left: Vec<(usize, RetryReason)>,
     /// The commit is about to be sent: nobody leaves of its own accord any more.
     sealed: bool,
-    /// It stands for several transactions: one of them may be told that it is in doubt while others hear that they are committed,
-    /// so its outcome stands in a record, even if they come to nothing.
-    several: bool,
+    /// Several transactions use several documents: one of them may be told that it is in doubt while others hear that they are
+    /// committed, so its outcome stands in a record, whatever they come to.
+    recorded: bool,
 }
 
 impl Attempt {
@@ -100,11 +100,14 @@ impl Attempt {
         transactions: usize,
     ) -> usize {
         let going = components.enumerate().collect();
-        let several = transactions > 1;
-        *self.components.lock() = Components { going, several, ..Components::default() };
-        let mut working = self.working.lock();
-        *working = composition.working();
-        working.documents
+        let documents = {
+            let mut working = self.working.lock();
+            *working = composition.working();
+            working.documents
+        };
+        let recorded = transactions > 1 && documents > 1;
+        *self.components.lock() = Components { going, recorded, ..Components::default() };
+        documents
     }
 
     /// Goes on without those who use a document, for they would fail the others. What they wanted is forgotten; what was
@@ -154,9 +157,14 @@ impl Attempt {
         std::mem::take(&mut self.components.lock().left)
     }
 
-    /// Whether it stands for several transactions.
-    pub(super) fn stands_for_several(&self) -> bool {
-        self.components.lock().several
+    /// Whether its outcome has to stand in a record, whatever it comes to.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.components.lock().recorded
+    }
+
+    /// Whether it goes on without some.
+    pub(super) fn has_left(&self) -> bool {
+        !self.components.lock().left.is_empty()
     }
 
     /// Whether it stands for transactions that have nothing to do with each other.

@@ -27,6 +27,10 @@ use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
+/// A holder in another process is given so long to finish by itself, from the first that is met: some round trips, in which most are
+/// through.
+const COURTESY: Duration = Duration::from_millis(30);
+
 /// A lock that is wanted.
 #[derive(Debug, Default)]
 struct Want {
@@ -110,6 +114,7 @@ impl Attempt {
                 let locks = self.locks.lock();
                 wants.retain(|key, _| locks.uncertain.contains(key));
             }
+            self.leave_out_who_left(&mut wants, &mut checks);
             if wants.is_empty() && checks.is_empty() {
                 return Ok(());
             }
@@ -123,7 +128,7 @@ impl Attempt {
             for (key, view) in blank.into_iter().zip(views) {
                 wants.entry(key).or_default().see(view);
             }
-            let met = self.resolve_holders(&mut wants).await?;
+            let met = self.resolve_holders(self.requester(&queues), &mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
             let mut in_the_way = Vec::new();
@@ -180,6 +185,25 @@ impl Attempt {
         }
     }
 
+    /// As whom it meets holders. Whoever could go on without a document does not wait for it at all.
+    fn requester(&self, queues: &Queues) -> Requester {
+        let since = queues.since.unwrap_or_else(|| self.engine.now());
+        let has_waited = self.engine.now().saturating_sub(since);
+        match self.has_components() || has_waited >= COURTESY {
+            true => Requester::Locking(self.tid),
+            false => Requester::Courteous(self.tid),
+        }
+    }
+
+    /// Callers may have left meanwhile: what only they want is no longer wanted, but for locks that may stand.
+    fn leave_out_who_left(&self, wants: &mut BTreeMap<Key, Want>, checks: &mut Vec<Write>) {
+        if self.has_left() {
+            let uncertain = self.locks.lock().uncertain.clone();
+            checks.retain(|check| !self.is_set_aside(&check.key));
+            wants.retain(|key, _| uncertain.contains(key) || !self.is_set_aside(key));
+        }
+    }
+
     /// Of those who were set aside nothing more is sent; what was, and is not known to stand or not, is settled.
     fn leave_out_set_aside(&self, wants: &mut BTreeMap<Key, Want>, checks: &mut Vec<Write>) {
         let uncertain = self.locks.lock().uncertain.clone();
@@ -197,6 +221,7 @@ impl Attempt {
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
     async fn resolve_holders(
         &self,
+        requester: Requester,
         wants: &mut BTreeMap<Key, Want>,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let mut locks = Vec::new();
@@ -208,7 +233,6 @@ impl Attempt {
                 locks.push(Lock { key: key.clone(), view: view.clone() });
             }
         }
-        let requester = Requester::Locking(self.tid);
         let met = self.engine.resolve_locks(requester, locks, &self.deadline).await?;
         for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Aborted) {
             let view = wants.get_mut(key).and_then(|want| want.view.as_mut());

@@ -101,7 +101,12 @@ impl Attempt {
     ) -> Result<(), AttemptError> {
         let engine = &self.engine;
         let mut waits = 0;
-        while !reads.is_empty() {
+        loop {
+            // Callers may have left meanwhile.
+            reads.retain(|key, _| !self.is_set_aside(key));
+            if reads.is_empty() {
+                return Ok(());
+            }
             let verifies: Vec<Write> = reads
                 .iter()
                 .filter(|(_, read)| read.observed.holder.is_none())
@@ -153,7 +158,6 @@ impl Attempt {
                 engine.pause(&self.deadline, backoff, reason.unwrap_or(changing)).await?;
             }
         }
-        Ok(())
     }
 
     /// For a transaction that only locked reads and so has no commit that a wound would compete with: each

@@ -17,9 +17,6 @@ type Sign = Option<Version>;
 #[derive(Debug)]
 struct Sighting {
     sign: Sign,
-    /// When it was met first.
-    first: Duration,
-    /// When it changed last.
     since: Duration,
     last: Duration,
 }
@@ -62,29 +59,20 @@ impl Liveness {
             sightings.retain(|_, sighting| answered.saturating_sub(sighting.last) < lease * 10);
         }
         if sightings.len() >= MOST {
-            sightings.clear();
+            // Who was met first may be dead, and is remembered.
+            let mut since: Vec<Duration> = sightings.values().map(|seen| seen.since).collect();
+            let (_, median, _) = since.select_nth_unstable(MOST / 2);
+            let median = *median;
+            sightings.retain(|_, sighting| sighting.since < median);
         }
         // A look that took long shows what may have changed a moment ago.
-        let fresh = || Sighting { sign, first: answered, since: answered, last: answered };
+        let fresh = || Sighting { sign, since: answered, last: answered };
         let sighting = sightings.entry((holder, at.clone())).or_insert_with(fresh);
         if sighting.sign != sign {
-            *sighting = Sighting { first: sighting.first, ..fresh() };
+            *sighting = fresh();
         }
         sighting.last = answered;
         asked.saturating_sub(sighting.since) >= lease
-    }
-
-    /// For how long it is known that the holder has one of these locks.
-    pub(crate) fn known_for<'a>(
-        &self,
-        holder: Tid,
-        at: impl IntoIterator<Item = &'a Key>,
-        now: Duration,
-    ) -> Duration {
-        let sightings = self.sightings.lock();
-        let sighting = |key: &Key| sightings.get(&(holder, key.clone()));
-        let first = at.into_iter().filter_map(sighting).map(|sighting| sighting.first).min();
-        first.map_or(Duration::ZERO, |first| now.saturating_sub(first))
     }
 
     /// Notes that a collection is missing, and tells for how long it was missing at every look of this process.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -20,10 +19,6 @@ use txn_protocol::machines::record::{Decide, Decision};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_protocol::tid::Tid;
-
-/// Another process is given so long to finish what it is at, before an older transaction aborts it or its commit is applied by
-/// whoever waits for that: some round trips, in which most are through.
-const COURTESY: Duration = Duration::from_millis(30);
 
 /// A lock that is in the way, as it was seen.
 #[derive(Clone, Debug)]
@@ -78,7 +73,9 @@ impl Engine {
         holders.retain(|holder, locks| {
             let entitled = match requester {
                 // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
-                Requester::Locking(me) => *holder == me || holder.age() < me.age(),
+                Requester::Locking(me) | Requester::Courteous(me) => {
+                    *holder == me || holder.age() < me.age()
+                }
                 Requester::Patient => true,
             };
             let is_busy = entitled && self.live_attempts.is_live(*holder);
@@ -113,6 +110,11 @@ impl Engine {
         let record_key = self.table.record_key(holder);
         let lease = self.config.lease_of(holder.attempt());
         let live = self.live_attempts.is_live(holder);
+        // Within a process nobody needs it: those who wait are woken, oldest first.
+        let requester = match requester {
+            Requester::Courteous(me) if live => Requester::Locking(me),
+            requester => requester,
+        };
         // Of what moved on while others were dealt with nothing is known yet.
         let stands = |key: &Key| self.liveness.is_dead(holder, key, found.version(), lease, *at);
         // Each of them is noted, whatever the others say.
@@ -121,20 +123,10 @@ impl Engine {
         if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
             return Ok(None);
         }
-        // Aborted now, its work would be done again; helped now, its work would be done twice.
-        let is_at_it = match state {
-            HolderState::Missing | HolderState::Record(State::Pending | State::Committed) => {
-                let keys = locks.iter().map(|lock| &lock.key);
-                matches!(requester, Requester::Locking(me) if me.age() != holder.age())
-                    && self.liveness.known_for(holder, keys, self.now()) < COURTESY
-            }
-            _ => false,
-        };
-        if is_at_it && !dead && !live {
-            return Ok(None);
-        }
         let why = match requester {
-            Requester::Locking(me) if !dead => format!("wounded by the older transaction {me}"),
+            Requester::Locking(me) | Requester::Courteous(me) if !dead => {
+                format!("wounded by the older transaction {me}")
+            }
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
@@ -150,7 +142,9 @@ impl Engine {
             Decided::Aborted if undecided => {
                 let (document, recorded) = (met_at.clone(), found.record.is_some());
                 self.emit(&match requester {
-                    Requester::Locking(me) if !dead && me.age() != holder.age() => {
+                    Requester::Locking(me) | Requester::Courteous(me)
+                        if !dead && me.age() != holder.age() =>
+                    {
                         Event::Wounded { by: me, victim: holder, document }
                     }
                     _ => Event::AbortedByRecovery { tid: holder, document, recorded },

@@ -77,12 +77,10 @@ impl Application {
     /// Whether its own time is over; the others of its group may have more.
     fn too_late(&self) -> Option<AttemptError> {
         let now = self.groups.engine.now();
-        // An attempt that stands for it may still answer in time.
-        let waits = if self.standing.is_joined() { OVERDUE } else { Duration::ZERO };
-        if now < self.ends_at + waits {
+        if now < self.ends_at {
             return None;
         }
-        match self.standing.leave() {
+        match self.standing.leave(now >= self.ends_at + OVERDUE) {
             Certainty::Soon => None,
             Certainty::InDoubt(tid) => Some(in_doubt("it took longer than the deadline", tid)),
             Certainty::Out => {
@@ -94,7 +92,7 @@ impl Application {
 
     /// Whoever composed it is gone.
     fn left_alone(&self) -> AttemptError {
-        match self.standing.leave() {
+        match self.standing.leave(true) {
             Certainty::InDoubt(tid) => in_doubt("what carried it is gone", tid),
             Certainty::Out | Certainty::Soon => AttemptError::Retry(RetryReason::LeftGroup),
         }

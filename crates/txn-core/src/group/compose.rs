@@ -261,8 +261,12 @@ impl Groups {
     fn tell_failed(&self, mut parts: Vec<Vec<Member>>, error: AttemptError) {
         self.forget(error.document());
         let all = parts.iter().map(Vec::len).sum();
+        let is_its = |member: &Member| {
+            error.document().is_none_or(|key| member.applicant.uses.contains(key))
+        };
+        // What was set aside before may have left an error of its own.
         if all == 1
-            && let Some(member) = parts.iter_mut().find_map(Vec::pop)
+            && let Some(member) = parts.iter_mut().find_map(|part| part.pop_if(|m| is_its(m)))
         {
             return member.end(Err(error));
         }

@@ -74,12 +74,13 @@ impl SharedStanding {
         waits
     }
 
-    /// Its caller waits no longer than for those who compose. What it is told then holds: an attempt that has not sent its
-    /// commit goes on without it, if it stands for others.
-    pub(super) fn leave(&self) -> Certainty {
+    /// Its caller waits no longer than for those who compose, or for the attempt that stands for it while it is not `overdue`. What
+    /// it is told then holds: an attempt that has not sent its commit goes on without it, if it stands for others.
+    pub(super) fn leave(&self, overdue: bool) -> Certainty {
         let standing = &mut *self.0.lock();
         let certainty = match standing {
             Standing::Composed => return Certainty::Soon,
+            Standing::Joined(_) if !overdue => return Certainty::Soon,
             Standing::Waits | Standing::Out => Certainty::Out,
             Standing::Joined(joined) if joined.attempt.leave(joined.component) => Certainty::Out,
             Standing::Joined(joined) => {
@@ -88,10 +89,5 @@ impl SharedStanding {
         };
         *standing = Standing::Out;
         certainty
-    }
-
-    /// Whether an attempt stands for it, which knows best what becomes of it.
-    pub(super) fn is_joined(&self) -> bool {
-        matches!(&*self.0.lock(), Standing::Joined(_))
     }
 }

@@ -20,6 +20,9 @@ pub enum HolderState {
 pub enum Requester {
     /// A transaction that locks: compared by age.
     Locking(Tid),
+    /// The same, while it has hardly waited yet: whoever is at it is given a moment to finish by itself, for its work would be
+    /// done again if it were wounded now, and twice if it were helped.
+    Courteous(Tid),
     /// One that holds nothing and wounds nobody: a read-only transaction, or an apply that waits its turn.
     Patient,
 }
@@ -42,7 +45,13 @@ pub fn conflict(
     state: HolderState,
     dead: bool,
 ) -> Conflict {
+    let is_anothers = matches!(requester, Requester::Courteous(me) if me.age() != holder.age());
     match state {
+        HolderState::Missing | HolderState::Record(State::Pending | State::Committed)
+            if is_anothers && !dead =>
+        {
+            Conflict::Wait
+        }
         // Decided already: whoever meets it helps.
         HolderState::Gone
         | HolderState::Record(State::Committed | State::Finished | State::Aborted) => {
@@ -53,12 +62,12 @@ pub fn conflict(
         HolderState::Record(State::Staged) => Conflict::Wait,
         HolderState::Missing | HolderState::Record(State::Pending) => match requester {
             // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
-            Requester::Locking(me)
+            Requester::Locking(me) | Requester::Courteous(me)
                 if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) =>
             {
                 Conflict::Resolve
             }
-            Requester::Locking(_) | Requester::Patient => Conflict::Wait,
+            Requester::Locking(_) | Requester::Courteous(_) | Requester::Patient => Conflict::Wait,
         },
     }
 }
@@ -95,6 +104,15 @@ mod tests {
                 let patient = conflict(&Rules::all(), Requester::Patient, holder, state, false);
                 assert_eq!(patient, older_does, "{state:?} patient waits as for an older one");
             }
+            let courteous = Requester::Courteous(me);
+            let asks = |holder, dead| conflict(&Rules::all(), courteous, holder, state, dead);
+            let at_it = matches!(state, Missing | Record(Pending | Staged | Committed));
+            for holder in [older, younger] {
+                assert_eq!(asks(holder, false), if at_it { Wait } else { Resolve }, "{state:?}");
+                assert_eq!(asks(holder, true), dead_does, "{state:?} courteous, dead");
+            }
+            assert_eq!(asks(mine, false), mine_does, "{state:?} mine, courteous");
+            {}
         }
     }
 }
