@@ -11,7 +11,7 @@ use txn_outbox::{EventSource, OutboxError, Processor, ProcessorConfig};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
-use crate::owners::{Owner, Owners};
+use crate::owners::{Owner, Owners, key_of};
 
 /// What came of building all owners anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,13 +52,14 @@ impl Bank {
     /// [`BankError::NoOwners`], [`BankError::UnknownOwner`], or the engine's.
     pub async fn owner(&self, owner: &str) -> Result<Owner> {
         let documents = &self.kept()?.documents;
-        match self.domain().reader().verified().get(documents, owner).await? {
-            Some(Stored::Known(found)) => Ok(found),
+        let key = key_of(owner);
+        match self.domain().reader().verified().get(documents, &*key).await? {
+            Some(Stored::Known(found)) if found.owner == owner => Ok(found),
             Some(Stored::Newer(format)) => {
-                let document = format!("{}/{owner}", documents.name());
+                let document = format!("{}/{key}", documents.name());
                 Err(OutboxError::NewerFormat { document, format }.into())
             }
-            None => Err(BankError::UnknownOwner(owner.to_owned())),
+            _ => Err(BankError::UnknownOwner(owner.to_owned())),
         }
     }
 
@@ -86,10 +87,11 @@ impl Bank {
     /// [`BankError::NoOwners`], [`BankError::Store`], or the engine's. What was written stays: run it again.
     pub async fn rebuild_owners(&self) -> Result<Rebuilt> {
         let (owners, domain) = (self.kept()?, self.domain());
-        let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        // By key: whose it is, where an account says so, and the accounts.
+        let mut wanted: BTreeMap<String, (Option<String>, BTreeSet<String>)> = BTreeMap::new();
         // Those that have a document, and perhaps no account.
         for id in candidates(domain, owners.documents.name(), Filter::All, usize::MAX).await? {
-            wanted.insert(id.to_string(), BTreeSet::new());
+            wanted.insert(id.to_string(), (None, BTreeSet::new()));
         }
         let ids = candidates(domain, owners.accounts.name(), Filter::All, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().collect();
@@ -97,13 +99,17 @@ impl Bank {
             let found = domain.reader().verified().get_many(&owners.accounts, ids).await?;
             for (id, account) in ids.iter().zip(found) {
                 let Some(account) = account else { continue };
-                wanted.entry(account.owner).or_default().insert(id.to_string());
+                let key = key_of(&account.owner).into_owned();
+                let (owner, names) = wanted.entry(key).or_default();
+                *owner = Some(account.owner);
+                names.insert(id.to_string());
             }
         }
         let mut rebuilt = Rebuilt::default();
-        for (owner, names) in &wanted {
-            let is_there = domain
-                .transact::<_, BankError, _>(async |tx| owners.derive(tx, owner, names).await);
+        for (key, (owner, names)) in &wanted {
+            let is_there = domain.transact::<_, BankError, _>(async |tx| {
+                owners.derive(tx, key, owner.as_deref(), names).await
+            });
             match is_there.await? {
                 true => rebuilt.written += 1,
                 false => rebuilt.deleted += 1,

@@ -2,6 +2,7 @@
 //! Every transaction that changes an account emits an event for its owner; whoever handles that loads the accounts afresh
 //! and writes the document.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
@@ -15,8 +16,11 @@ use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxConfig, OutboxError};
 use crate::error::{BankError, Result};
 use crate::model::{Account, Currency};
 
-/// The topic of the events: the key is an owner.
+/// The topic of the events: the key is that of an owner.
 const TOPIC: &str = "owners";
+
+/// Most bytes of the key of a queue.
+const MOST_KEY: usize = 300;
 
 /// The newest format of owners.
 const NEWEST: u32 = 1;
@@ -50,6 +54,24 @@ pub struct OwnerTotal {
 #[derive(Debug, Deserialize)]
 struct Changed {
     accounts: BTreeSet<String>,
+    /// Who, where the key says less.
+    owner: Option<String>,
+}
+
+/// What the queue and the document of an owner are called: as the owner, or, if that is too long, as its beginning and a hash
+/// of all of it. Never changed: documents are found under it.
+pub(crate) fn key_of(owner: &str) -> Cow<'_, str> {
+    if owner.len() <= MOST_KEY {
+        return Cow::Borrowed(owner);
+    }
+    // FNV-1a of 128 bits.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in owner.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    let hash = format!("#{hash:032x}");
+    let begin = &owner[..owner.floor_char_boundary(MOST_KEY - hash.len())];
+    Cow::Owned(format!("{begin}{hash}"))
 }
 
 /// The owners of a bank, and the events that keep them up to date.
@@ -88,7 +110,12 @@ impl Owners {
             owners.entry(owner).or_default().insert(account);
         }
         for (owner, accounts) in owners {
-            self.outbox.emit(tx, TOPIC, owner, &json!({ "accounts": accounts })).await?;
+            let key = key_of(owner);
+            let changed = match &key {
+                Cow::Borrowed(_) => json!({ "accounts": accounts }),
+                Cow::Owned(_) => json!({ "accounts": accounts, "owner": owner }),
+            };
+            self.outbox.emit(tx, TOPIC, &key, &changed).await?;
         }
         Ok(())
     }
@@ -105,21 +132,25 @@ impl Owners {
         self.changed(tx, owned).await
     }
 
-    /// Writes the document of an owner, as the accounts stand. Returns whether there is one afterwards.
+    /// Writes the document of an owner, as the accounts stand. Without a name, the owner is whom the document names, or the
+    /// key. Returns whether there is one afterwards.
     pub(crate) async fn derive(
         &self,
         tx: &Transaction,
-        owner: &str,
+        key: &str,
+        owner: Option<&str>,
         named: &BTreeSet<String>,
     ) -> Result<bool> {
-        let before = match tx.get(&self.documents, owner).await? {
+        let before = match tx.get(&self.documents, key).await? {
             None => None,
             Some(Stored::Known(before)) => Some(before),
             Some(Stored::Newer(format)) => {
-                let document = format!("{}/{owner}", self.documents.name());
+                let document = format!("{}/{key}", self.documents.name());
                 return Err(OutboxError::NewerFormat { document, format }.into());
             }
         };
+        let noted = before.as_ref().map(|before| before.owner.as_str());
+        let owner = owner.or(noted.filter(|noted| key_of(noted) == key)).unwrap_or(key);
         let known = before.as_ref().map(|before| before.accounts.clone()).unwrap_or_default();
         let names: BTreeSet<String> = known.union(named).cloned().collect();
         let found = tx.get_many(&self.accounts, &names).await?;
@@ -130,7 +161,7 @@ impl Owners {
             accounts.insert(name);
         }
         if accounts.is_empty() {
-            tx.delete(&self.documents, owner)?;
+            tx.delete(&self.documents, key)?;
             return Ok(false);
         }
         let total = |(currency, total): (Currency, i128)| {
@@ -140,7 +171,7 @@ impl Owners {
         let totals = totals.into_iter().map(total).collect::<Result<Vec<_>>>()?;
         let after = Owner { format: Format, owner: owner.to_owned(), accounts, totals };
         if before.as_ref() != Some(&after) {
-            tx.put(&self.documents, owner, &Stored::Known(after))?;
+            tx.put(&self.documents, key, &Stored::Known(after))?;
         }
         Ok(true)
     }
@@ -149,10 +180,12 @@ impl Owners {
 #[async_trait]
 impl Handler for Owners {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
-        let owner = delivery.event().queue.key().to_owned();
-        let Changed { accounts } = delivery.event().payload().map_err(Failure::hopeless)?;
+        let key = delivery.event().queue.key().to_owned();
+        let Changed { accounts, owner } = delivery.event().payload().map_err(Failure::hopeless)?;
         let derived = delivery
-            .transact::<_, BankError, _>(async |tx| self.derive(tx, &owner, &accounts).await)
+            .transact::<_, BankError, _>(async |tx| {
+                self.derive(tx, &key, owner.as_deref(), &accounts).await
+            })
             .await;
         match derived {
             Ok(_) => Ok(()),
@@ -174,5 +207,27 @@ pub(crate) async fn are_kept(store: &dyn Store, domain: &str) -> Result<bool> {
         Ok(_) => Ok(true),
         Err(error) if error.kind == StoreErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_that_are_too_long_have_keys_that_fit() {
+        for owner in ["Ann".to_owned(), "x".repeat(200), "\u{e9}".repeat(150)] {
+            assert_eq!(key_of(&owner), owner);
+        }
+        // One byte before, the boundary of a character is elsewhere.
+        let long = ["\u{1f98a}".repeat(200), format!("x{}", "\u{1f98a}".repeat(199))];
+        let other = format!("{}z", "\u{1f98a}".repeat(199));
+        let keys = [key_of(&long[0]), key_of(&long[1]), key_of(&other)];
+        for key in &keys {
+            assert!(key.len() <= MOST_KEY && key.len() > 290, "{key}");
+        }
+        assert_ne!(keys[0], keys[2]);
+        // As it ever was.
+        assert!(keys[0].ends_with("#fbcd537e0db8af7d4317cc3c8b16a59d"), "{}", keys[0]);
     }
 }

@@ -50,6 +50,26 @@ fn owners_are_derived_from_what_was_changed() {
 }
 
 #[test]
+fn owners_may_be_as_long_as_accounts_allow() {
+    let desk = Desk::new();
+    desk.run("init --owners").done();
+    let long = "\u{1f98a}".repeat(200);
+    desk.run(&format!("open fox --owner {long} --balance 100")).done();
+    desk.run("open bob --owner Ben").done();
+    desk.run("transfer fox:-30 bob:+30").done();
+    desk.run("derive").done();
+    assert_eq!(desk.run(&format!("owner {long}")).done().out, format!("{long}: 70 EUR in fox\n"));
+    for _ in 0..2 {
+        let rebuilt = desk.run("rebuild-owners").done();
+        assert!(rebuilt.out.starts_with("2 owners written, 0 deleted"), "{}", rebuilt.out);
+    }
+    assert_eq!(desk.run(&format!("owner {long}")).done().out, format!("{long}: 70 EUR in fox\n"));
+    // Beginnings that are the same are not the same owner.
+    let other = format!("{}z", "\u{1f98a}".repeat(199));
+    desk.run(&format!("owner {other}")).refused(1, "nothing was derived yet");
+}
+
+#[test]
 fn owners_are_built_anew() {
     let desk = Desk::with_accounts();
     desk.run("owner Alice").refused(4, "keeps no owners");
