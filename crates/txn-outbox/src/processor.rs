@@ -115,12 +115,14 @@ async fn look(this: Arc<Inner>) {
     let mut woken = this.source.fresh().listen();
     let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
     while !this.stop.is_cancelled() {
+        // Whatever comes after this question is found by the next one.
+        let has_changed = this.shards.changed();
         let held = this.shards.held();
         let shards = this.source.shards();
         let is_ours = |name: &QueueName| held.contains(&name.shard(shards));
         let mut found = this.source.fresh().take(is_ours);
         found.extend(this.due().into_iter().filter(is_ours));
-        let is_due = this.now() >= look_at || this.shards.changed();
+        let is_due = has_changed || this.now() >= look_at;
         if is_due && !held.is_empty() {
             let looked = this.source.discover(&held).await;
             match looked {
