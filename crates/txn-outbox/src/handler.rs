@@ -121,19 +121,38 @@ impl Failure {
     }
 }
 
-/// An error of the engine that passes by itself does not count, and any other does.
+/// An error of the outbox or of the engine that says nothing of the event does not count, however deep it is among the
+/// sources, and any other does.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        let any: &dyn std::error::Error = &error;
-        let of_engine = any.downcast_ref::<txn_core::Error>().map(engine_passes);
-        let kind = match any.downcast_ref::<OutboxError>() {
-            Some(OutboxError::NotNext(_) | OutboxError::Lock(_)) => FailureKind::NotOurs,
-            Some(error) if error.passes() => FailureKind::Passing,
-            _ if of_engine == Some(true) => FailureKind::Passing,
-            _ => FailureKind::Counted,
-        };
-        Self { kind, error: Box::new(error) }
+        let mut kind = None;
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let (None, Some(at)) = (kind, next) {
+            kind = known_kind(at);
+            next = at.source();
+        }
+        Self { kind: kind.unwrap_or(FailureKind::Counted), error: Box::new(error) }
     }
+}
+
+/// What an error means for the event, where that does not count.
+fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> {
+    let of_outbox = error
+        .downcast_ref::<OutboxError>()
+        .or_else(|| error.downcast_ref::<Box<OutboxError>>().map(|boxed| &**boxed));
+    let of_engine = match of_outbox {
+        Some(OutboxError::NotNext(_) | OutboxError::Lock(_)) => return Some(FailureKind::NotOurs),
+        Some(OutboxError::Engine(error)) => Some(error),
+        Some(error) => return error.passes().then_some(FailureKind::Passing),
+        None => error
+            .downcast_ref::<txn_core::Error>()
+            .or_else(|| error.downcast_ref::<Box<txn_core::Error>>().map(|boxed| &**boxed)),
+    };
+    // What is wrong with a store is so for every event.
+    let is_of_store = |error: &&txn_core::Error| {
+        engine_passes(error) || error.kind() == txn_core::ErrorKind::Misconfigured
+    };
+    of_engine.filter(is_of_store).map(|_| FailureKind::Passing)
 }
 
 impl fmt::Display for Failure {
@@ -151,5 +170,50 @@ impl fmt::Display for Failure {
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Failure").field("kind", &self.kind).field("error", &self.error).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn_core::Error;
+    use txn_core::store::{StoreError, StoreErrorKind};
+    use txn_lock::{LockError, LockName, Loss};
+
+    use super::*;
+
+    /// An error of an application, that wraps another.
+    #[derive(Debug, thiserror::Error)]
+    #[error("the application's own")]
+    struct Wrapped<E: std::error::Error + 'static>(#[source] E);
+
+    fn kind(error: impl std::error::Error + Send + Sync + 'static) -> FailureKind {
+        Failure::from(error).kind
+    }
+
+    #[test]
+    fn what_says_nothing_of_the_event_does_not_count_however_deep_it_is() {
+        let lost = || {
+            let lock = LockName::new("test", "one").expect("a name");
+            OutboxError::Lock(LockError::Lost { lock, token: 1, why: Loss::Taken })
+        };
+        assert_eq!(kind(lost()), FailureKind::NotOurs);
+        assert_eq!(kind(Wrapped(Wrapped(lost()))), FailureKind::NotOurs);
+        assert_eq!(kind(Wrapped(Box::new(lost()))), FailureKind::NotOurs);
+        let not_next = OutboxError::NotNext("orders/1/a".to_owned());
+        assert_eq!(kind(Wrapped(not_next)), FailureKind::NotOurs);
+        for of in [StoreErrorKind::Unavailable, StoreErrorKind::Misconfigured] {
+            let error = || Error::from(StoreError::new(of, "it cannot be reached"));
+            assert_eq!(kind(error()), FailureKind::Passing, "{of:?}");
+            assert_eq!(kind(Wrapped(error())), FailureKind::Passing, "{of:?}");
+            assert_eq!(kind(Wrapped(Box::new(error()))), FailureKind::Passing, "{of:?}");
+            let of_outbox = OutboxError::Engine(error());
+            assert_eq!(kind(Wrapped(of_outbox)), FailureKind::Passing, "{of:?}");
+        }
+        let sound = Wrapped(OutboxError::NotFound("x".to_owned()));
+        assert_eq!(kind(sound), FailureKind::Counted);
+        let damaged =
+            Error::from(StoreError::new(StoreErrorKind::Damaged, "a document is damaged"));
+        assert_eq!(kind(Wrapped(damaged)), FailureKind::Counted);
+        assert_eq!(kind(Wrapped(std::io::Error::other("it failed"))), FailureKind::Counted);
     }
 }
