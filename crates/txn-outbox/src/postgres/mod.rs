@@ -24,8 +24,18 @@
 //!   event is written with the effects; the row is deleted afterwards, and skipped if that was lost. Otherwise at least
 //!   once. The database keeps the largest fencing token of each shard, and refuses what comes with a smaller one.
 //!
-//! A database that was restored to an earlier moment counts from there again, below what was handled. Tell it apart by
-//! `UPDATE txn_outbox.settings SET epoch = gen_random_uuid()`.
+//! # What it needs of the database
+//! **What was committed must not be lost.** Rows at or below the place of the last handled event are taken for handled, and
+//! deleted. A database that forgets commits counts from an earlier number again, and so its new events would be deleted
+//! without a word. Let `synchronous_commit` be `on` (or stronger) for whoever inserts events, `fsync` and
+//! `full_page_writes` be `on`, and fail over only to a synchronous standby (`synchronous_standby_names`).
+//!
+//! If commits were lost all the same, or the database was restored to an earlier moment:
+//! 1. Stop **all** processors of the source, in all processes, and whoever inserts events, before the database is back. A
+//!    processor reads the epoch once, when it opens the source: one that still runs would go on with the old one.
+//! 2. Run `UPDATE txn_outbox.settings SET epoch = gen_random_uuid()`. From then on every row that is there counts as not
+//!    handled, also one that was handled before it was restored: its effects happen once more.
+//! 3. Start them again.
 
 mod connect;
 mod cursor;
