@@ -106,6 +106,16 @@ impl Bank {
         Ok(committed.await?.receipt.attempts)
     }
 
+    /// Takes what stands in account `0`, which is only read, from another.
+    async fn pay_fee(&self, id: usize) -> Result<()> {
+        let pay = self.domain.transact(async |tx| {
+            let fee = tx.get(&self.accounts, "0").await?.unwrap_or_default().balance;
+            let mine = tx.get(&self.accounts, id.to_string()).await?.unwrap_or_default();
+            tx.put(&self.accounts, id.to_string(), &Account { balance: mine.balance - fee })
+        });
+        pay.await
+    }
+
     async fn balances(&self, n: usize) -> Vec<i64> {
         let ids = (0..n).map(|id| id.to_string());
         let found = self.domain.reader().get_many(&self.accounts, ids).await.expect("reads");
@@ -257,18 +267,9 @@ async fn an_older_transaction_that_waits_goes_first() {
 #[tokio::test(start_paused = true)]
 async fn documents_that_are_only_read_are_shared() {
     let bank = Bank::open(21).await;
-    let use_all = (1..21_usize).map(|n| {
-        let bank = &bank;
-        async move {
-            let run = bank.domain.transact::<_, Error, _>(async |tx| {
-                let fee = tx.get(&bank.accounts, "0").await?.unwrap_or_default().balance;
-                let mine = tx.get(&bank.accounts, n.to_string()).await?.unwrap_or_default();
-                tx.put(&bank.accounts, n.to_string(), &Account { balance: mine.balance - fee })
-            });
-            run.await.expect("commits");
-        }
-    });
-    let (_, changed) = tokio::join!(join_all(use_all), bank.add(0, -99));
+    let use_all = (1..21).map(|n| bank.pay_fee(n));
+    let (paid, changed) = tokio::join!(join_all(use_all), bank.add(0, -99));
+    paid.into_iter().collect::<Result<()>>().expect("commit");
     changed.expect("commits");
     let balances = bank.balances(21).await;
     assert_eq!(balances[0], 1);
@@ -288,23 +289,13 @@ async fn who_shares_a_document_with_one_set_aside_is_committed_once() {
         sleep(Duration::from_millis(100)).await;
         tx.put(&theirs.accounts, "1", &Account { balance: before.balance + 1 })
     });
-    let pay = |n: usize| {
-        let bank = &ours;
-        async move {
-            let run = bank.domain.transact::<_, Error, _>(async |tx| {
-                let fee = tx.get(&bank.accounts, "0").await?.unwrap_or_default().balance;
-                let mine = tx.get(&bank.accounts, n.to_string()).await?.unwrap_or_default();
-                tx.put(&bank.accounts, n.to_string(), &Account { balance: mine.balance - fee })
-            });
-            run.await.expect("commits");
-        }
-    };
     let pay = async {
         sleep(Duration::from_millis(20)).await;
-        join_all((1..21).map(pay)).await;
+        join_all((1..21).map(|n| ours.pay_fee(n))).await.into_iter().collect::<Result<()>>()
     };
-    let (older, _) = tokio::join!(older, pay);
+    let (older, paid) = tokio::join!(older, pay);
     older.expect("commits");
+    paid.expect("commit");
     assert!(ours.sizes.0.lock().iter().any(|size| *size > 2), "{:?}", ours.sizes.0.lock());
     let balances = ours.balances(21).await;
     assert_eq!(balances[..2], [100, 1]);

@@ -55,7 +55,7 @@ impl Transaction {
 
     /// The closure runs again: what this run did is forgotten.
     pub(crate) fn run_again(&self) {
-        drop(std::mem::take(&mut *self.hints.lock()));
+        self.hints.lock().0.clear();
     }
 
     /// The caller is about to be told that it is committed.

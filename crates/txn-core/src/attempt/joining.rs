@@ -113,32 +113,40 @@ impl Attempt {
     /// Goes on without those who use a document, for they would fail the others. What they wanted is forgotten; what was
     /// locked for them stays locked, and stands in the record as read. Returns whether others are left.
     pub(super) fn set_aside(&self, key: &Key, why: &RetryReason) -> bool {
-        let Components { going, left, .. } = &mut *self.components.lock();
-        if going.values().all(|keys| keys.contains(key)) {
+        let components = &mut *self.components.lock();
+        if components.going.values().all(|keys| keys.contains(key)) {
             return false;
         }
-        let away = going.extract_if(.., |_, keys| keys.contains(key));
-        left.extend(away.map(|(number, _)| (number, why.clone())));
-        let stay = |key: &Key| going.values().any(|keys| keys.contains(key));
-        self.working.lock().retain(stay);
+        self.go_on_without(components, |_, keys| keys.contains(key), why);
         true
     }
 
     /// Goes on without a component whose caller waits no longer, unless it may be committed or there is no other. Returns whether
     /// it is out.
     pub(crate) fn leave(&self, component: usize) -> bool {
-        let Components { going, left, sealed, .. } = &mut *self.components.lock();
-        if !going.contains_key(&component) {
+        let components = &mut *self.components.lock();
+        if !components.going.contains_key(&component) {
             return true;
         }
-        if *sealed || going.len() == 1 {
+        if components.sealed || components.going.len() == 1 {
             return false;
         }
-        going.remove(&component);
-        left.push((component, RetryReason::LeftGroup));
+        self.go_on_without(components, |number, _| number == component, &RetryReason::LeftGroup);
+        true
+    }
+
+    /// Goes on without some components, and forgets what only they wanted.
+    fn go_on_without(
+        &self,
+        components: &mut Components,
+        is_one: impl Fn(usize, &BTreeSet<Key>) -> bool,
+        why: &RetryReason,
+    ) {
+        let Components { going, left, .. } = components;
+        let away = going.extract_if(.., |number, keys| is_one(*number, keys));
+        left.extend(away.map(|(number, _)| (number, why.clone())));
         let stay = |key: &Key| going.values().any(|keys| keys.contains(key));
         self.working.lock().retain(stay);
-        true
     }
 
     /// The commit is about to be sent. Who left before is out.

@@ -187,9 +187,8 @@ impl Attempt {
 
     /// As whom it meets holders. Whoever could go on without a document does not wait for it at all.
     fn requester(&self, queues: &Queues) -> Requester {
-        let since = queues.since.unwrap_or_else(|| self.engine.now());
-        let has_waited = self.engine.now().saturating_sub(since);
-        match self.has_components() || has_waited >= COURTESY {
+        let is_over = |since| self.engine.now().saturating_sub(since) >= COURTESY;
+        match self.has_components() || queues.since.is_some_and(is_over) {
             true => Requester::Locking(self.tid),
             false => Requester::Courteous(self.tid),
         }
@@ -206,16 +205,11 @@ impl Attempt {
 
     /// Of those who were set aside nothing more is sent; what was, and is not known to stand or not, is settled.
     fn leave_out_set_aside(&self, wants: &mut BTreeMap<Key, Want>, checks: &mut Vec<Write>) {
-        let uncertain = self.locks.lock().uncertain.clone();
-        checks.retain(|check| !self.is_set_aside(&check.key));
-        wants.retain(|key, want| {
-            if !self.is_set_aside(key) {
-                return true;
-            }
+        self.leave_out_who_left(wants, checks);
+        for (_, want) in wants.iter_mut().filter(|(key, _)| self.is_set_aside(key)) {
             // Whatever stands under it.
             *want = Want::default();
-            uncertain.contains(key)
-        });
+        }
     }
 
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.

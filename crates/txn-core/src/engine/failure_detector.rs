@@ -133,4 +133,20 @@ mod tests {
         assert!(!looks(3, 4_101, 5_200), "nobody knows what stood there when it was answered");
         assert!(looks(3, 5_101, 5_102));
     }
+
+    #[test]
+    fn who_was_met_first_is_remembered_however_many_are_met() {
+        let (liveness, lease) = (Liveness::default(), Duration::from_secs(1));
+        let sees = |id: &str, millis: u64| {
+            let at = Duration::from_millis(millis);
+            let at = LookedAt { asked: at, answered: at };
+            liveness.is_dead(tid(1, 0), &Key::new("c", id), None, lease, at)
+        };
+        assert!(!sees("first", 0));
+        for n in 1..=3 * MOST as u64 {
+            assert!(!sees(&n.to_string(), n / 100 + 1));
+            assert!(liveness.sightings.lock().len() <= MOST);
+        }
+        assert!(sees("first", 1_000));
+    }
 }

@@ -71,13 +71,9 @@ impl Engine {
         let mut busy = Vec::new();
         let mut holders = by_holder(locks);
         holders.retain(|holder, locks| {
-            let entitled = match requester {
-                // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
-                Requester::Locking(me) | Requester::Courteous(me) => {
-                    *holder == me || holder.age() < me.age()
-                }
-                Requester::Patient => true,
-            };
+            // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
+            let goes_first = |me: Tid| *holder == me || holder.age() < me.age();
+            let entitled = requester.tid().is_none_or(goes_first);
             let is_busy = entitled && self.live_attempts.is_live(*holder);
             if is_busy {
                 busy.append(locks);
@@ -123,10 +119,8 @@ impl Engine {
         if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
             return Ok(None);
         }
-        let why = match requester {
-            Requester::Locking(me) | Requester::Courteous(me) if !dead => {
-                format!("wounded by the older transaction {me}")
-            }
+        let why = match requester.tid() {
+            Some(me) if !dead => format!("wounded by the older transaction {me}"),
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
@@ -141,10 +135,8 @@ impl Engine {
             Decided::Committed { .. } if live => return Ok(None),
             Decided::Aborted if undecided => {
                 let (document, recorded) = (met_at.clone(), found.record.is_some());
-                self.emit(&match requester {
-                    Requester::Locking(me) | Requester::Courteous(me)
-                        if !dead && me.age() != holder.age() =>
-                    {
+                self.emit(&match requester.tid() {
+                    Some(me) if !dead && me.age() != holder.age() => {
                         Event::Wounded { by: me, victim: holder, document }
                     }
                     _ => Event::AbortedByRecovery { tid: holder, document, recorded },

@@ -27,6 +27,17 @@ pub enum Requester {
     Patient,
 }
 
+impl Requester {
+    /// The transaction whose age counts, if there is one.
+    #[must_use]
+    pub const fn tid(self) -> Option<Tid> {
+        match self {
+            Self::Locking(me) | Self::Courteous(me) => Some(me),
+            Self::Patient => None,
+        }
+    }
+}
+
 /// What to do about the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
@@ -60,14 +71,12 @@ pub fn conflict(
         _ if dead => Conflict::Resolve,
         // About to finish: nobody wounds it.
         HolderState::Record(State::Staged) => Conflict::Wait,
-        HolderState::Missing | HolderState::Record(State::Pending) => match requester {
+        HolderState::Missing | HolderState::Record(State::Pending) => match requester.tid() {
             // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
-            Requester::Locking(me) | Requester::Courteous(me)
-                if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) =>
-            {
+            Some(me) if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) => {
                 Conflict::Resolve
             }
-            Requester::Locking(_) | Requester::Courteous(_) | Requester::Patient => Conflict::Wait,
+            _ => Conflict::Wait,
         },
     }
 }
@@ -112,7 +121,6 @@ mod tests {
                 assert_eq!(asks(holder, true), dead_does, "{state:?} courteous, dead");
             }
             assert_eq!(asks(mine, false), mine_does, "{state:?} mine, courteous");
-            {}
         }
     }
 }
