@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use txn_core::store::Filter;
 use txn_lock::scan::{PAGE, candidates};
-use txn_lock::stored::Stored;
-use txn_outbox::{EventSource, OutboxError, Processor, ProcessorConfig};
+use txn_outbox::{EventSource, Processor, ProcessorConfig};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
@@ -51,16 +50,12 @@ impl Bank {
     /// # Errors
     /// [`BankError::NoOwners`], [`BankError::UnknownOwner`], or the engine's.
     pub async fn owner(&self, owner: &str) -> Result<Owner> {
-        let documents = &self.kept()?.documents;
+        let owners = self.kept()?;
         let key = key_of(owner);
-        match self.domain().reader().verified().get(documents, &*key).await? {
-            Some(Stored::Known(found)) if found.owner == owner => Ok(found),
-            Some(Stored::Newer(format)) => {
-                let document = format!("{}/{key}", documents.name());
-                Err(OutboxError::NewerFormat { document, format }.into())
-            }
-            _ => Err(BankError::UnknownOwner(owner.to_owned())),
-        }
+        let found = self.domain().reader().verified().get(&owners.documents, &*key).await?;
+        let found = found.map(|found| owners.known(&key, found)).transpose()?;
+        let is_theirs = |found: &Owner| found.owner == owner;
+        found.filter(is_theirs).ok_or_else(|| BankError::UnknownOwner(owner.to_owned()))
     }
 
     /// The events of this bank: what waits, and what was set aside.

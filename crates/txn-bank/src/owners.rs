@@ -99,6 +99,14 @@ impl Owners {
         Ok(Self { outbox, documents, accounts })
     }
 
+    /// What stands in an owner's document, unless its format is newer than this program.
+    pub(crate) fn known(&self, key: &str, found: Stored<Owner>) -> Result<Owner, OutboxError> {
+        found.known().map_err(|format| {
+            let document = format!("{}/{key}", self.documents.name());
+            OutboxError::NewerFormat { document, format }
+        })
+    }
+
     /// Emits for the owners of accounts that a transaction changes: one event each, with it or not at all.
     pub(crate) async fn changed<'a>(
         &self,
@@ -141,14 +149,8 @@ impl Owners {
         owner: Option<&str>,
         named: &BTreeSet<String>,
     ) -> Result<bool> {
-        let before = match tx.get(&self.documents, key).await? {
-            None => None,
-            Some(Stored::Known(before)) => Some(before),
-            Some(Stored::Newer(format)) => {
-                let document = format!("{}/{key}", self.documents.name());
-                return Err(OutboxError::NewerFormat { document, format }.into());
-            }
-        };
+        let found = tx.get(&self.documents, key).await?;
+        let before = found.map(|found| self.known(key, found)).transpose()?;
         let noted = before.as_ref().map(|before| before.owner.as_str());
         let owner = owner.or(noted.filter(|noted| key_of(noted) == key)).unwrap_or(key);
         let known = before.as_ref().map(|before| before.accounts.clone()).unwrap_or_default();

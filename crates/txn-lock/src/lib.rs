@@ -10,7 +10,7 @@ mod guard;
 mod inner;
 pub mod instance;
 mod model;
-mod name;
+pub mod name;
 mod queue;
 mod renew;
 mod repository;

@@ -156,17 +156,7 @@ impl Floor {
     }
 }
 
-macro_rules! kinds {
-    ($($name:ident: $variant:ident;)*) => {$(
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        pub(crate) enum $name {
-            $variant,
-        }
-    )*};
-}
-
-kinds! {
+crate::document_kinds! {
     LockKind: Lock;
     InstanceKind: Instance;
     FloorKind: Floor;

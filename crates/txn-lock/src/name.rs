@@ -1,4 +1,4 @@
-//! What can name a lock.
+//! What can be a name, and name a lock.
 
 use crate::error::{LockError, Result};
 use crate::model::LockName;
@@ -22,6 +22,12 @@ impl LockName {
     }
 }
 
+/// Whether a text can be a name, or a part of one: 1 to `most` bytes, no control characters.
+#[must_use]
+pub fn fits(text: &str, most: usize) -> bool {
+    !text.is_empty() && text.len() <= most && !text.contains(char::is_control)
+}
+
 fn check(
     what: &'static str,
     text: &str,
@@ -29,8 +35,7 @@ fn check(
     more: &'static str,
     odd: fn(char) -> bool,
 ) -> Result<()> {
-    if !text.is_empty() && text.len() <= most && !text.contains(|c: char| c.is_control() || odd(c))
-    {
+    if fits(text, most) && !text.contains(odd) {
         return Ok(());
     }
     let text = text.chars().take(40).collect();

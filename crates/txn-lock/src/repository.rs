@@ -243,10 +243,7 @@ impl LockRepository {
 
 /// A document, unless its format is newer than this program.
 fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
-    match stored {
-        Stored::Known(value) => Ok(value),
-        Stored::Newer(format) => {
-            Err(LockError::NewerFormat { document: document.to_owned(), format })
-        }
-    }
+    stored
+        .known()
+        .map_err(|format| LockError::NewerFormat { document: document.to_owned(), format })
 }

@@ -33,6 +33,32 @@ pub enum Stored<T> {
     Newer(u32),
 }
 
+impl<T> Stored<T> {
+    /// The document, if this program knows its format.
+    ///
+    /// # Errors
+    /// The number of the newer format.
+    pub fn known(self) -> Result<T, u32> {
+        match self {
+            Self::Known(value) => Ok(value),
+            Self::Newer(format) => Err(format),
+        }
+    }
+}
+
+/// The kinds of documents that share a collection: for each a type with one value, which is written as its name in lower
+/// case. A document of another kind is refused where it is read.
+#[macro_export]
+macro_rules! document_kinds {
+    ($($name:ident: $variant:ident;)*) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub(crate) enum $name {
+            $variant,
+        }
+    )*};
+}
+
 /// Documents with a top-level field `format`, of at most the version `N`: the `C` of a
 /// [`Collection`](txn_core::Collection) of them.
 #[derive(Debug)]

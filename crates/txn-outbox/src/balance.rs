@@ -49,18 +49,13 @@ struct Member {
 
 async fn round(this: &Arc<Inner>, member: &mut Member) -> Result<()> {
     forget_lost(this);
-    let wanted = match &this.config.assignment {
-        Assignment::Static(own) => own.len(),
-        Assignment::Shared => {
-            if member.guard.as_ref().is_none_or(|guard| guard.is_lost()) {
-                member.guard = this.locks.try_lock(MEMBER, &member.id).await?;
-            }
-            0
-        }
-    };
+    let is_shared = matches!(this.config.assignment, Assignment::Shared);
+    if is_shared && member.guard.as_ref().is_none_or(|guard| guard.is_lost()) {
+        member.guard = this.locks.try_lock(MEMBER, &member.id).await?;
+    }
     let seen = Seen::look(this).await?;
     let (wanted, first) = match &this.config.assignment {
-        Assignment::Static(_) => (wanted, 0),
+        Assignment::Static(own) => (own.len(), 0),
         Assignment::Shared => share(this.source.shards(), &seen.members, &member.id),
     };
     let mine: Vec<u16> = this.shards.holdings.lock().keys().copied().collect();

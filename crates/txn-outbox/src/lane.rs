@@ -20,6 +20,9 @@ use crate::source::{Claim, Noted, Verdict};
 /// How often a store that does not answer is asked again before a queue is left for later.
 const TRIES: usize = 6;
 
+/// Most characters of an error that are kept.
+const MOST_ERROR: usize = 2_000;
+
 /// Most queues whose pauses are remembered.
 const MOST_DEFERRED: usize = 100_000;
 
@@ -145,7 +148,7 @@ async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) ->
         }
         FailureKind::Counted => Verdict::Again,
     };
-    let why = failure.to_string();
+    let why: String = failure.to_string().chars().take(MOST_ERROR).collect();
     this.counters.failed();
     match settled(this, || this.source.failed(claim, event, &why, verdict)).await {
         Ok(Noted::Failed(failures)) => {

@@ -191,17 +191,7 @@ impl Dead {
     }
 }
 
-macro_rules! kinds {
-    ($($name:ident: $variant:ident;)*) => {$(
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        pub(crate) enum $name {
-            $variant,
-        }
-    )*};
-}
-
-kinds! {
+txn_lock::document_kinds! {
     SettingsKind: Settings;
     QueueKind: Queue;
     EventKind: Event;
@@ -215,12 +205,9 @@ pub(crate) type DeadLetters = Versioned<Dead, NEWEST>;
 
 /// A document, unless its format is newer than this program.
 pub(crate) fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
-    match stored {
-        Stored::Known(value) => Ok(value),
-        Stored::Newer(format) => {
-            Err(OutboxError::NewerFormat { document: document.to_owned(), format })
-        }
-    }
+    stored
+        .known()
+        .map_err(|format| OutboxError::NewerFormat { document: document.to_owned(), format })
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The names of queues: a topic, and a key within it.
 
 use std::fmt;
+use std::sync::LazyLock;
+
+use txn_lock::name;
 
 use crate::error::{OutboxError, Result};
 
@@ -85,61 +88,20 @@ fn check(
     more: &'static str,
     odd: fn(char) -> bool,
 ) -> Result<()> {
-    if !text.is_empty() && text.len() <= most && !text.contains(|c: char| c.is_control() || odd(c))
-    {
+    if name::fits(text, most) && !text.contains(odd) {
         return Ok(());
     }
     let text = text.chars().take(40).collect();
     Err(OutboxError::InvalidName { what, text, most, more })
 }
 
-macro_rules! row {
-    ($high:literal) => {
-        [
-            concat!($high, "0"),
-            concat!($high, "1"),
-            concat!($high, "2"),
-            concat!($high, "3"),
-            concat!($high, "4"),
-            concat!($high, "5"),
-            concat!($high, "6"),
-            concat!($high, "7"),
-            concat!($high, "8"),
-            concat!($high, "9"),
-            concat!($high, "a"),
-            concat!($high, "b"),
-            concat!($high, "c"),
-            concat!($high, "d"),
-            concat!($high, "e"),
-            concat!($high, "f"),
-        ]
-    };
-}
-
-/// Names of shards: what filters ask for is a constant.
-static SHARDS: [[&str; 16]; 16] = [
-    row!("0"),
-    row!("1"),
-    row!("2"),
-    row!("3"),
-    row!("4"),
-    row!("5"),
-    row!("6"),
-    row!("7"),
-    row!("8"),
-    row!("9"),
-    row!("a"),
-    row!("b"),
-    row!("c"),
-    row!("d"),
-    row!("e"),
-    row!("f"),
-];
+/// Names of shards, made once: what filters ask for outlives them.
+static SHARDS: LazyLock<Vec<String>> =
+    LazyLock::new(|| (0..MOST_SHARDS).map(|shard| format!("{shard:02x}")).collect());
 
 /// The name of a shard: two hexadecimal digits.
 pub(crate) fn shard_name(shard: u16) -> &'static str {
-    let (high, low) = (usize::from(shard / 16), usize::from(shard % 16));
-    SHARDS.get(high).map_or("", |row| row[low])
+    SHARDS.get(usize::from(shard)).map_or("", String::as_str)
 }
 
 #[cfg(test)]

@@ -23,9 +23,6 @@ const QUEUE: &str = "queue:";
 /// What the ids of dead letters begin with.
 const DEAD: &str = "dead:";
 
-/// Most bytes of an error that are kept.
-const MOST_ERROR: usize = 2_000;
-
 #[async_trait]
 impl EventSource for Outbox {
     fn name(&self) -> &str {
@@ -106,7 +103,6 @@ impl EventSource for Outbox {
         verdict: Verdict,
     ) -> Result<Noted> {
         let inner = &self.inner;
-        let error: String = why.chars().take(MOST_ERROR).collect();
         let noted = inner.domain.transact(async |tx| {
             claim.check(tx).await?;
             let mut queue = match inner.next_queue(tx, event).await {
@@ -116,12 +112,12 @@ impl EventSource for Outbox {
             let failures = queue.failures_of(event.sequence).saturating_add(1);
             let noted = match verdict {
                 Verdict::Again => {
-                    let (sequence, error) = (event.sequence, error.clone());
+                    let (sequence, error) = (event.sequence, why.to_owned());
                     queue.failing = Some(Failing { sequence, failures, error });
                     Noted::Failed(failures)
                 }
                 Verdict::SetAside(after) => {
-                    let dead = Dead::new(event, failures, &error, wall_ms(&inner.domain));
+                    let dead = Dead::new(event, failures, why, wall_ms(&inner.domain));
                     tx.put(&inner.dead, Dead::document(&event.id), &Stored::Known(dead))?;
                     tx.delete(&inner.letters, event.queue.event_document(event.sequence))?;
                     match after {

@@ -14,6 +14,7 @@ use txn_core::clock::Clock;
 use txn_core::store::Filter;
 use txn_core::{Collection, Domain, ErrorKind, Tid, Transaction};
 use txn_lock::instance::{self, Instances, wall_ms};
+use txn_lock::name;
 use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
@@ -161,9 +162,9 @@ impl Inner {
     }
 
     pub(crate) fn check_id(&self, id: &str) -> Result<()> {
-        match id.is_empty() || id.len() > MOST_ID || id.contains(char::is_control) {
-            true => Err(RequestError::InvalidId(id.chars().take(40).collect())),
-            false => Ok(()),
+        match name::fits(id, MOST_ID) {
+            true => Ok(()),
+            false => Err(RequestError::InvalidId(id.chars().take(40).collect())),
         }
     }
 
@@ -395,8 +396,5 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 
 /// A stored request, unless its format is newer than this program.
 fn known(id: &str, stored: Stored<Entry>) -> Result<Entry> {
-    match stored {
-        Stored::Known(entry) => Ok(entry),
-        Stored::Newer(format) => Err(RequestError::NewerFormat { id: id.to_owned(), format }),
-    }
+    stored.known().map_err(|format| RequestError::NewerFormat { id: id.to_owned(), format })
 }

@@ -3,6 +3,7 @@
 use json_patch::PatchOperation;
 use txn_core::store::{Key, Limits};
 use txn_core::{Image, Tid};
+use txn_lock::name;
 
 use crate::number::{compare, negated};
 use crate::request::{Add, Condition, Operation, Patch, Request};
@@ -29,9 +30,7 @@ pub(crate) fn check(
         return Err(format!("it has {bytes} bytes, at most {max_bytes} are allowed"));
     }
     if let Some(application) = &request.application
-        && (application.is_empty()
-            || application.len() > MOST_APPLICATION
-            || application.contains(char::is_control))
+        && !name::fits(application, MOST_APPLICATION)
     {
         return Err(format!(
             "the application has to be 1 to {MOST_APPLICATION} bytes without control characters"

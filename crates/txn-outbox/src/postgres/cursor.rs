@@ -25,10 +25,8 @@ struct Cursor {
     handled: u64,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Cursor,
+txn_lock::document_kinds! {
+    Kind: Cursor;
 }
 
 /// The cursors of one source.

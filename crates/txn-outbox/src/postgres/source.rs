@@ -28,9 +28,6 @@ const NEWEST: i32 = 1;
 /// Most bytes of the name of a source.
 const MOST_NAME: usize = 32;
 
-/// Most characters of an error that are kept.
-const MOST_ERROR: usize = 2_000;
-
 /// What every statement that a processor writes by begins with: a smaller token than before writes nothing.
 const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (shard, token) VALUES ($1, $2) \
      ON CONFLICT (shard) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING 1)";
@@ -312,7 +309,7 @@ impl EventSource for PostgresSource {
         verdict: Verdict,
     ) -> Result<Noted> {
         // What a text of the database cannot hold.
-        let error: String = why.chars().filter(|c| *c != '\0').take(MOST_ERROR).collect();
+        let error: String = why.chars().filter(|c| *c != '\0').collect();
         let (died_ms, blocks) = match verdict {
             Verdict::Again => (None, false),
             Verdict::SetAside(after) => {
