@@ -20,6 +20,8 @@ pub(super) enum Fate {
     Held,
     /// The same, before it is carried out.
     HeldBefore,
+    /// Its first item is carried out; the others wait until it is released. No bulk is carried out at once.
+    HeldBetween,
 }
 
 type Picks = Box<dyn Fn(&Write) -> bool + Send + Sync>;
@@ -131,6 +133,16 @@ impl Layer for Directed {
                 self.reached.notify_one();
                 self.released.notified().await;
                 self.server.write_many(writes).await
+            }
+            Some(Fate::HeldBetween) => {
+                let (first, others) = writes.split_at(1);
+                let mut outcomes = self.server.write_many(first).await;
+                self.reached.notify_one();
+                self.released.notified().await;
+                if !others.is_empty() {
+                    outcomes.extend(self.server.write_many(others).await);
+                }
+                outcomes
             }
         }
     }

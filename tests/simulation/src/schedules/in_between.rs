@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinError;
-use txn_core::store::{Key, Read, Store, WriteOp};
+use txn_core::store::{Key, Read, Store, Write, WriteOp};
 use txn_core::{Acknowledge, CompareAndSet, Domain, Error, ErrorKind, Options};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Server};
@@ -139,9 +139,8 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
         let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;
         let (_, other) = coordinator(rules, &server, "other", 0).await?;
         let things = reader.raw_collection("things").await?;
-        let verifies_a = |write: &txn_core::store::Write| {
-            &*write.key.id == "a" && matches!(write.op, WriteOp::Verify(Some(_)))
-        };
+        let verifies_a =
+            |write: &Write| &*write.key.id == "a" && matches!(write.op, WriteOp::Verify(Some(_)));
         way.cue(Fate::Held, verifies_a);
         let (inserting, is_first) = (other.clone(), Arc::new(AtomicBool::new(true)));
         let reading = tokio::spawn(async move {
@@ -168,5 +167,69 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
             other => wrong.push(format!("it is not read: {other:?}")),
         }
         Ok(wrong)
+    })
+}
+
+/// Deletes the one and inserts the other: there is always one of them.
+async fn change_places(domain: &Domain, from: &str, to: &str) -> Result<(), Error> {
+    let things = domain.raw_collection("things").await?;
+    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let changed = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.delete(&things, from)?;
+        tx.insert(&things, to, &thing(1))
+    });
+    changed.await.map(drop)
+}
+
+/// There is always one of `x` and `y`. Each is absent when it is read, and when it is verified.
+#[must_use]
+pub(super) fn absences_that_change_places(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["y".to_owned()]).await?;
+        let way = Directed::new(server.clone());
+        let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;
+        let (_, other) = coordinator(rules, &server, "other", 0).await?;
+        let things = reader.raw_collection("things").await?;
+        let (changing, is_first) = (other.clone(), Arc::new(AtomicBool::new(true)));
+        let verifies_x =
+            |write: &Write| &*write.key.id == "x" && matches!(write.op, WriteOp::Verify(None));
+        way.cue(Fate::HeldBetween, verifies_x);
+        let mut reading = tokio::spawn(async move {
+            reader
+                .transact::<_, Error, _>(async |tx| {
+                    let is_first = is_first.swap(false, Ordering::Relaxed);
+                    let change = async |from, to| {
+                        let other = changing.clone();
+                        // Of somebody else, not of this closure.
+                        let changed =
+                            tokio::spawn(async move { change_places(&other, from, to).await });
+                        assert!(matches!(changed.await, Ok(Ok(()))), "they change places");
+                    };
+                    let x = tx.get(&things, "x").await?.is_some();
+                    if is_first {
+                        change("y", "x").await;
+                    }
+                    let y = tx.get(&things, "y").await?.is_some();
+                    if is_first {
+                        change("x", "y").await;
+                    }
+                    Ok((x, y))
+                })
+                .await
+        });
+        let read = tokio::select! {
+            biased;
+            read = &mut reading => read,
+            () = way.reached() => {
+                change_places(&other, "y", "x").await?;
+                way.release();
+                reading.await
+            }
+        };
+        Ok(match read {
+            Ok(Ok((x, y))) if x != y => Vec::new(),
+            Ok(Ok(read)) => vec![format!("{read:?} was read, which never was")],
+            read => vec![format!("it is not read: {read:?}")],
+        })
     })
 }

@@ -21,13 +21,14 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 11] = [
+pub const OF_RULES: [Schedule; 12] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
     ("an own commit that vanishes", in_between::an_own_commit_that_vanishes),
     ("a later commit that vanishes", in_between::a_later_commit_that_vanishes),
     ("an absence that ends and begins", in_between::an_absence_that_ends_and_begins),
+    ("absences that change places", in_between::absences_that_change_places),
     ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
     ("a watermark that vanishes", days::a_watermark_that_vanishes),
     ("a commit behind a lifted block", days::a_commit_behind_a_lifted_block),
