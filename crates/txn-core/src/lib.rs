@@ -42,6 +42,7 @@ mod group;
 
 pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use api::domain::{Committed, Domain, TransactionFn};
+pub use api::history::ReaderAt;
 pub use api::reader::{CompareAndSet, Reader, Snapshot};
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;

@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod document;
 pub mod format;
+pub mod history;
 pub mod machines;
 pub mod record;
 pub mod rule;

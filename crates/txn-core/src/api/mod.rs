@@ -4,6 +4,7 @@
 mod barrier;
 pub(crate) mod collection;
 pub(crate) mod domain;
+pub(crate) mod history;
 mod maintenance;
 mod opening;
 pub(crate) mod outcome;

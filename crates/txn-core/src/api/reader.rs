@@ -2,6 +2,8 @@
 
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
+use crate::attempt::Edit;
+use crate::config::Options;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
@@ -12,7 +14,7 @@ use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, Result};
 use crate::store::Key;
-use txn_protocol::document::View;
+use txn_protocol::document::{Image, View};
 use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
@@ -92,6 +94,9 @@ impl Domain {
             return Err(Error::invalid(format!("it is no document of {}", collection.name)).at(key));
         }
         let image = Collection::<C>::encode(key, value)?;
+        if self.engine.histories.of(&key.collection).is_some() {
+            return self.compare_and_put(snapshot, &image).await;
+        }
         let written = async {
             let view = &snapshot.entry.view;
             let View::Present { stored, .. } = view else {
@@ -112,6 +117,35 @@ impl Domain {
             }
         };
         written.await.map_err(AttemptError::into_error)
+    }
+}
+
+impl Domain {
+    /// The same where the past is kept: that is a second document, so it takes a transaction.
+    async fn compare_and_put<T>(
+        &self,
+        snapshot: &Snapshot<T>,
+        image: &Image,
+    ) -> Result<CompareAndSet> {
+        let Snapshot { key, entry, .. } = snapshot;
+        if entry.observed.image.is_none() {
+            return Err(absent(key));
+        }
+        let (observed, options) = (&entry.observed, Options::default().with_by_itself(true));
+        let written = self.run::<_, Error, _>(&options, async |tx| {
+            let images = tx.images(std::slice::from_ref(key)).await?;
+            let version = tx.attempt().version(key)?;
+            let is_same = images.first() == Some(&observed.image) && version == observed.tid;
+            if is_same {
+                tx.attempt().buffer(key, Edit::Put(image.clone()))?;
+            }
+            Ok(is_same)
+        });
+        let committed = written.await?;
+        match committed.receipt.commit_tid {
+            Some(tid) if committed.value => Ok(CompareAndSet::Written(tid)),
+            _ => Ok(CompareAndSet::Mismatch),
+        }
     }
 }
 
@@ -207,6 +241,16 @@ impl Engine {
         keys: &[Key],
         deadline: &Deadline,
     ) -> Result<Vec<ReadEntry>, AttemptError> {
+        self.read_decided(keys, |_| true, deadline).await
+    }
+
+    /// Reads documents from their primaries, and waits for those undecided holders that `matters` names.
+    pub(super) async fn read_decided(
+        &self,
+        keys: &[Key],
+        matters: impl Fn(Tid) -> bool + Sync,
+        deadline: &Deadline,
+    ) -> Result<Vec<ReadEntry>, AttemptError> {
         let mut entries: Vec<Option<ReadEntry>> = vec![None; keys.len()];
         let mut backoff = self.backoff();
         loop {
@@ -221,7 +265,7 @@ impl Engine {
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
                 // What came from a committed record is decided.
                 let undecided = entry.observed.version.and(entry.observed.holder);
-                if undecided.is_some() && self.rules.decides(Rule::ReadOnlyWaits) {
+                if undecided.is_some_and(&matters) && self.rules.decides(Rule::ReadOnlyWaits) {
                     locks.push(Lock { key, view: entry.view });
                 } else {
                     entries[index] = Some(entry);

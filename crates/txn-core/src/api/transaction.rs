@@ -148,7 +148,7 @@ impl Transaction {
         self.images(&keys).await.map(drop)
     }
 
-    async fn images(&self, keys: &[Key]) -> Result<Vec<Option<Image>>> {
+    pub(super) async fn images(&self, keys: &[Key]) -> Result<Vec<Option<Image>>> {
         self.attempt.read(keys).await.map_err(|error| self.doom(error))
     }
 

@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 
 use tokio_util::sync::CancellationToken;
 
+use super::participants::{Participants, participant_of};
 use super::receipt::Receipt;
 use super::stage::{Decisive, Stage};
-use super::{Attempt, Locks, Mutation, ReadEntry};
+use super::{Attempt, Mutation, ReadEntry};
 use crate::config::Acknowledge;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
@@ -24,7 +25,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Version, Write, WriteOp};
 use txn_protocol::document::{Image, Stored, View};
-use txn_protocol::machines::attempt::{Change, Footprint, Phase, operation};
+use txn_protocol::machines::attempt::{Footprint, Phase, operation};
 use txn_protocol::machines::invariant::{Invariant, check_commit_tid, check_order};
 use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
@@ -271,7 +272,8 @@ impl Attempt {
         if writes.len() < before {
             participants = self.participants(&writes)?;
         }
-        let (participants, images, known) = participants;
+        let Participants { list: participants, images, known, past } = participants;
+        self.engine.keep_versions(past, &self.deadline).await?;
         let commit = self.commit_tid()?;
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
@@ -326,7 +328,8 @@ impl Attempt {
     fn changes_anything(&self, writes: &BTreeMap<Key, Mutation>) -> bool {
         let locks = self.locks.lock();
         let exists = |key| locks.held.get(key).is_none_or(|held| !held.before.absent);
-        writes.iter().any(|(key, mutation)| {
+        let heads = self.heads_among(writes);
+        writes.iter().filter(|(key, _)| !heads.contains(*key)).any(|(key, mutation)| {
             !matches!(operation(mutation.change(), exists(key)), Ok(Op::Read))
         })
     }
@@ -397,31 +400,6 @@ impl Attempt {
                 Err(Error::new(ErrorKind::Misconfigured, message).into())
             }
         }
-    }
-
-    /// The participants of the record, with their new contents and what is known of them by the locks.
-    #[expect(clippy::type_complexity, reason = "three aligned lists, taken apart at once")]
-    fn participants(
-        &self,
-        writes: &BTreeMap<Key, Mutation>,
-    ) -> Result<(Vec<Participant>, Vec<Option<Image>>, BTreeMap<Key, View>), Error> {
-        let Locks { held, uncertain } = &*self.locks.lock();
-        let acknowledged = held.keys().all(|key| !uncertain.contains(key));
-        Invariant::HeldLockAcknowledged.check(acknowledged).map_err(Error::broken)?;
-        let (mut participants, mut images, mut known) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for (key, lock) in held {
-            let absent = lock.before.absent;
-            let change = writes.get(key).map_or(Change::Read, Mutation::change);
-            let op = operation(change, !absent).map_err(|_| Self::exists(key))?;
-            let placeholder = absent.then_some(lock.version);
-            let participant = participant_of(key, op, lock.expected, lock.before.tid);
-            participants.push(Participant { placeholder, ..participant });
-            images.push(writes.get(key).and_then(|mutation| mutation.image().cloned()));
-            let stored = lock.before.locked_by(Some(self.tid));
-            let (version, source) = (lock.version, stored.encode());
-            known.insert(key.clone(), View::Present { version, source, stored });
-        }
-        Ok((participants, images, known))
     }
 
     /// Later than everything that was read or is overwritten.
@@ -546,18 +524,6 @@ impl Attempt {
             tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
         }
     }
-}
-
-/// A participant that is no placeholder.
-fn participant_of(
-    key: &Key,
-    op: Op,
-    expected: Option<Version>,
-    before: Option<Tid>,
-) -> Participant {
-    let (collection, id) = (key.collection.clone(), key.id.clone());
-    let routing = key.routing.clone();
-    Participant { collection, id, routing, op, expected, placeholder: None, before }
 }
 
 /// A document that is the whole transaction.

@@ -10,6 +10,7 @@ mod joining;
 mod lock;
 mod mutation;
 pub(crate) mod nesting;
+mod participants;
 mod read;
 mod receipt;
 mod release;
@@ -35,7 +36,7 @@ use crate::engine::observe::ReadEntry;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
-use txn_protocol::document::Stored;
+use txn_protocol::document::{Image, Stored};
 use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
 
@@ -287,11 +288,17 @@ impl Attempt {
             let kind = crate::ErrorKind::from(&refusal);
             Error::new(kind, format!("cannot write it: {}", refusal.reason)).at(key)
         })?;
+        let head = self.head_of(key)?;
         let mut working = self.working.lock();
         let mutation = Mutation::after(working.writes.get(key), mutation);
         let mutation = mutation.ok_or_else(|| Self::exists(key))?;
-        self.check_count(&working, usize::from(!working.uses(key)))?;
+        let used = [Some(key), head.as_ref()].into_iter().flatten();
+        self.check_count(&working, used.filter(|key| !working.uses(key)).count())?;
         working.note_write(key.clone(), mutation);
+        if let Some(head) = head {
+            // What it becomes is known under the locks.
+            working.note_write(head, Mutation::Put(Image::default()));
+        }
         Ok(())
     }
 

@@ -49,6 +49,7 @@ impl Engine {
         let mirror = open(Some(self.table.domain().to_string()));
         let info = self.retry_unavailable(deadline, || self.store.open_collection(&mirror)).await?;
         self.memory.forget_collection(&info.name);
+        self.learn_history(&info, deadline).await?;
         Ok(info)
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod failure_detector;
 pub(crate) mod finish;
 pub(crate) mod format;
 pub(crate) mod help;
+pub(crate) mod history;
 pub(crate) mod holder;
 pub(crate) mod janitor;
 pub(crate) mod lifecycle;
@@ -22,6 +23,7 @@ pub(crate) mod opening;
 pub(crate) mod outcome;
 pub(crate) mod pages;
 pub(crate) mod places;
+pub(crate) mod purge;
 pub(crate) mod rebuild;
 pub(crate) mod release;
 pub(crate) mod retention;
@@ -47,6 +49,7 @@ use crate::config::Config;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
+use crate::engine::history::Histories;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
@@ -77,6 +80,8 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// What this process committed last.
     pub(crate) memory: Memory,
+    /// The collections that keep what is overwritten.
+    pub(crate) histories: Histories,
     /// Whether transactions are composed.
     pub(crate) groups: bool,
     pub(crate) lifecycle: Lifecycle,
@@ -122,6 +127,7 @@ impl Engine {
             records: front(),
             store: front(),
             memory: Memory::new(groups.then_some(config.transaction_limit)),
+            histories: Histories::default(),
             groups,
             lifecycle: Lifecycle::new(tasks),
             absence_probe: tokio::sync::Mutex::default(),

@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::claims::Claim;
 use crate::engine::deadline::Deadline;
+use crate::engine::history::history_entry;
 use crate::engine::pages::PAGE;
 use crate::engine::store_access::view;
 use crate::engine::survey::open_records;
@@ -50,6 +51,7 @@ impl Engine {
         }
         self.change_domain(deadline, |document| document.collections.remove(&name).is_some())
             .await?;
+        self.delete(&history_entry(&uid), deadline).await?;
         // The claim goes last: as long as it stands nobody else has the collection.
         self.delete(&key, deadline).await
     }

@@ -91,6 +91,9 @@ impl Process {
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(Errno::SRCH) => return Ok(false),
+            // The number is that of a thread by now: newer kernels say that there is no such process, older ones that it is no
+            // valid one.
+            Err(Errno::NOENT | Errno::INVAL) => return Ok(false),
             Err(error) => return Err(failed(error)),
         };
         if !self.is_alive() {
@@ -211,6 +214,23 @@ mod tests {
         process.kill().unwrap();
         assert!(!process.is_alive());
         child.wait().unwrap();
+    }
+
+    /// The number of a process that is gone may be that of a thread of another one.
+    #[test]
+    fn a_thread_with_the_same_number_is_left_alone() {
+        let (told, number) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            told.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            let _ = stopped.recv();
+        });
+        let pid = u32::try_from(number.recv().unwrap()).unwrap();
+        let gone = Process { pid, started: "another boot+1".to_owned() };
+        assert!(!gone.signal(Signal::TERM).unwrap());
+        gone.end(Duration::from_secs(5)).unwrap();
+        drop(stop);
+        thread.join().unwrap();
     }
 
     #[test]

@@ -1,0 +1,134 @@
+//! What stands in the record of a commit: by the locks that are held, and by what the closure wants of their documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Attempt, Held, Locks, Mutation};
+use crate::engine::history::{History, head_of};
+use crate::error::Error;
+use crate::store::{Key, Version};
+use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::history::{Before, Change as Past};
+use txn_protocol::machines::attempt::{Change, operation};
+use txn_protocol::machines::invariant::Invariant;
+use txn_protocol::record::{Op, Participant};
+use txn_protocol::tid::Tid;
+
+/// The participants of a record.
+#[derive(Default)]
+pub(super) struct Participants {
+    pub(super) list: Vec<Participant>,
+    /// Their new contents, in the same order.
+    pub(super) images: Vec<Option<Image>>,
+    /// What is known of them by the locks.
+    pub(super) known: BTreeMap<Key, View>,
+    /// What is overwritten where the past is kept. It is written before the commit is sent.
+    pub(super) past: Vec<(Key, Image)>,
+}
+
+impl Attempt {
+    /// Notes that the head of a document's history is written with it. What it becomes is known under the locks.
+    pub(super) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
+        let Some(history) = self.engine.histories.of(&key.collection) else { return Ok(None) };
+        let longest = history.version(key, Some(self.tid));
+        self.engine.limits().check(&longest, 0).map_err(|refusal| {
+            let message = format!("its past versions cannot be kept: {}", refusal.reason);
+            Error::invalid(message).at(key)
+        })?;
+        Ok(Some(history.head(key)))
+    }
+
+    /// The heads among what is to be written: none is written whose document is not.
+    pub(super) fn heads_among(&self, writes: &BTreeMap<Key, Mutation>) -> BTreeSet<Key> {
+        writes.keys().filter_map(|key| Some(self.history_of(key)?.head(key))).collect()
+    }
+
+    fn history_of(&self, key: &Key) -> Option<Arc<History>> {
+        self.engine.histories.of(&key.collection)
+    }
+
+    /// The participants of the record, by the locks that are held.
+    pub(super) fn participants(
+        &self,
+        writes: &BTreeMap<Key, Mutation>,
+    ) -> Result<Participants, Error> {
+        let Locks { held, uncertain } = &*self.locks.lock();
+        let acknowledged = held.keys().all(|key| !uncertain.contains(key));
+        Invariant::HeldLockAcknowledged.check(acknowledged).map_err(Error::broken)?;
+        let mut come_to = Participants::default();
+        let heads = self.heads(held, writes, &mut come_to.past)?;
+        for (key, lock) in held {
+            let absent = lock.before.absent;
+            let mutation = match heads.get(key) {
+                Some(head) => head.as_ref(),
+                None => writes.get(key),
+            };
+            let change = mutation.map_or(Change::Read, Mutation::change);
+            let op = operation(change, !absent).map_err(|_| Self::exists(key))?;
+            let placeholder = absent.then_some(lock.version);
+            let participant = participant_of(key, op, lock.expected, lock.before.tid);
+            come_to.list.push(Participant { placeholder, ..participant });
+            come_to.images.push(mutation.and_then(|mutation| mutation.image().cloned()));
+            let stored = lock.before.locked_by(Some(self.tid));
+            let (version, source) = (lock.version, stored.encode());
+            come_to.known.insert(key.clone(), View::Present { version, source, stored });
+        }
+        Ok(come_to)
+    }
+
+    /// What becomes of the heads of documents whose past is kept: none is written whose document is not.
+    fn heads(
+        &self,
+        held: &BTreeMap<Key, Held>,
+        writes: &BTreeMap<Key, Mutation>,
+        past: &mut Vec<(Key, Image)>,
+    ) -> Result<BTreeMap<Key, Option<Mutation>>, Error> {
+        let mut heads = BTreeMap::new();
+        for (key, mutation) in writes {
+            let Some(history) = self.history_of(key) else { continue };
+            let at = history.head(key);
+            let (Some(document), Some(head)) = (held.get(key), held.get(&at)) else { continue };
+            let exists = !document.before.absent;
+            let op = operation(mutation.change(), exists).map_err(|_| Self::exists(key))?;
+            if op == Op::Read {
+                heads.insert(at, None);
+                continue;
+            }
+            let head = stored(&head.before)
+                .map(|head| {
+                    head_of(&at, &head.image, head.image.as_str()).map(|parsed| (parsed, head.tid))
+                })
+                .transpose()?;
+            let known = head.as_ref().map(|(head, tid)| (head, *tid));
+            let image = exists.then_some(&document.before.image);
+            let before = Before { tid: document.before.tid, image };
+            let change = Past::of(known, before, op != Op::Delete);
+            let damaged = |what: String| Error::damaged(what).at(&at);
+            let version = history.version(key, change.overwritten);
+            past.push((version, change.past.encode().map_err(damaged)?));
+            heads.insert(
+                at.clone(),
+                Some(Mutation::Put(
+                    change.head.encode().map_err(|what| Error::damaged(what).at(&at))?,
+                )),
+            );
+        }
+        Ok(heads)
+    }
+}
+
+fn stored(before: &Stored) -> Option<&Stored> {
+    (!before.absent).then_some(before)
+}
+
+/// A participant that is no placeholder.
+pub(super) fn participant_of(
+    key: &Key,
+    op: Op,
+    expected: Option<Version>,
+    before: Option<Tid>,
+) -> Participant {
+    let (collection, id) = (key.collection.clone(), key.id.clone());
+    let routing = key.routing.clone();
+    Participant { collection, id, routing, op, expected, placeholder: None, before }
+}

@@ -1,0 +1,255 @@
+//! Collections that keep what was overwritten: where that is, how it is kept, and how a moment is looked up in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::format::Format;
+use txn_protocol::history::{Ancestor, Content, Head, Keep, Links, PastVersion, Step};
+use txn_protocol::machines::domain::MakeOnce;
+use txn_protocol::tid::Tid;
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::{REGISTRY, RegistryDocument};
+use crate::engine::format::unreadable;
+use crate::engine::places::Document;
+use crate::engine::store_access::ReadPreference;
+use crate::error::{Error, ErrorKind};
+use crate::store::{CollectionInfo, Key, Source};
+
+/// The history of one collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    /// The collection that has the heads and the past versions.
+    pub(crate) collection: Arc<str>,
+    /// Since when it is kept, as the time since the Unix epoch.
+    pub(crate) since: Duration,
+    /// For how long.
+    pub(crate) retention: Duration,
+}
+
+/// What the registry has of it, under `history:<uid>`. Made once, and never changed.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    #[serde(default)]
+    format: Format,
+    collection: String,
+    since_ms: u64,
+    retention_ms: u64,
+}
+
+/// The histories of the collections that this process has opened, by the name of the collection.
+#[derive(Debug, Default)]
+pub(crate) struct Histories(RwLock<BTreeMap<Arc<str>, Arc<History>>>);
+
+impl Histories {
+    pub(crate) fn of(&self, collection: &str) -> Option<Arc<History>> {
+        self.0.read().get(collection).cloned()
+    }
+}
+
+/// Of names: `h` the head of a document, `v` a past version. The first version may have no tid.
+impl History {
+    fn key(&self, of: &Key, id: String) -> Key {
+        let key = Key::new(self.collection.clone(), id);
+        match &of.routing {
+            Some(routing) => key.routed(routing.clone()),
+            None => key,
+        }
+    }
+
+    /// The head of a document.
+    pub(crate) fn head(&self, of: &Key) -> Key {
+        self.key(of, format!("h/{}", of.id))
+    }
+
+    /// The document of a past version, and the commit that wrote it; none for keys of other things.
+    pub(crate) fn document(&self, of: &Arc<str>, past: &Key) -> Option<(Key, Option<Tid>)> {
+        let (tid, id) = past.id.strip_prefix("v/")?.split_once('/')?;
+        let tid = match tid {
+            FIRST => None,
+            tid => Some(tid.parse().ok()?),
+        };
+        let key = Key::new(of.clone(), id);
+        let routed = past.routing.clone().map(|routing| key.clone().routed(routing));
+        Some((routed.unwrap_or(key), tid))
+    }
+
+    /// A past version of a document.
+    pub(crate) fn version(&self, of: &Key, tid: Option<Tid>) -> Key {
+        let tid = tid.map_or_else(|| FIRST.to_owned(), Tid::compact);
+        self.key(of, format!("v/{tid}/{}", of.id))
+    }
+}
+
+/// The first version of a document that no transaction wrote.
+const FIRST: &str = "first";
+
+/// The settings of a collection of past versions: nothing in it is searched for.
+const UNSEARCHED: &str = r#"{"dynamic":false}"#;
+
+/// Where the registry says that a collection keeps its history.
+pub(crate) fn history_entry(uid: &str) -> Key {
+    Key::new(REGISTRY, format!("history:{uid}"))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The head that a document has, with the commit that wrote it.
+pub(crate) fn head_of(key: &Key, image: &Image, source: &str) -> Result<Head, Error> {
+    Head::parse(image).map_err(|fault| unreadable(key, source, &fault))
+}
+
+impl Engine {
+    /// From now on what is overwritten in a collection is kept, by every process that opens it from now on.
+    pub(crate) async fn keep_history(
+        &self,
+        name: &str,
+        retention: Duration,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let opened = self.open_collection(name, false, None, deadline).await?;
+        let collection = format!("{}-history", opened.name);
+        let past = self.open_collection(&collection, true, Some(UNSEARCHED), deadline).await?;
+        let entry = Entry {
+            format: Format::default(),
+            collection: past.name.to_string(),
+            since_ms: self.unix_millis(),
+            retention_ms: millis(retention),
+        };
+        let source = serde_json::to_string(&entry).map_err(|e| Error::invalid(e.to_string()))?;
+        let key = history_entry(&opened.uid);
+        let (place, source) = (RegistryDocument(&key), Source::from(source));
+        let settled =
+            self.settle(&place, &MakeOnce, (None, None), |_| Ok(source.clone()), deadline);
+        settled.await.map_err(|e| e.while_doing("begin the history of the collection"))?;
+        self.learn_history(&opened, deadline).await?;
+        match self.histories.of(&opened.name) {
+            Some(history) if millis(history.retention) == millis(retention) => Ok(()),
+            Some(history) => {
+                let message = format!(
+                    "the history of {name:?} is kept for {:?} already, which does not change",
+                    history.retention
+                );
+                Err(Error::new(ErrorKind::Misconfigured, message).into())
+            }
+            None => Err(Error::damaged("the history that was begun is gone").at(&key).into()),
+        }
+    }
+
+    /// Whether a collection that is being opened keeps its history.
+    pub(crate) async fn learn_history(
+        &self,
+        opened: &CollectionInfo,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let key = history_entry(&opened.uid);
+        let Some((_, source)) = self.read_registry(&key, deadline).await? else {
+            self.histories.0.write().remove(&opened.name);
+            return Ok(());
+        };
+        let entry: Entry = serde_json::from_str(&source)
+            .map_err(|e| unreadable(&key, &source, &format!("it cannot be read: {e}")))?;
+        if !entry.format.is_known() {
+            return Err(unreadable(&key, &source, "").into());
+        }
+        let history = History {
+            collection: entry.collection.into(),
+            since: Duration::from_millis(entry.since_ms),
+            retention: Duration::from_millis(entry.retention_ms),
+        };
+        self.histories.0.write().insert(opened.name.clone(), Arc::new(history));
+        Ok(())
+    }
+
+    /// Keeps past versions: returns once each is acknowledged, whoever wrote it.
+    pub(crate) async fn keep_versions(
+        &self,
+        versions: Vec<(Key, Image)>,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let keep = |(key, image): (Key, Image)| async move {
+            let source = Stored { image, ..Stored::default() }.encode();
+            let content = |_: &View| Ok(source.clone());
+            let settled =
+                self.settle(&Document(&key), &Keep, View::Absent, content, deadline).await;
+            settled.map(drop).map_err(|e| e.while_doing("keep what is overwritten"))
+        };
+        try_join_all(versions.into_iter().map(keep)).await.map(drop)
+    }
+
+    /// The version of a document that stood there at `time`, by the links of one that stood there later.
+    pub(crate) async fn locate(
+        &self,
+        key: &Key,
+        history: &History,
+        mut links: Links,
+        time: Duration,
+        deadline: &Deadline,
+    ) -> Result<Ancestor, AttemptError> {
+        loop {
+            match links.step(time).ok_or_else(|| no_longer_kept(key))? {
+                Step::Found(version) => return Ok(version),
+                Step::Look(version) => {
+                    links = self.past_version(key, history, version, deadline).await?.links;
+                }
+            }
+        }
+    }
+
+    /// What stood there at `time`, the same way.
+    pub(crate) async fn look_back(
+        &self,
+        key: &Key,
+        history: &History,
+        links: Links,
+        time: Duration,
+        deadline: &Deadline,
+    ) -> Result<Option<Image>, AttemptError> {
+        let version = self.locate(key, history, links, time, deadline).await?;
+        match self.past_version(key, history, version, deadline).await?.content {
+            Content::Was(image) => Ok(Some(image)),
+            Content::Absent => Ok(None),
+            Content::Lost => Err(overwritten(key, version.tid).into()),
+        }
+    }
+
+    async fn past_version(
+        &self,
+        key: &Key,
+        history: &History,
+        version: Ancestor,
+        deadline: &Deadline,
+    ) -> Result<PastVersion, AttemptError> {
+        let at = history.version(key, version.tid);
+        let keys = std::slice::from_ref(&at);
+        let views = self.read_documents(keys, ReadPreference::Primary, deadline).await?;
+        match views.first() {
+            Some(View::Present { stored, source, .. }) => Ok(PastVersion::parse(&stored.image)
+                .map_err(|fault| unreadable(&at, source, &fault))?),
+            Some(View::Absent) | None => Err(no_longer_kept(key).into()),
+        }
+    }
+}
+
+/// What a version was is not known.
+pub(crate) fn overwritten(key: &Key, version: Option<Tid>) -> Error {
+    let which = version.map_or_else(|| "the first".to_owned(), |tid| tid.to_string());
+    let message = format!(
+        "what it was then is not known: a client that keeps no history wrote over the version {which}"
+    );
+    Error::damaged(message).at(key)
+}
+
+fn no_longer_kept(key: &Key) -> Error {
+    Error::invalid("what it was then is no longer kept").at(key)
+}

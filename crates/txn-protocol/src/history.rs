@@ -1,0 +1,384 @@
+//! The past of a document, where its collection keeps it: a chain of versions that never change, in which any moment is found
+//! in logarithmically many looks.
+//!
+//! A document has a *head*, which each transaction that writes the document writes with it: so the head's own commit tid is that
+//! of the document's last change, a deletion included. What is overwritten is kept as a *past version* before the commit is sent:
+//! that a content stood there with a tid is true whatever becomes of the transaction, so a past version needs neither a lock nor a
+//! place in the record.
+//!
+//! Versions are numbered. Each knows the one before it and those whose numbers are its own with the lowest bits cleared one
+//! after the other, so that a search halves what is left.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::document::{Image, View};
+use crate::format::Format;
+use crate::machines::settle::{Condition, Machine, Settle};
+use crate::tid::Tid;
+
+/// A version by its number and the commit that wrote it; none where no transaction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ancestor {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The commit that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tid: Option<Tid>,
+}
+
+impl Ancestor {
+    /// Whether it stood there at a time, or before. The first version is the oldest that is known, so it counts from ever.
+    fn stood_at(&self, time: Duration) -> bool {
+        self.number == 0 || self.tid.is_some_and(|tid| tid.unix_time() <= time)
+    }
+}
+
+/// The way from one version to those before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Links {
+    number: u64,
+    /// The nearest first, and the first version last.
+    before: Vec<Ancestor>,
+}
+
+/// What the next look of a search is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// This version stood there at that time.
+    Found(Ancestor),
+    /// It stood there later: the search goes on with its links.
+    Look(Ancestor),
+}
+
+impl Links {
+    /// The links of the version that follows the one that has these, and that `tid` wrote.
+    #[must_use]
+    pub fn after(&self, tid: Option<Tid>) -> Self {
+        let number = self.number + 1;
+        let own = Ancestor { number: self.number, tid };
+        let mut jumps = Vec::new();
+        let mut rest = number;
+        while rest > 0 {
+            rest &= rest - 1;
+            jumps.push(rest);
+        }
+        let known = std::iter::once(&own).chain(&self.before);
+        let is_linked =
+            |version: &&Ancestor| version.number == self.number || jumps.contains(&version.number);
+        Self { number, before: known.filter(is_linked).copied().collect() }
+    }
+
+    /// The next step towards what stood there at `time`, which is before this version; none behind the first.
+    #[must_use]
+    pub fn step(&self, time: Duration) -> Option<Step> {
+        let index = self.before.iter().position(|version| version.stood_at(time))?;
+        Some(match index.checked_sub(1) {
+            None => Step::Found(self.before[0]),
+            Some(later) => Step::Look(self.before[later]),
+        })
+    }
+
+    fn is_sound(&self) -> bool {
+        let falls = self.before.is_sorted_by(|a, b| a.number > b.number);
+        let nearest = self.before.first().map(|version| version.number + 1);
+        let first = self.before.last().is_none_or(|version| version.number == 0);
+        falls && first && nearest.unwrap_or(0) == self.number
+    }
+}
+
+/// What a search, or the next write, has to know of the version that stands there now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    #[serde(default)]
+    format: Format,
+    /// Whether the document exists: it was not deleted.
+    pub exists: bool,
+    /// The way to the versions before it.
+    pub links: Links,
+}
+
+/// What is known of the content of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The document had it.
+    Was(Image),
+    /// There was no document.
+    Absent,
+    /// Somebody who keeps no history wrote over it.
+    Lost,
+}
+
+/// A version that was overwritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastVersion {
+    /// The way to the versions before it.
+    pub links: Links,
+    /// What stood there.
+    pub content: Content,
+}
+
+/// What is to be kept and to be written where a document is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The commit that wrote what is overwritten.
+    pub overwritten: Option<Tid>,
+    /// What is overwritten.
+    pub past: PastVersion,
+    /// What the head becomes.
+    pub head: Head,
+}
+
+/// A document as its transaction found it under its lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    /// The commit that wrote it.
+    pub tid: Option<Tid>,
+    /// Its content, if it exists.
+    pub image: Option<&'a Image>,
+}
+
+impl Before<'_> {
+    /// Whether the head tells of this very state: else somebody who keeps no history wrote the document since.
+    #[must_use]
+    pub fn is_of(&self, head: &Head, head_tid: Option<Tid>) -> bool {
+        match self.image {
+            Some(_) => head.exists && self.tid == head_tid,
+            None => !head.exists,
+        }
+    }
+}
+
+impl Change {
+    /// Of a document with this head (and the commit that wrote the head), which exists afterwards or not.
+    #[must_use]
+    pub fn of(head: Option<(&Head, Option<Tid>)>, before: Before<'_>, exists: bool) -> Self {
+        let (links, overwritten, is_known) = match head {
+            None => (Links::default(), before.tid, true),
+            Some((head, tid)) => (head.links.clone(), tid, before.is_of(head, tid)),
+        };
+        let content = match before.image {
+            _ if !is_known => Content::Lost,
+            Some(image) => Content::Was(image.clone()),
+            None => Content::Absent,
+        };
+        let head = Head { format: Format::default(), exists, links: links.after(overwritten) };
+        Self { overwritten, past: PastVersion { links, content }, head }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Was,
+    Absent,
+    Lost,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PastDocument<'a> {
+    #[serde(default)]
+    format: Format,
+    links: Links,
+    content: Kind,
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    image: Option<&'a RawValue>,
+}
+
+impl Head {
+    /// The document of the head.
+    ///
+    /// # Errors
+    /// In words; none is known.
+    pub fn encode(&self) -> Result<Image, String> {
+        let text = serde_json::to_string(self).map_err(|e| e.to_string())?;
+        Image::parse(&text).map_err(|e| e.to_string())
+    }
+
+    /// Reads the document of a head.
+    ///
+    /// # Errors
+    /// In words, if it cannot be read, or a newer library wrote it.
+    pub fn parse(image: &Image) -> Result<Self, String> {
+        let head: Self = serde_json::from_str(image.as_str())
+            .map_err(|e| format!("the head of the history cannot be read: {e}"))?;
+        check(head.format, &head.links)?;
+        Ok(head)
+    }
+}
+
+impl PastVersion {
+    /// The document of a past version.
+    ///
+    /// # Errors
+    /// In words; none is known.
+    pub fn encode(&self) -> Result<Image, String> {
+        let content = match self.content {
+            Content::Was(_) => Kind::Was,
+            Content::Absent => Kind::Absent,
+            Content::Lost => Kind::Lost,
+        };
+        let image = match &self.content {
+            Content::Was(image) => {
+                let raw: Result<&RawValue, _> = serde_json::from_str(image.as_str());
+                Some(raw.map_err(|e| e.to_string())?)
+            }
+            Content::Absent | Content::Lost => None,
+        };
+        let links = self.links.clone();
+        let document = PastDocument { format: Format::default(), links, content, image };
+        let text = serde_json::to_string(&document).map_err(|e| e.to_string())?;
+        Image::parse(&text).map_err(|e| e.to_string())
+    }
+
+    /// Reads the document of a past version.
+    ///
+    /// # Errors
+    /// In words, if it cannot be read, or a newer library wrote it.
+    pub fn parse(image: &Image) -> Result<Self, String> {
+        let document: PastDocument<'_> = serde_json::from_str(image.as_str())
+            .map_err(|e| format!("the past version cannot be read: {e}"))?;
+        check(document.format, &document.links)?;
+        let content = match (document.content, document.image) {
+            (Kind::Was, Some(image)) => {
+                Content::Was(Image::parse(image.get()).map_err(|e| e.to_string())?)
+            }
+            (Kind::Was, None) => return Err("the past version has no content".to_owned()),
+            (Kind::Absent, _) => Content::Absent,
+            (Kind::Lost, _) => Content::Lost,
+        };
+        Ok(Self { links: document.links, content })
+    }
+}
+
+fn check(format: Format, links: &Links) -> Result<(), String> {
+    match (format.is_known(), links.is_sound()) {
+        (true, true) => Ok(()),
+        (false, _) => Err("a newer library wrote it".to_owned()),
+        (true, false) => Err("its way to earlier versions is damaged".to_owned()),
+    }
+}
+
+/// Keeps a past version: whoever comes first writes it, and for the same tid everybody would write the same. What stands there is
+/// touched, for what was only seen may vanish.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep;
+
+impl Machine for Keep {
+    type Seen = View;
+    type Proven = ();
+
+    fn next(&self, seen: &View) -> Settle<()> {
+        match seen {
+            View::Absent => Settle::Write(Condition::Absent, ()),
+            View::Present { version, .. } => Settle::Touch(*version, ()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tid(seconds: u64) -> Tid {
+        let ticks = 0x01B2_1DD2_1381_4000 + seconds * 10_000_000;
+        let (low, mid, high) = (ticks & 0xFFFF_FFFF, (ticks >> 32) & 0xFFFF, ticks >> 48);
+        format!("{low:08x}-{mid:04x}-1{high:03x}-8000-0123456789ab").parse().expect("a tid")
+    }
+
+    /// Versions that commits wrote at the seconds 10, 20, …: what a search finds is what a list has, in few looks.
+    #[test]
+    fn every_moment_is_found() {
+        for length in (0..40).chain([100, 1_000, 1_023, 1_024]) {
+            // The first was there before any transaction.
+            let mut chain = vec![(None, Links::default())];
+            for n in 1..=length {
+                let (tid_before, links) = &chain[chain.len() - 1];
+                chain.push((Some(tid(10 * n)), links.after(*tid_before)));
+            }
+            for time in [
+                0,
+                1,
+                9,
+                10,
+                11,
+                5 * length,
+                10 * length.saturating_sub(1),
+                10 * length - length.min(1),
+            ] {
+                let expected = (time / 10).min(length);
+                let moment = Duration::from_secs(time);
+                let (newest, mut links) = (&chain[chain.len() - 1].0, &chain[chain.len() - 1].1);
+                if expected == length && newest.is_none_or(|tid| tid.unix_time() <= moment) {
+                    continue;
+                }
+                let mut looks = 0;
+                let found = loop {
+                    looks += 1;
+                    match links.step(moment).expect("there is an earlier one") {
+                        Step::Found(version) => break version,
+                        Step::Look(version) => {
+                            links = &chain[usize::try_from(version.number).expect("small")].1;
+                        }
+                    }
+                };
+                assert_eq!(found.number, expected, "at {time} of {length}");
+                assert!(looks <= 2 * (1 + length.ilog2()), "{looks} looks among {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn links_are_few() {
+        let mut links = Links::default();
+        for n in 1..5_000_u64 {
+            links = links.after(Some(tid(n)));
+            assert!(links.is_sound());
+            assert!(links.before.len() <= 2 + usize::try_from(n.ilog2()).expect("small"), "{n}");
+        }
+    }
+
+    #[test]
+    fn documents_are_read_as_they_were_written() {
+        let image = Image::parse(r#"{"n":1.0,"x":{"tid":2}}"#).expect("valid");
+        let first = Change::of(None, Before { tid: None, image: Some(&image) }, true);
+        assert_eq!(first.past.content, Content::Was(image.clone()));
+        let head = (&first.head, Some(tid(5)));
+        let deleted =
+            Change::of(Some(head), Before { tid: Some(tid(5)), image: Some(&image) }, false);
+        assert_eq!((deleted.overwritten, deleted.head.exists), (Some(tid(5)), false));
+        for past in [&first.past, &deleted.past] {
+            assert_eq!(PastVersion::parse(&past.encode().expect("encodes")).as_ref(), Ok(past));
+        }
+        assert_eq!(Head::parse(&deleted.head.encode().expect("encodes")), Ok(deleted.head));
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_over_is_lost() {
+        let image = Image::default();
+        let head = Change::of(None, Before { tid: None, image: None }, true).head;
+        for before in [
+            Before { tid: Some(tid(7)), image: Some(&image) },
+            Before { tid: None, image: Some(&image) },
+            Before { tid: None, image: None },
+        ] {
+            let change = Change::of(Some((&head, Some(tid(5)))), before, true);
+            assert_eq!(change.past.content, Content::Lost, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_newer_library_wrote_or_nobody_did_is_refused() {
+        for text in [
+            r#"{"format":2,"exists":true,"links":{"number":0,"before":[]}}"#,
+            r#"{"exists":true,"links":{"number":2,"before":[{"number":0}]}}"#,
+            r#"{"exists":true,"links":{"number":1,"before":[]}}"#,
+            r#"{"exists":true}"#,
+        ] {
+            let image = Image::parse(text).expect("an object");
+            assert!(Head::parse(&image).is_err(), "{text}");
+        }
+    }
+}
