@@ -169,6 +169,11 @@ async fn moments_that_cannot_be_read_are_refused() {
     assert!(none.expect_err("no history").to_string().contains("keep_history"));
     let again = shop.domain.keep_history(&shop.items, 2 * WEEK).await;
     assert_eq!(again.expect_err("another time").kind(), ErrorKind::Misconfigured);
+    let own: Items = shop.domain.create_collection("other-history", None).await.expect("opens");
+    let put = shop.domain.transact::<_, Error, _>(async |tx| tx.put(&own, "a", &Item { n: 1 }));
+    put.await.expect("writes");
+    let taken = shop.domain.keep_history(&other, WEEK).await.expect_err("somebody's own");
+    assert!(taken.to_string().contains("rename"), "{taken}");
     let short = shop.domain.keep_history(&other, DRIFT).await;
     assert_eq!(short.expect_err("never readable").kind(), ErrorKind::Invalid);
 }

@@ -27,6 +27,9 @@ pub struct Ancestor {
     /// The commit that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<Tid>,
+    /// Whether somebody who keeps no history wrote over it: what stood there, and until when, nobody knows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 impl Ancestor {
@@ -54,11 +57,11 @@ pub enum Step {
 }
 
 impl Links {
-    /// The links of the version that follows the one that has these, and that `tid` wrote.
+    /// The links of the version that follows the one that has these, that `tid` wrote, and that may be `lost`.
     #[must_use]
-    pub fn after(&self, tid: Option<Tid>) -> Self {
+    pub fn after(&self, tid: Option<Tid>, lost: bool) -> Self {
         let number = self.number + 1;
-        let own = Ancestor { number: self.number, tid };
+        let own = Ancestor { number: self.number, tid, lost };
         let mut jumps = Vec::new();
         let mut rest = number;
         while rest > 0 {
@@ -107,7 +110,7 @@ pub enum Content {
     Was(Image),
     /// There was no document.
     Absent,
-    /// Somebody who keeps no history wrote over it.
+    /// It is not known.
     Lost,
 }
 
@@ -164,7 +167,8 @@ impl Change {
             Some(image) => Content::Was(image.clone()),
             None => Content::Absent,
         };
-        let head = Head { format: Format::default(), exists, links: links.after(overwritten) };
+        let head =
+            Head { format: Format::default(), exists, links: links.after(overwritten, !is_known) };
         Self { overwritten, past: PastVersion { links, content }, head }
     }
 }
@@ -296,7 +300,7 @@ mod tests {
             let mut chain = vec![(None, Links::default())];
             for n in 1..=length {
                 let (tid_before, links) = &chain[chain.len() - 1];
-                chain.push((Some(tid(10 * n)), links.after(*tid_before)));
+                chain.push((Some(tid(10 * n)), links.after(*tid_before, false)));
             }
             for time in [
                 0,
@@ -334,7 +338,7 @@ mod tests {
     fn links_are_few() {
         let mut links = Links::default();
         for n in 1..5_000_u64 {
-            links = links.after(Some(tid(n)));
+            links = links.after(Some(tid(n)), false);
             assert!(links.is_sound());
             assert!(links.before.len() <= 2 + usize::try_from(n.ilog2()).expect("small"), "{n}");
         }
@@ -366,6 +370,9 @@ mod tests {
         ] {
             let change = Change::of(Some((&head, Some(tid(5)))), before, true);
             assert_eq!(change.past.content, Content::Lost, "{before:?}");
+            let step = change.head.links.step(Duration::from_secs(5));
+            let lost = Ancestor { number: 1, tid: Some(tid(5)), lost: true };
+            assert_eq!(step, Some(Step::Found(lost)), "{before:?}");
         }
     }
 

@@ -14,6 +14,7 @@ use txn_core::{
 };
 
 use crate::history::{Content, Doc, Fate, History, Kind};
+use crate::past;
 use crate::process::{Process, is_planned, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SHEETS, SLOTS, TOKENS};
 use crate::witness::Told;
@@ -77,6 +78,8 @@ pub(crate) struct Actor {
     pub(crate) calm: bool,
     /// The disks, if somebody waits for barriers.
     pub(crate) barriers: Option<Arc<Server>>,
+    /// Since when the past is kept, if it is.
+    pub(crate) past: Option<Duration>,
 }
 
 /// What an operation reads and writes, as far as it is decided before it runs.
@@ -95,6 +98,7 @@ enum Plan {
     CompareAndSet(Doc),
     Look { doc: Doc, verified: bool },
     Barrier,
+    LookBack(Duration),
 }
 
 impl Plan {
@@ -115,12 +119,13 @@ impl Plan {
             Self::Look { verified: false, .. } => Kind::Look,
             Self::Look { verified: true, .. } => Kind::VerifiedLook,
             Self::Barrier => Kind::Barrier,
+            Self::LookBack(_) => Kind::LookBack,
         }
     }
 }
 
 /// Everything of which several documents together have a meaning.
-fn audited() -> Vec<Doc> {
+pub(crate) fn audited() -> Vec<Doc> {
     let accounts = (0..ACCOUNTS).map(Doc::Account);
     let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
     accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
@@ -157,6 +162,14 @@ impl Actor {
         }
         if self.barriers.is_some() && dice.u8(..10) == 0 {
             return Plan::Barrier;
+        }
+        // Once the world is old enough to have a past.
+        let past = self.past.map(|since| (since, self.domain.latest_timestamp()));
+        if let Some((since, latest)) = past
+            && latest > since
+            && dice.u8(..6) == 0
+        {
+            return Plan::LookBack(since + (latest - since).mul_f64(dice.f64()));
         }
         if self.calm && dice.bool() {
             return Plan::Look { doc: account(dice), verified: false };
@@ -199,6 +212,14 @@ impl Actor {
                 Plan::CompareAndSet(doc) => self.compare_and_set(number, *doc, dice).await,
                 Plan::Look { doc, verified } => self.look(number, *doc, *verified).await,
                 Plan::Barrier => self.barrier(number, deadline).await,
+                Plan::LookBack(moment) => {
+                    let found =
+                        past::look_back(&self.domain, &self.world, *moment, &audited()).await;
+                    if let Ok(found) = &found {
+                        self.history.note(number, |operation| operation.reads.clone_from(found));
+                    }
+                    Some(fate(found.map(drop)))
+                }
                 plan => self.transact(number, plan, dice, deadline).await,
             }
         };
@@ -434,7 +455,7 @@ impl Actor {
                 self.put(tx, number, *to, &content.after(number, 0))?;
             }
             // Without a transaction.
-            Plan::CompareAndSet(_) | Plan::Look { .. } | Plan::Barrier => {}
+            Plan::CompareAndSet(_) | Plan::Look { .. } | Plan::Barrier | Plan::LookBack(_) => {}
         }
         Ok(())
     }

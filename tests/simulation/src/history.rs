@@ -115,13 +115,15 @@ pub enum Kind {
     VerifiedLook,
     /// Waits until everything is applied, and reads what stands there by itself.
     Barrier,
+    /// Reads everything as it stood at a moment of the past.
+    LookBack,
 }
 
 impl Kind {
     /// Whether it reads without a transaction.
     #[must_use]
     pub fn is_look(self) -> bool {
-        matches!(self, Self::Look | Self::VerifiedLook | Self::Barrier)
+        matches!(self, Self::Look | Self::VerifiedLook | Self::Barrier | Self::LookBack)
     }
 
     /// Whether it leaves no record that could be asked for its outcome.

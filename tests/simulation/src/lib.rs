@@ -7,10 +7,12 @@
 mod actor;
 mod campaign;
 mod counts;
+mod disks;
 pub mod history;
 pub mod invariants;
 mod ledger;
 mod meddle;
+mod past;
 pub mod process;
 mod run;
 mod scenario;

@@ -12,20 +12,22 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use txn_core::store::{Key, Store};
-use txn_core::{Config, Domain, Error, State, TransactionOutcome, fields};
+use txn_core::{Config, Domain, Error, State, TransactionOutcome};
 use txn_protocol::rule::Rules;
 use txn_sim::{CountingStore, FaultStore};
 
 use crate::actor::{Actor, Bomb, World};
 use crate::counts::Verdict;
-use crate::history::{Content, Doc, Fate, History, Operation};
+use crate::disks;
+use crate::history::{Content, Doc, Fate, History};
 use crate::invariants;
 use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
+use crate::past;
 use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf, is_planned};
 use crate::scenario::{
-    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, RUSHES, SHEETS, Scenario, TOKENS,
-    Troubles,
+    ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, SHEETS, Scenario, TOKENS,
+    Troubles, until_a_rush,
 };
 use crate::virtual_time::in_virtual_time;
 use crate::watch::{LongLock, Watch};
@@ -73,13 +75,6 @@ struct Running {
     actors: Vec<JoinHandle<()>>,
 }
 
-/// How long until an actor comes with the next rush.
-fn until_a_rush(now: Duration, place: f64) -> Duration {
-    let [apart, lasts] = RUSHES;
-    let since = Duration::from_secs_f64(now.as_secs_f64() % apart.as_secs_f64());
-    apart.saturating_sub(since) + lasts.mul_f64(place)
-}
-
 /// Shuts a domain down, also one of a process that was stopped for going round in a circle.
 async fn shut_down(domain: &Domain) {
     let _ = tokio::time::timeout(PEACE + JANITOR_INTERVAL, domain.shutdown(PEACE)).await;
@@ -102,11 +97,15 @@ struct Simulation {
     /// Every process that there was.
     processes: Mutex<Vec<Arc<Process>>>,
     meddler: Meddler,
+    /// Since when the past is kept, if it is.
+    past: Option<Duration>,
     long_locks: Vec<LongLock>,
     clean_up: CleanUp,
 }
 
 const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
+/// Longer than any world lasts.
+const FOR_EVER: Duration = Duration::from_secs(400 * 24 * 3_600);
 
 impl Simulation {
     fn new(scenario: Scenario, rules: Rules, log: bool) -> Self {
@@ -130,6 +129,7 @@ impl Simulation {
             days: 0,
             processes: Mutex::default(),
             meddler,
+            past: None,
             long_locks: Vec::new(),
             clean_up: CleanUp::default(),
         }
@@ -196,6 +196,10 @@ impl Simulation {
         let process = self.process("founder", 1.0, 0);
         let domain = self.domain(&process, false).await?;
         let world: World = domain.create_collection("world", None).await?;
+        if self.scenario.past {
+            domain.keep_history(&world, FOR_EVER).await?;
+            self.past = Some(domain.config().clock.wall());
+        }
         domain
             .transact(async |tx| {
                 for n in 0..ACCOUNTS {
@@ -281,6 +285,7 @@ impl Simulation {
                 strays: self.meddler.strays.clone(),
                 calm: self.scenario.calm,
                 barriers: self.scenario.barriers.then(|| self.server.clone()),
+                past: self.past,
             };
             let (mut dice, calm) = (dice.fork(), self.scenario.calm);
             tokio::spawn(async move {
@@ -449,7 +454,8 @@ impl Simulation {
         if !report.is_clean() {
             self.violations.push(format!("left over: {report:?}"));
         }
-        self.look_at_the_disks();
+        let disks = disks::left_over(&self.server.documents(), lost);
+        self.violations.extend(disks);
         let operations = self.history.operations();
         let mut docs: Vec<Doc> =
             operations.iter().flat_map(|operation| operation.writes.keys()).copied().collect();
@@ -472,6 +478,7 @@ impl Simulation {
                 finals.insert(doc, content);
             }
         }
+        self.look_through_the_past(&finals).await?;
         let mut settled = BTreeMap::new();
         for operation in operations {
             let open = matches!(operation.fate, Fate::Unknown | Fate::Unheard);
@@ -489,27 +496,28 @@ impl Simulation {
         Ok((settled, finals))
     }
 
-    /// No lock, no placeholder and no open record is left, whatever the engine says.
-    fn look_at_the_disks(&mut self) {
-        for (collection, documents) in self.server.documents() {
-            for (id, source) in documents {
-                let Ok(document) = serde_json::from_str::<serde_json::Value>(&source) else {
-                    self.violations.push(format!("{collection}/{id} is no JSON"));
-                    continue;
-                };
-                for field in [fields::TRANSACTION_TID, fields::TRANSACTION_ABSENT] {
-                    if document.get(field).is_some_and(|value| !value.is_null()) {
-                        self.violations.push(format!("left over: {field} in {collection}/{id}"));
-                    }
-                }
-                let state = document.get(fields::STATE).and_then(|state| state.as_str());
-                if let Some(state @ ("pending" | "staged" | "committed")) = state
-                    && !(self.meddler.lost && state == "committed")
-                {
-                    self.violations.push(format!("left over: {collection}/{id} is {state}"));
-                }
+    /// Moments of the past, by a process whose clock is so far ahead that all of it is past.
+    async fn look_through_the_past(
+        &mut self,
+        finals: &BTreeMap<Doc, Content>,
+    ) -> Result<(), Error> {
+        let Some(since) = self.past else { return Ok(()) };
+        let drift = i64::try_from(self.scenario.max_drift().as_millis()).unwrap_or(i64::MAX);
+        let ahead = drift + (self.days + 1) * DAY_MILLIS;
+        let process = self.process_on(self.server.clone(), "historian", 1.0, ahead);
+        let domain = self.domain(&process, false).await?;
+        let world: World = domain.collection("world").await?;
+        let mut dice = self.scenario.trouble.fork();
+        let span = [since, self.origin.elapsed()];
+        let last = past::look_through(&domain, &world, &self.history, span, &mut dice).await?;
+        for (doc, content) in last {
+            if content.as_ref() != finals.get(&doc) {
+                self.violations
+                    .push(format!("past: the last moment does not show {doc:?} as it is"));
             }
         }
+        domain.shutdown(PEACE).await;
+        Ok(())
     }
 
     fn verdict(
@@ -532,8 +540,13 @@ impl Simulation {
             let name = process.name();
             self.violations.push(format!("liveness: {name} asks the store without an end"));
         }
-        let unfair: Vec<String> = operations.iter().filter_map(|o| self.unfair(o)).collect();
-        self.violations.extend(unfair);
+        for operation in &operations {
+            if let Fate::Aborted(why) = &operation.fate
+                && !self.scenario.may_be_told(why)
+            {
+                self.violations.push(format!("operation {} failed: {why}", operation.number));
+            }
+        }
         let mut counts = self.told.counts.lock().clone();
         let copied = self.meddler.strays.load(Ordering::Relaxed);
         counts.fault("locks copied", copied);
@@ -582,17 +595,5 @@ impl Simulation {
         log.push(format!("{:?}", ledger.scenario));
         let fingerprint = hasher.finish();
         (Verdict { seed, violations: self.violations, counts, fingerprint }, log)
-    }
-
-    /// What the caller of an operation may not be told.
-    fn unfair(&self, operation: &Operation) -> Option<String> {
-        let Fate::Aborted(why) = &operation.fate else { return None };
-        let expected = ["mismatch", "Conflict", "Unavailable"];
-        // Clocks that are too far apart are a reason to refuse a commit.
-        let clocks = self.scenario.clocks != Clocks::Tame && why.starts_with("Misconfigured");
-        let missing = self.scenario.may_miss_collections()
-            && (why.starts_with("Misconfigured") || why.contains("does not exist"));
-        let fair = clocks || missing || expected.iter().any(|kind| why.starts_with(kind));
-        (!fair).then(|| format!("operation {} failed: {why}", operation.number))
     }
 }

@@ -12,7 +12,14 @@ pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
 /// In a calm world actors come in rushes: so far apart, and everybody within so much.
-pub(crate) const RUSHES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(60)];
+const RUSHES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(60)];
+
+/// How long until an actor comes with the next rush.
+pub(crate) fn until_a_rush(now: Duration, place: f64) -> Duration {
+    let [apart, lasts] = RUSHES;
+    let since = Duration::from_secs_f64(now.as_secs_f64() % apart.as_secs_f64());
+    apart.saturating_sub(since) + lasts.mul_f64(place)
+}
 
 /// Accounts of the world. Few, so that everybody meets everybody.
 pub(crate) const ACCOUNTS: u8 = 4;
@@ -66,6 +73,8 @@ pub struct Troubles {
     pub lost_pages: bool,
     /// The transactions of a process are composed into groups.
     pub groups: bool,
+    /// What is overwritten is kept, and moments of the past are read.
+    pub past: bool,
 }
 
 /// Switches a trouble on.
@@ -86,10 +95,11 @@ impl Troubles {
         slow_parts: false,
         lost_pages: false,
         groups: false,
+        past: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 12] = [
+    pub const SWITCHES: [(&'static str, Switch); 13] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -102,6 +112,7 @@ impl Troubles {
         ("slow-parts", |troubles| troubles.slow_parts = true),
         ("lost-pages", |troubles| troubles.lost_pages = true),
         ("groups", |troubles| troubles.groups = true),
+        ("past", |troubles| troubles.past = true),
     ];
 
     /// All of them.
@@ -195,6 +206,8 @@ pub struct Scenario {
     pub shared_requests: bool,
     /// The transactions of a process are composed into groups.
     pub groups: bool,
+    /// What is overwritten is kept.
+    pub past: bool,
     /// What is slow.
     pub slow: Slow,
     /// Nothing goes wrong but that a part is slow, and that pages are lost: whatever else takes long has no excuse.
@@ -242,6 +255,7 @@ impl Scenario {
             _ => Annex::Lost,
         };
         self.shared_requests = often(troubles.shared_requests, 0.5, 1.0) > 0.0;
+        let seed = self.seed;
         let loses_pages = often(troubles.lost_pages, 0.5, 1.0) > 0.0;
         let slow = often(troubles.slow_parts, 0.4, 1.0);
         if loses_pages {
@@ -265,7 +279,10 @@ impl Scenario {
                 self.calmed(&mut dice)
             }
         };
-        world.grouped(troubles.groups)
+        let mut world = world.grouped(troubles.groups);
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7374);
+        world.past = troubles.past && dice.u8(..3) == 0;
+        world
     }
 
     /// In half of the worlds transactions are composed. Where few are, there is nobody to be composed with.
@@ -354,6 +371,7 @@ impl Scenario {
             store_panics: 0.0,
             shared_requests: false,
             groups: false,
+            past: false,
             slow: Slow::Nothing,
             calm: false,
             barriers: false,
@@ -369,6 +387,17 @@ impl Scenario {
         refuses || self.annex != Annex::None
     }
 
+    /// Whether this is a reason for a caller why nothing was changed.
+    #[must_use]
+    pub fn may_be_told(&self, why: &str) -> bool {
+        let expected = ["mismatch", "Conflict", "Unavailable"];
+        // Clocks that are too far apart are a reason to refuse a commit.
+        let clocks = self.clocks != Clocks::Tame && why.starts_with("Misconfigured");
+        let missing = self.may_miss_collections()
+            && (why.starts_with("Misconfigured") || why.contains("does not exist"));
+        clocks || missing || expected.iter().any(|kind| why.starts_with(kind))
+    }
+
     /// How long a document may stay locked by one transaction once everybody has a server to talk to: the
     /// transaction limit by the slowest clock, the longest lease, and a few passes of a janitor.
     #[must_use]
@@ -381,6 +410,8 @@ impl Scenario {
     #[must_use]
     pub fn max_drift(&self) -> Duration {
         match self.clocks {
+            // Short enough that moments of the past can be read while the world goes on.
+            Clocks::Tame if self.past => Duration::from_secs(20),
             Clocks::Tame => Duration::from_secs(60),
             Clocks::Wild => Duration::from_secs(24 * 3600),
             Clocks::Days => Duration::from_secs(10 * 24 * 3600),

@@ -19,10 +19,11 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::{REGISTRY, RegistryDocument};
 use crate::engine::format::unreadable;
+use crate::engine::pages::PAGE;
 use crate::engine::places::Document;
 use crate::engine::store_access::ReadPreference;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionInfo, Key, Source};
+use crate::store::{CollectionInfo, Filter, Key, Source};
 
 /// The history of one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +129,9 @@ impl Engine {
         };
         let source = serde_json::to_string(&entry).map_err(|e| Error::invalid(e.to_string()))?;
         let key = history_entry(&opened.uid);
+        if self.read_registry(&key, deadline).await?.is_none() {
+            self.check_free(&past.name, deadline).await?;
+        }
         let (place, source) = (RegistryDocument(&key), Source::from(source));
         let settled =
             self.settle(&place, &MakeOnce, (None, None), |_| Ok(source.clone()), deadline);
@@ -144,6 +148,22 @@ impl Engine {
             }
             None => Err(Error::damaged("the history that was begun is gone").at(&key).into()),
         }
+    }
+
+    /// Whether a collection may have heads and past versions: nothing else is in it.
+    async fn check_free(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
+        self.refresh(name, deadline).await?;
+        let mut pages = self.pages(name, Filter::All, PAGE);
+        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
+            let ours = |key: &Key| key.id.starts_with("h/") || key.id.starts_with("v/");
+            if let Some((key, ..)) = documents.iter().find(|(key, ..)| !ours(key)) {
+                let message = format!(
+                    "the history would be kept in the collection {name:?}, which has other documents: rename that one"
+                );
+                return Err(Error::new(ErrorKind::Misconfigured, message).at(key).into());
+            }
+        }
+        Ok(())
     }
 
     /// Whether a collection that is being opened keeps its history.
@@ -216,6 +236,9 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Option<Image>, AttemptError> {
         let version = self.locate(key, history, links, time, deadline).await?;
+        if version.lost {
+            return Err(overwritten(key, version.tid).into());
+        }
         match self.past_version(key, history, version, deadline).await?.content {
             Content::Was(image) => Ok(Some(image)),
             Content::Absent => Ok(None),

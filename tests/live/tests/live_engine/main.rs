@@ -4,6 +4,7 @@ mod atomic;
 mod content;
 mod cost;
 mod crash;
+mod past;
 mod refused;
 mod stuck;
 
@@ -24,6 +25,7 @@ txn_fixtures::everywhere! {
         cost::what_is_remembered_costs_a_round_trip_less;
         cost::inserts;
         cost::reads;
+        past::moments_show_each_transaction_whole;
         refused::collections_that_are_not_there_or_not_ours;
         refused::ids_that_cannot_be;
         refused::a_document_that_violates_the_mapping;

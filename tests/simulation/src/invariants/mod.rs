@@ -11,6 +11,7 @@ mod lost_updates;
 mod money;
 mod order;
 mod pairs;
+mod past;
 mod resurrection;
 mod the_living;
 mod verified_reads;
@@ -22,7 +23,7 @@ use crate::ledger::Ledger;
 type Check = fn(&Ledger) -> Vec<String>;
 
 /// Every invariant with its name.
-const ALL: [(&str, Check); 15] = [
+const ALL: [(&str, Check); 16] = [
     ("acknowledged", acknowledged::check),
     ("all or nothing", all_or_nothing::check),
     ("bounded recovery", bounded_recovery::check),
@@ -34,6 +35,7 @@ const ALL: [(&str, Check); 15] = [
     ("money", money::check),
     ("order", order::check),
     ("pairs", pairs::check),
+    ("past", past::check),
     ("resurrection", resurrection::check),
     ("the living", the_living::check),
     ("verified reads", verified_reads::check),

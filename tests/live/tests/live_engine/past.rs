@@ -1,0 +1,48 @@
+//! What was overwritten, read at moments of the past.
+
+use std::time::Duration;
+
+use txn_core::{Acknowledge, Domain, Error, Options, Tid};
+use txn_fixtures::bank::{self, Accounts, account};
+use txn_fixtures::fixture::Fixture;
+
+const DRIFT: Duration = Duration::from_secs(5);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Sets balances, or deletes accounts, in one transaction. Returns when it was.
+async fn set(domain: &Domain, accounts: &Accounts, to: &[(&str, Option<i64>)]) -> Duration {
+    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let written = domain.run::<_, Error, _>(&options, async |tx| {
+        to.iter().try_for_each(|(name, balance)| match balance {
+            Some(balance) => tx.put(accounts, *name, &account(*balance)),
+            None => tx.delete(accounts, *name),
+        })
+    });
+    let commit = written.await.expect("writes").receipt.commit_tid;
+    commit.map(Tid::unix_time).expect("it wrote")
+}
+
+pub(crate) async fn moments_show_each_transaction_whole(fixture: &Fixture) {
+    let config = Fixture::config().with_max_drift(DRIFT);
+    let domain = fixture.domain_on(fixture.store(), config).await;
+    let accounts = bank::open(&domain, &fixture.name("accounts")).await;
+    domain.keep_history(&accounts, HOUR).await.expect("begins");
+    let mut told = Vec::new();
+    for n in 0..12 {
+        let balances = [Some(n), (n % 4 != 3).then_some(-n)];
+        let [a, b] = balances;
+        told.push((set(&domain, &accounts, &[("a", a), ("b", b)]).await, balances));
+        // One microsecond is what a moment is told apart by.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    while domain.latest_timestamp() < told[told.len() - 1].0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for (moment, balances) in told {
+        let reader = domain.at(moment).expect("past");
+        let found = reader.get_many(&accounts, ["a", "b"]).await.expect("reads");
+        assert_eq!(found, balances.map(|balance| balance.map(account)), "at {moment:?}");
+    }
+    assert_eq!(domain.purge_history(&accounts).await.expect("looks"), 0);
+    fixture.settle(&domain).await;
+}

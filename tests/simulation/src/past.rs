@@ -1,0 +1,61 @@
+//! Looks at moments of the past, while the world goes on and when it has ended.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use txn_core::{Domain, Error};
+
+use crate::actor::{World, audited};
+use crate::history::{Content, Doc, Fate, History, Kind};
+use crate::scenario::SHEETS;
+
+/// Moments that are looked at when everything has ended.
+const MOMENTS: usize = 6;
+
+/// What was there.
+pub(crate) type Moment = BTreeMap<Doc, Option<Content>>;
+
+/// What stood there at a moment, without a transaction.
+pub(crate) async fn look_back(
+    domain: &Domain,
+    world: &World,
+    moment: Duration,
+    docs: &[Doc],
+) -> Result<Moment, Error> {
+    let ids = docs.iter().map(|doc| doc.id());
+    let found = domain.at(moment)?.get_many(world, ids).await?;
+    Ok(docs.iter().copied().zip(found).collect())
+}
+
+/// Looks at some moments at which transactions began or committed, and at the last one. Returns what that shows.
+pub(crate) async fn look_through(
+    domain: &Domain,
+    world: &World,
+    history: &History,
+    [since, now]: [Duration; 2],
+    dice: &mut fastrand::Rng,
+) -> Result<Moment, Error> {
+    let operations = history.operations();
+    let journals = operations.iter().map(|operation| Doc::Journal(operation.number));
+    let mut docs = audited();
+    docs.extend((0..SHEETS).map(Doc::Sheet).chain(journals));
+    let tids: Vec<Duration> =
+        operations.iter().filter_map(|operation| Some(operation.tid?.unix_time())).collect();
+    let latest = domain.latest_timestamp();
+    let mut moments = Vec::new();
+    for _ in 0..MOMENTS {
+        let Some(tid) = tids.get(dice.usize(..tids.len().max(1))) else { break };
+        moments.push((*tid + Duration::from_millis(dice.u64(..3_000))).clamp(since, latest));
+    }
+    moments.push(latest);
+    let mut last = Moment::new();
+    for moment in moments {
+        let number = history.begin("historian", Kind::LookBack, now);
+        last = look_back(domain, world, moment, &docs).await?;
+        history.note(number, |operation| {
+            (operation.fate, operation.ended) = (Fate::Committed, Some(now));
+            operation.reads.clone_from(&last);
+        });
+    }
+    Ok(last)
+}
