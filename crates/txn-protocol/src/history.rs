@@ -27,9 +27,29 @@ pub struct Ancestor {
     /// The commit that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<Tid>,
-    /// Whether somebody who keeps no history wrote over it: what stood there, and until when, nobody knows.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lost: bool,
+    /// Where to look for what stood there.
+    #[serde(default, skip_serializing_if = "Kept::is_apart")]
+    pub kept: Kept,
+}
+
+/// Where to look for the content of a past version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kept {
+    /// It has a document of its own.
+    #[default]
+    Apart,
+    /// Nowhere: there was no document yet.
+    Absent,
+    /// Nowhere: somebody who keeps no history wrote over it, so that nobody knows what stood there, and until when.
+    Lost,
+}
+
+impl Kept {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_apart(&self) -> bool {
+        *self == Self::Apart
+    }
 }
 
 impl Ancestor {
@@ -57,11 +77,11 @@ pub enum Step {
 }
 
 impl Links {
-    /// The links of the version that follows the one that has these, that `tid` wrote, and that may be `lost`.
+    /// The links of the version that follows the one that has these, that `tid` wrote, and that is `kept` so.
     #[must_use]
-    pub fn after(&self, tid: Option<Tid>, lost: bool) -> Self {
+    pub fn after(&self, tid: Option<Tid>, kept: Kept) -> Self {
         let number = self.number + 1;
-        let own = Ancestor { number: self.number, tid, lost };
+        let own = Ancestor { number: self.number, tid, kept };
         let mut jumps = Vec::new();
         let mut rest = number;
         while rest > 0 {
@@ -128,10 +148,13 @@ pub struct PastVersion {
 pub struct Change {
     /// The commit that wrote what is overwritten.
     pub overwritten: Option<Tid>,
-    /// What is overwritten.
-    pub past: PastVersion,
+    /// What is overwritten; none where there was nothing yet.
+    pub past: Option<PastVersion>,
     /// What the head becomes.
     pub head: Head,
+    /// Whether document and head name the same commit. What stood there with that commit is known then, also if one of the two locks
+    /// was lost before the other was taken. Otherwise they tell something together only if both stood at one moment.
+    pub agrees: bool,
 }
 
 /// A document as its transaction found it under its lock.
@@ -158,18 +181,24 @@ impl Change {
     /// Of a document with this head (and the commit that wrote the head), which exists afterwards or not.
     #[must_use]
     pub fn of(head: Option<(&Head, Option<Tid>)>, before: Before<'_>, exists: bool) -> Self {
-        let (links, overwritten, is_known) = match head {
-            None => (Links::default(), before.tid, true),
-            Some((head, tid)) => (head.links.clone(), tid, before.is_of(head, tid)),
+        let format = Format::default();
+        let (links, overwritten, agrees, kept) = match (head, before.image) {
+            (None, None) => (Links::default(), None, true, Kept::Absent),
+            (None, Some(_)) => (Links::default(), before.tid, false, Kept::Apart),
+            (Some((head, tid)), _) => {
+                let agrees = before.is_of(head, tid);
+                let kept = if agrees { Kept::Apart } else { Kept::Lost };
+                (head.links.clone(), tid, agrees, kept)
+            }
         };
-        let content = match before.image {
-            _ if !is_known => Content::Lost,
-            Some(image) => Content::Was(image.clone()),
-            None => Content::Absent,
+        let content = match (kept, before.image) {
+            (Kept::Lost, _) => Content::Lost,
+            (Kept::Apart | Kept::Absent, Some(image)) => Content::Was(image.clone()),
+            (Kept::Apart | Kept::Absent, None) => Content::Absent,
         };
-        let head =
-            Head { format: Format::default(), exists, links: links.after(overwritten, !is_known) };
-        Self { overwritten, past: PastVersion { links, content }, head }
+        let head = Head { format, exists, links: links.after(overwritten, kept) };
+        let past = (kept != Kept::Absent).then_some(PastVersion { links, content });
+        Self { overwritten, past, head, agrees }
     }
 }
 
@@ -300,7 +329,7 @@ mod tests {
             let mut chain = vec![(None, Links::default())];
             for n in 1..=length {
                 let (tid_before, links) = &chain[chain.len() - 1];
-                chain.push((Some(tid(10 * n)), links.after(*tid_before, false)));
+                chain.push((Some(tid(10 * n)), links.after(*tid_before, Kept::Apart)));
             }
             for time in [
                 0,
@@ -338,7 +367,7 @@ mod tests {
     fn links_are_few() {
         let mut links = Links::default();
         for n in 1..5_000_u64 {
-            links = links.after(Some(tid(n)), false);
+            links = links.after(Some(tid(n)), Kept::Apart);
             assert!(links.is_sound());
             assert!(links.before.len() <= 2 + usize::try_from(n.ilog2()).expect("small"), "{n}");
         }
@@ -348,12 +377,15 @@ mod tests {
     fn documents_are_read_as_they_were_written() {
         let image = Image::parse(r#"{"n":1.0,"x":{"tid":2}}"#).expect("valid");
         let first = Change::of(None, Before { tid: None, image: Some(&image) }, true);
-        assert_eq!(first.past.content, Content::Was(image.clone()));
+        let content = first.past.as_ref().map(|past| past.content.clone());
+        assert_eq!(content, Some(Content::Was(image.clone())));
+        assert!(!first.agrees, "nobody has noted yet who wrote it");
         let head = (&first.head, Some(tid(5)));
         let deleted =
             Change::of(Some(head), Before { tid: Some(tid(5)), image: Some(&image) }, false);
         assert_eq!((deleted.overwritten, deleted.head.exists), (Some(tid(5)), false));
-        for past in [&first.past, &deleted.past] {
+        assert!(deleted.agrees);
+        for past in [&first.past, &deleted.past].into_iter().flatten() {
             assert_eq!(PastVersion::parse(&past.encode().expect("encodes")).as_ref(), Ok(past));
         }
         assert_eq!(Head::parse(&deleted.head.encode().expect("encodes")), Ok(deleted.head));
@@ -369,9 +401,10 @@ mod tests {
             Before { tid: None, image: None },
         ] {
             let change = Change::of(Some((&head, Some(tid(5)))), before, true);
-            assert_eq!(change.past.content, Content::Lost, "{before:?}");
+            assert!(!change.agrees, "{before:?}");
+            assert_eq!(change.past.map(|past| past.content), Some(Content::Lost), "{before:?}");
             let step = change.head.links.step(Duration::from_secs(5));
-            let lost = Ancestor { number: 1, tid: Some(tid(5)), lost: true };
+            let lost = Ancestor { number: 1, tid: Some(tid(5)), kept: Kept::Lost };
             assert_eq!(step, Some(Step::Found(lost)), "{before:?}");
         }
     }

@@ -461,7 +461,7 @@ impl Simulation {
             operations.iter().flat_map(|operation| operation.writes.keys()).copied().collect();
         docs.extend((0..ACCOUNTS).map(Doc::Account));
         docs.extend((0..2).map(Doc::OnCall));
-        docs.extend((0..TOKENS).map(Doc::Token));
+        docs.extend((0..TOKENS).map(Doc::Token).chain((0..SHEETS).map(Doc::Sheet)));
         docs.retain(|doc| !matches!(doc, Doc::Annex(_)));
         let annex: Option<World> = match self.scenario.annex {
             Annex::ComesAndGoes => Some(domain.collection("annex").await?),

@@ -273,7 +273,7 @@ impl Attempt {
             participants = self.participants(&writes)?;
         }
         let Participants { list: participants, images, known, past } = participants;
-        self.engine.keep_versions(past, &self.deadline).await?;
+        self.keep(past).await?;
         let commit = self.commit_tid()?;
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;

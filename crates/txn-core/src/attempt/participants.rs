@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Attempt, Held, Locks, Mutation};
+use crate::engine::attempt_error::AttemptError;
 use crate::engine::history::{History, head_of};
 use crate::error::Error;
 use crate::store::{Key, Version};
 use txn_protocol::document::{Image, Stored, View};
-use txn_protocol::history::{Before, Change as Past};
+use txn_protocol::history;
 use txn_protocol::machines::attempt::{Change, operation};
 use txn_protocol::machines::invariant::Invariant;
 use txn_protocol::record::{Op, Participant};
@@ -23,7 +24,15 @@ pub(super) struct Participants {
     /// What is known of them by the locks.
     pub(super) known: BTreeMap<Key, View>,
     /// What is overwritten where the past is kept. It is written before the commit is sent.
-    pub(super) past: Vec<(Key, Image)>,
+    pub(super) past: Past,
+}
+
+/// What is overwritten.
+#[derive(Default)]
+pub(super) struct Past {
+    versions: Vec<(Key, Image)>,
+    /// Some of it is known only if all locks stood at one moment.
+    has_to_be_verified: bool,
 }
 
 impl Attempt {
@@ -76,17 +85,26 @@ impl Attempt {
         Ok(come_to)
     }
 
+    /// Keeps what is overwritten: returns once each version is acknowledged, whoever wrote it.
+    pub(super) async fn keep(&self, past: Past) -> Result<(), AttemptError> {
+        if past.has_to_be_verified {
+            // A lock that was lost before the other was taken would tell of a state that never was.
+            self.verify_locks().await?;
+        }
+        self.engine.keep_versions(past.versions, &self.deadline).await
+    }
+
     /// What becomes of the heads of documents whose past is kept: none is written whose document is not.
     fn heads(
         &self,
         held: &BTreeMap<Key, Held>,
         writes: &BTreeMap<Key, Mutation>,
-        past: &mut Vec<(Key, Image)>,
+        past: &mut Past,
     ) -> Result<BTreeMap<Key, Option<Mutation>>, Error> {
         let mut heads = BTreeMap::new();
         for (key, mutation) in writes {
-            let Some(history) = self.history_of(key) else { continue };
-            let at = history.head(key);
+            let Some(kept) = self.history_of(key) else { continue };
+            let at = kept.head(key);
             let (Some(document), Some(head)) = (held.get(key), held.get(&at)) else { continue };
             let exists = !document.before.absent;
             let op = operation(mutation.change(), exists).map_err(|_| Self::exists(key))?;
@@ -101,17 +119,16 @@ impl Attempt {
                 .transpose()?;
             let known = head.as_ref().map(|(head, tid)| (head, *tid));
             let image = exists.then_some(&document.before.image);
-            let before = Before { tid: document.before.tid, image };
-            let change = Past::of(known, before, op != Op::Delete);
+            let before = history::Before { tid: document.before.tid, image };
+            let change = history::Change::of(known, before, op != Op::Delete);
             let damaged = |what: String| Error::damaged(what).at(&at);
-            let version = history.version(key, change.overwritten);
-            past.push((version, change.past.encode().map_err(damaged)?));
-            heads.insert(
-                at.clone(),
-                Some(Mutation::Put(
-                    change.head.encode().map_err(|what| Error::damaged(what).at(&at))?,
-                )),
-            );
+            past.has_to_be_verified |= !change.agrees;
+            if let Some(version) = change.past {
+                let version_at = kept.version(key, change.overwritten);
+                past.versions.push((version_at, version.encode().map_err(damaged)?));
+            }
+            let head = change.head.encode().map_err(damaged)?;
+            heads.insert(at.clone(), Some(Mutation::Put(head)));
         }
         Ok(heads)
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::format::Format;
-use txn_protocol::history::{Ancestor, Content, Head, Keep, Links, PastVersion, Step};
+use txn_protocol::history::{Ancestor, Content, Head, Keep, Kept, Links, PastVersion, Step};
 use txn_protocol::machines::domain::MakeOnce;
 use txn_protocol::tid::Tid;
 
@@ -236,8 +236,10 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Option<Image>, AttemptError> {
         let version = self.locate(key, history, links, time, deadline).await?;
-        if version.lost {
-            return Err(overwritten(key, version.tid).into());
+        match version.kept {
+            Kept::Apart => {}
+            Kept::Absent => return Ok(None),
+            Kept::Lost => return Err(overwritten(key, version.tid).into()),
         }
         match self.past_version(key, history, version, deadline).await?.content {
             Content::Was(image) => Ok(Some(image)),
