@@ -1,27 +1,4 @@
-//! Account transfers over any number of accounts: library and command.
-//!
-//! A [`Bank`] is a client of the transaction engine and nothing else: accounts and transfers are
-//! documents of two collections of one domain, every change of them is a transaction. Money never
-//! appears or vanishes, whatever crashes: [`Bank::audit`] checks that.
-//!
-//! ```
-//! use std::sync::Arc;
-//! use txn_bank::{Bank, Leg, NewAccount};
-//! use txn_core::Config;
-//! use txn_core::store::MemoryStore;
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), txn_bank::BankError> {
-//! let bank = Bank::create(Arc::new(MemoryStore::new()), "bank", Config::default()).await?;
-//! bank.open_account(&NewAccount::new("alice", "Alice", 100, "EUR")?).await?;
-//! bank.open_account(&NewAccount::new("bob", "Bob", 0, "EUR")?).await?;
-//! bank.transfer(Some("rent-may"), &[Leg::new("alice", -30), Leg::new("bob", 30)]).await?;
-//! assert_eq!(bank.accounts(&["alice", "bob"]).await?[1].balance, 30);
-//! assert!(bank.audit(true).await?.is_clean());
-//! # bank.shutdown(std::time::Duration::from_secs(5)).await;
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod audit;
 mod bank;

@@ -139,14 +139,16 @@ async fn a_transfer_opens_accounts_with_it_or_not_at_all() {
     let options =
         |names: &[&str]| TransferOptions::default().with_open(names.iter().map(|name| new(name)));
     let refused =
-        bank.transfer_with(None, &legs(&[("alice", -101), ("dan", 101)]), &options(&["dan"]));
-    assert!(matches!(refused.await, Err(BankError::InsufficientFunds { .. })));
+        bank.transfer_with(None, &legs(&[("alice", -101), ("dan", 101)]), &options(&["dan"])).await;
+    assert!(matches!(refused, Err(BankError::InsufficientFunds { .. })));
     let unknown = bank.accounts(&["dan"]).await;
     assert!(matches!(unknown, Err(BankError::UnknownAccount(_))), "nothing was opened");
-    let refused = bank.transfer_with(None, &legs(&[("alice", -1), ("bob", 1)]), &options(&["dan"]));
-    assert!(matches!(refused.await, Err(BankError::NoLeg(name)) if name == "dan"));
-    let refused = bank.transfer_with(None, &legs(&[("alice", -1), ("bob", 1)]), &options(&["bob"]));
-    assert!(matches!(refused.await, Err(BankError::AccountExists(name)) if name == "bob"));
+    let refused =
+        bank.transfer_with(None, &legs(&[("alice", -1), ("bob", 1)]), &options(&["dan"])).await;
+    assert!(matches!(refused, Err(BankError::NoLeg(name)) if name == "dan"));
+    let refused =
+        bank.transfer_with(None, &legs(&[("alice", -1), ("bob", 1)]), &options(&["bob"])).await;
+    assert!(matches!(refused, Err(BankError::AccountExists(name)) if name == "bob"));
     let two = legs(&[("alice", -30), ("dan", 10), ("dora", 20)]);
     for _ in 0..2 {
         // The second time it is done already.

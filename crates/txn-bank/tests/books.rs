@@ -153,7 +153,7 @@ async fn agree(acts: Vec<Vec<Act>>, groups: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn statements_agree_with_balances_whatever_goes_on_at_once(

@@ -111,10 +111,9 @@ async fn a_period_begins_with_what_was_before_it() {
     open(&bank, "alice", 100).await;
     open(&bank, "bob", 0).await;
     // More than a page.
+    let one = legs(&[("alice", -1), ("bob", 1)]);
     for _ in 0..40 {
-        let many =
-            (0..15).map(|_| bank.transfer(None, &[Leg::new("alice", -1), Leg::new("bob", 1)]));
-        let many = many.collect::<Vec<_>>();
+        let many = (0..15).map(|_| bank.transfer(None, &one));
         futures::future::try_join_all(many).await.expect("moves");
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
