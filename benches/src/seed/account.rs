@@ -89,12 +89,18 @@ mod tests {
     fn each_change_happens_once() {
         let account = Marked { balance: 100, pending_transactions: vec!["other".to_owned()] };
         assert_eq!(Change::Apply(-101).of(&account, "t"), None, "not enough");
-        assert_eq!((Change::Undo(1).of(&account, "t"), Change::Unmark.of(&account, "t")), (None, None));
+        assert_eq!(
+            (Change::Undo(1).of(&account, "t"), Change::Unmark.of(&account, "t")),
+            (None, None)
+        );
         let applied = Change::Apply(-100).of(&account, "t").expect("changes");
         assert_eq!((applied.balance, applied.pending_transactions.len()), (0, 2));
         assert_eq!(Change::Apply(-100).of(&applied, "t"), None, "once");
         assert_eq!(Change::Undo(-100).of(&applied, "t").as_ref(), Some(&account));
         let unmarked = Change::Unmark.of(&applied, "t").expect("changes");
-        assert_eq!((unmarked.balance, unmarked.pending_transactions), (0, account.pending_transactions));
+        assert_eq!(
+            (unmarked.balance, unmarked.pending_transactions),
+            (0, account.pending_transactions)
+        );
     }
 }

@@ -87,12 +87,14 @@ impl Peer {
     /// As the server says.
     pub async fn create(&self, accounts: &[String], balance: i64) -> Result<(), Failure> {
         let keyword = json!({"type": "keyword"});
-        let accounts_mapping = json!({"balance": {"type": "long"}, "pending_transactions": keyword});
+        let accounts_mapping =
+            json!({"balance": {"type": "long"}, "pending_transactions": keyword});
         let transactions = json!({
             "amount": {"type": "long"}, "src_acct": keyword, "dest_acct": keyword,
             "transaction_state": keyword, "creation_time": {"type": "date"}, "modification_time": {"type": "date"},
         });
-        for (index, properties) in [("accounts", accounts_mapping), ("transactions", transactions)] {
+        for (index, properties) in [("accounts", accounts_mapping), ("transactions", transactions)]
+        {
             let settings = json!({"index.number_of_shards": 1, "index.number_of_replicas": 0});
             let body = json!({"settings": settings, "mappings": {"properties": properties}});
             self.wire.ask(Method::PUT, &self.index(index), Some(&body)).await?;
@@ -120,7 +122,9 @@ impl Peer {
             self.wire.ask(Method::DELETE, &self.index(index), None).await?;
         }
         for (script, _) in SCRIPTS.iter().filter(|_| self.way == Way::Scripts) {
-            self.wire.ask(Method::DELETE, &format!("_scripts/{}", self.index(script)), None).await?;
+            self.wire
+                .ask(Method::DELETE, &format!("_scripts/{}", self.index(script)), None)
+                .await?;
         }
         Ok(())
     }
@@ -130,7 +134,8 @@ impl Peer {
     /// # Errors
     /// As the server says; there is no such account.
     pub async fn account(&self, id: &str) -> Result<Marked, Failure> {
-        let found = self.wire.ask(Method::GET, &self.document("accounts", "_doc", id), None).await?;
+        let found =
+            self.wire.ask(Method::GET, &self.document("accounts", "_doc", id), None).await?;
         Ok(serde_json::from_value(found.body["_source"].clone())?)
     }
 
@@ -232,14 +237,16 @@ impl Peer {
             let body = json!({
                 "size": BATCH, "sort": [{"modification_time": "asc"}], "seq_no_primary_term": true, "query": query,
             });
-            let found = self.wire.ask(Method::POST, &format!("{index}/_search"), Some(&body)).await?;
+            let found =
+                self.wire.ask(Method::POST, &format!("{index}/_search"), Some(&body)).await?;
             let hits = found.body["hits"]["hits"].as_array().cloned().unwrap_or_default();
             if hits.is_empty() {
                 return Ok(recovered);
             }
             recovered += hits.len();
             for hit in hits {
-                let text = |field: &str| hit["_source"][field].as_str().unwrap_or_default().to_owned();
+                let text =
+                    |field: &str| hit["_source"][field].as_str().unwrap_or_default().to_owned();
                 let (from, to, state) =
                     (text("src_acct"), text("dest_acct"), text("transaction_state"));
                 let id = hit["_id"].as_str().unwrap_or_default().to_owned();

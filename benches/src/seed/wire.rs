@@ -51,7 +51,8 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(url: &str, fuse: Option<Fuse>) -> Result<Self, Failure> {
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
+        let client =
+            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
         Ok(Self { client, url: url.trim_end_matches('/').to_owned(), fuse })
     }
 

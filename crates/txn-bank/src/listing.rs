@@ -22,8 +22,10 @@ pub struct AccountPages<'a> {
     /// What is looked through: first what transactions hold, whose committed content may not be in its place yet.
     held: Option<Pages<'a>>,
     matching: Pages<'a>,
-    /// The names that were looked at: both may show an account, and so does a scan that begins anew.
-    seen: BTreeSet<Arc<str>>,
+    /// What was found and is to be read.
+    found: Vec<Arc<str>>,
+    /// The accounts that were shown: both scans may find one, and so does a scan that begins anew.
+    shown: BTreeSet<Arc<str>>,
 }
 
 impl Bank {
@@ -39,7 +41,8 @@ impl Bank {
         let held = Some(pages(Filter::Exists(fields::TRANSACTION_TID)));
         let matching = pages(Filter::Equals("owner", owner.into()));
         let owner = owner.to_owned();
-        Ok(AccountPages { bank: self, owner, held, matching, seen: BTreeSet::new() })
+        let (found, shown) = (Vec::new(), BTreeSet::new());
+        Ok(AccountPages { bank: self, owner, held, matching, found, shown })
     }
 }
 
@@ -47,35 +50,34 @@ impl AccountPages<'_> {
     /// The next accounts with their names, in no order; `None` behind the last. A page may be empty.
     ///
     /// # Errors
-    /// [`BankError::Store`](crate::BankError::Store), or the engine's.
+    /// [`BankError::Store`](crate::BankError::Store), or the engine's. The next call goes on with the same page.
     ///
     /// # Cancel safety
-    /// Dropped, it has lost a page: begin anew.
+    /// Dropped, the next call goes on with the same page, or looks through the accounts again and shows none twice.
     pub async fn next_page(&mut self) -> Result<Option<Vec<(String, Account)>>> {
-        let found = match &mut self.held {
-            Some(held) => match held.next().await? {
-                Some(found) => found,
-                None => {
-                    self.held = None;
-                    return Ok(Some(Vec::new()));
-                }
-            },
-            None => match self.matching.next().await? {
-                Some(found) => found,
-                None => return Ok(None),
-            },
-        };
-        let ids: Vec<Arc<str>> = found.into_iter().map(|(key, ..)| key.id).collect();
-        let ids: Vec<Arc<str>> = ids.into_iter().filter(|id| !self.seen.contains(id)).collect();
+        while self.found.is_empty() {
+            let page = match &mut self.held {
+                Some(held) => held.next().await?,
+                None => match self.matching.next().await? {
+                    Some(page) => Some(page),
+                    None => return Ok(None),
+                },
+            };
+            match page {
+                Some(page) => self.found = page.into_iter().map(|(key, ..)| key.id).collect(),
+                None => self.held = None,
+            }
+            self.found.retain(|id| !self.shown.contains(id));
+        }
         let reader = self.bank.domain().reader().verified();
-        let accounts = reader.get_many(self.bank.collections().0, &ids).await?;
+        let accounts = reader.get_many(self.bank.collections().0, &self.found).await?;
         let mut theirs = Vec::new();
-        for (id, account) in ids.into_iter().zip(accounts) {
+        for (id, account) in std::mem::take(&mut self.found).into_iter().zip(accounts) {
             let Some(account) = account.filter(|account| account.owner == self.owner) else {
                 continue;
             };
             theirs.push((id.to_string(), account));
-            self.seen.insert(id);
+            self.shown.insert(id);
         }
         Ok(Some(theirs))
     }
