@@ -49,10 +49,12 @@ async fn main() -> Result<(), Failure> {
         "{:>14} {:>7} {:>7} {:>24} {:>24} {:>7}",
         "server", "load", "clients", "peer (p50, p99)", "bank (p50, p99)", "ratio"
     );
-    let servers = [
-        ("elasticsearch", txn_testkit::env::elasticsearch_url(), Way::Conditions),
-        ("opensearch", txn_testkit::env::opensearch_url(), Way::Scripts),
-    ];
+    let mut servers =
+        vec![("elasticsearch", txn_testkit::env::elasticsearch_url(), Way::Conditions)];
+    // `cargo xtask bench` starts one server.
+    if let Ok(url) = std::env::var("TXN_OPENSEARCH_URL") {
+        servers.push(("opensearch", url, Way::Scripts));
+    }
     for (server, url, way) in servers {
         for (load, accounts) in LOADS {
             let pair = Arc::new(Pair::open(&url, way, accounts).await?);
