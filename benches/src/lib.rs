@@ -1,5 +1,7 @@
 //! Benchmarks beside plain, unsafe writes: the same documents, the same server, the same run.
 
+pub mod seed;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

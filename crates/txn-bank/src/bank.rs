@@ -4,24 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_core::clock::{Clock, Entropy};
-use txn_core::store::{CollectionSpec, Role, Store, StoreErrorKind};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, TransactionOutcome};
-use txn_core::{Transaction, Typed};
+use txn_core::store::Store;
+use txn_core::{Collection, Config, Domain, Error, Options, Tid, TransactionOutcome, Typed};
 
+use crate::collections::{self, ACCOUNTS, TRANSFERS};
 use crate::error::{BankError, Result};
-use crate::input::{Leg, NewAccount, check_name};
-use crate::model::{Account, DEPOSIT, Entry, Kind, Rest, Transfer};
-use crate::owners::{self, Owners};
-use crate::rules;
-
-/// Field mappings of the accounts, for stores that have some.
-const ACCOUNTS: &str = r#"{"dynamic":"strict","properties":{"owner":{"type":"keyword"},"balance":{"type":"long"},"currency":{"type":"keyword"},"overdraft":{"type":"boolean"},"opened_at":{"type":"date","format":"epoch_millis"}}}"#;
-
-/// Field mappings of the transfers. Legs are nested, so that the transfers of an account can be searched.
-const TRANSFERS: &str = r#"{"dynamic":"strict","properties":{"kind":{"type":"keyword"},"key":{"type":"keyword"},"legs":{"type":"nested","properties":{"account":{"type":"keyword"},"amount":{"type":"long"},"currency":{"type":"keyword"}}},"created_at":{"type":"date","format":"epoch_millis"}}}"#;
-
-/// How often a transaction that lost the race for a new document looks again at what won.
-const LOOKS: usize = 3;
+use crate::input::check_name;
+use crate::model::{Account, Transfer};
+use crate::owners::Owners;
+use crate::statements::Statements;
 
 /// A handle of a bank; cheap to clone. One bank is one domain with two collections, `<domain>-accounts`
 /// and `<domain>-transfers`.
@@ -35,56 +26,8 @@ pub struct Bank {
     entropy: Arc<dyn Entropy>,
     /// What is derived from the accounts, if anything is.
     owners: Option<Owners>,
-}
-
-/// Whether a transfer moved money now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It did.
-    Done,
-    /// It was done before, under the same key.
-    AlreadyDone,
-}
-
-/// A transfer that is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Transferred {
-    /// Whether money moved now.
-    pub status: Status,
-    /// The transfer as it is stored.
-    pub transfer: Transfer,
-    /// The transaction that did it; `None` if it was found done.
-    pub tid: Option<Tid>,
-    /// How many attempts the transaction took, from 1.
-    pub attempts: u32,
-}
-
-/// How a transfer is carried out.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct TransferOptions {
-    /// The options of its transaction.
-    pub transaction: Options,
-    /// A pause between reading the accounts and writing them, as of an application that asks another
-    /// service in between.
-    pub pause: Duration,
-}
-
-impl TransferOptions {
-    /// Sets [`TransferOptions::transaction`].
-    #[must_use]
-    pub fn with_transaction(mut self, options: Options) -> Self {
-        self.transaction = options;
-        self
-    }
-
-    /// Sets [`TransferOptions::pause`].
-    #[must_use]
-    pub fn with_pause(mut self, pause: Duration) -> Self {
-        self.pause = pause;
-        self
-    }
+    /// The lines of every account, if they are kept.
+    statements: Option<Statements>,
 }
 
 impl Bank {
@@ -95,10 +38,11 @@ impl Bank {
     pub async fn create(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let domain = Domain::create(store.clone(), domain, config).await?;
-        let (accounts, transfers) = collection_names(domain.name());
+        let (accounts, transfers) = collections::names(domain.name());
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
-        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners: None };
+        let (owners, statements) = (None, None);
+        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners, statements };
         bank.with_what_is_kept().await
     }
 
@@ -108,33 +52,32 @@ impl Bank {
     /// [`BankError::NotInitialised`] if there is none, before anything is written;
     /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::collection`] say.
     pub async fn open(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
-        let (accounts, transfers) = collection_names(domain);
+        let (accounts, transfers) = collections::names(domain);
         for name in [accounts, transfers] {
-            let role = Role::Data { owner: None };
-            let spec = CollectionSpec { name, role, create: false, mappings: None };
-            if let Err(error) = store.open_collection(&spec).await {
-                return Err(match error.kind {
-                    StoreErrorKind::NotFound => {
-                        BankError::NotInitialised { domain: domain.to_owned() }
-                    }
-                    _ => error.into(),
-                });
+            if !collections::exists(&*store, &name).await? {
+                return Err(BankError::NotInitialised { domain: domain.to_owned() });
             }
         }
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let domain = Domain::open(store.clone(), domain, config).await?;
-        let (accounts, transfers) = collection_names(domain.name());
+        let (accounts, transfers) = collections::names(domain.name());
         let accounts = domain.collection(&accounts).await?;
         let transfers = domain.collection(&transfers).await?;
-        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners: None };
+        let (owners, statements) = (None, None);
+        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners, statements };
         bank.with_what_is_kept().await
     }
 
     async fn with_what_is_kept(self) -> Result<Self> {
-        match owners::are_kept(&*self.store, self.domain.name()).await? {
-            true => self.keep_owners().await,
-            false => Ok(self),
+        let domain = self.domain.name().to_owned();
+        let mut bank = self;
+        if collections::exists(&*bank.store, &Owners::collection(&domain)).await? {
+            bank = bank.keep_owners().await?;
         }
+        if collections::exists(&*bank.store, &Statements::collection(&domain)).await? {
+            bank = bank.keep_statements().await?;
+        }
+        Ok(bank)
     }
 
     pub(crate) fn with_owners(self, owners: Option<Owners>) -> Self {
@@ -145,6 +88,14 @@ impl Bank {
         self.owners.as_ref()
     }
 
+    pub(crate) fn with_statements(self, statements: Option<Statements>) -> Self {
+        Self { statements, ..self }
+    }
+
+    pub(crate) fn statements(&self) -> Option<&Statements> {
+        self.statements.as_ref()
+    }
+
     /// The domain, for what the bank itself does not offer.
     #[must_use]
     pub fn domain(&self) -> &Domain {
@@ -153,6 +104,10 @@ impl Bank {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     pub(crate) fn collections(
@@ -179,155 +134,6 @@ impl Bank {
     #[must_use]
     pub fn new_key(&self) -> String {
         format!("{:016x}{:08x}", self.random(), self.random() >> 32)
-    }
-
-    /// Opens an account. Its opening balance is a deposit that the ledger keeps.
-    ///
-    /// # Errors
-    /// [`BankError::AccountExists`], or the engine's.
-    pub async fn open_account(&self, new: &NewAccount) -> Result<Account> {
-        let opened = self.domain.transact(async |tx| {
-            if tx.get(&self.accounts, new.name.as_str()).await?.is_some() {
-                return Err(BankError::AccountExists(new.name.clone()));
-            }
-            self.insert_account(tx, new).await
-        });
-        opened.await.map_err(|error| match error {
-            BankError::Engine(error) if error.kind() == ErrorKind::Exists => {
-                BankError::AccountExists(new.name.clone())
-            }
-            error => error,
-        })
-    }
-
-    /// Opens those of the accounts that are not open yet, all in one transaction; several may do so at once.
-    /// Returns how many this call opened.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub async fn ensure_accounts(&self, new: &[NewAccount]) -> Result<usize> {
-        let mut looks = 0;
-        loop {
-            let ensured = self.domain.transact(async |tx| {
-                let names = new.iter().map(|account| account.name.as_str());
-                let found = tx.get_many(&self.accounts, names).await?;
-                let missing = new.iter().zip(found).filter(|(_, found)| found.is_none());
-                let mut opened = 0;
-                for (account, _) in missing {
-                    self.insert_account(tx, account).await?;
-                    opened += 1;
-                }
-                Ok::<usize, BankError>(opened)
-            });
-            match ensured.await {
-                Err(error) if is_exists(&error) && looks < LOOKS => looks += 1,
-                ensured => return ensured,
-            }
-        }
-    }
-
-    async fn insert_account(&self, tx: &Transaction, new: &NewAccount) -> Result<Account> {
-        let account = Account {
-            owner: new.owner.clone(),
-            balance: new.deposit,
-            currency: new.currency,
-            overdraft: new.overdraft,
-            opened_at: self.now(),
-            rest: Rest::default(),
-        };
-        let key = format!("{DEPOSIT}{}", new.name);
-        let entry =
-            Entry { account: new.name.clone(), amount: new.deposit, currency: new.currency };
-        let deposit = Transfer {
-            kind: Kind::Deposit,
-            key: key.clone(),
-            legs: vec![entry],
-            created_at: account.opened_at,
-        };
-        tx.insert(&self.accounts, new.name.as_str(), &account)?;
-        tx.insert(&self.transfers, key, &deposit)?;
-        if let Some(owners) = &self.owners {
-            owners.changed(tx, [(new.name.as_str(), new.owner.as_str())]).await?;
-        }
-        Ok(account)
-    }
-
-    /// Moves money between any number of accounts: all of it or nothing. Under one key money moves once; without a
-    /// key the bank makes one.
-    ///
-    /// # Errors
-    /// Those of [`BankError`] that speak of legs, accounts and keys, or the engine's.
-    pub async fn transfer(&self, key: Option<&str>, legs: &[Leg]) -> Result<Transferred> {
-        self.transfer_with(key, legs, &TransferOptions::default()).await
-    }
-
-    /// As [`Bank::transfer`], with options.
-    ///
-    /// # Errors
-    /// As [`Bank::transfer`].
-    pub async fn transfer_with(
-        &self,
-        key: Option<&str>,
-        legs: &[Leg],
-        options: &TransferOptions,
-    ) -> Result<Transferred> {
-        let key = key.map_or_else(|| self.new_key(), str::to_owned);
-        rules::check_transfer(Some(&key), legs)?;
-        let mut looks = 0;
-        loop {
-            let done = self.domain.run(&options.transaction, async |tx| {
-                self.move_money(tx, &key, legs, options).await
-            });
-            match done.await {
-                Ok(done) => {
-                    let ((status, transfer), receipt) = (done.value, done.receipt);
-                    let (tid, attempts) = (receipt.tid, receipt.attempts);
-                    return Ok(Transferred { status, transfer, tid, attempts });
-                }
-                // Somebody else used the key at the same moment: what they made is there now.
-                Err(error) if is_exists(&error) && looks < LOOKS => looks += 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn move_money(
-        &self,
-        tx: &Transaction,
-        key: &str,
-        legs: &[Leg],
-        options: &TransferOptions,
-    ) -> Result<(Status, Transfer)> {
-        let names = legs.iter().map(|leg| leg.account.as_str());
-        let (accounts, earlier) =
-            futures::try_join!(tx.get_many(&self.accounts, names), tx.get(&self.transfers, key))?;
-        if let Some(earlier) = earlier {
-            return match rules::same_legs(&earlier.legs, legs) {
-                true => Ok((Status::AlreadyDone, earlier)),
-                false => Err(BankError::KeyReused(key.to_owned())),
-            };
-        }
-        let (accounts, mut entries) = rules::apply(legs, accounts)?;
-        if !options.pause.is_zero() {
-            self.clock.sleep(options.pause).await;
-        }
-        for (leg, account) in legs.iter().zip(&accounts) {
-            tx.put(&self.accounts, leg.account.as_str(), account)?;
-        }
-        if let Some(owners) = &self.owners {
-            let changed = legs.iter().zip(&accounts);
-            let changed = changed.map(|(leg, account)| (&*leg.account, &*account.owner));
-            owners.changed(tx, changed).await?;
-        }
-        entries.sort();
-        let transfer = Transfer {
-            kind: Kind::Transfer,
-            key: key.to_owned(),
-            legs: entries,
-            created_at: self.now(),
-        };
-        tx.insert(&self.transfers, key, &transfer)?;
-        Ok((Status::Done, transfer))
     }
 
     /// Accounts as they stood at one moment, by a read-only transaction.
@@ -372,12 +178,4 @@ impl Bank {
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         self.domain.shutdown(deadline).await
     }
-}
-
-fn is_exists(error: &BankError) -> bool {
-    matches!(error, BankError::Engine(error) if error.kind() == ErrorKind::Exists)
-}
-
-fn collection_names(domain: &str) -> (String, String) {
-    (format!("{domain}-accounts"), format!("{domain}-transfers"))
 }

@@ -21,6 +21,28 @@ pub enum BankError {
     /// An account of that name is open already.
     #[error("the account {0:?} is open already")]
     AccountExists(String),
+    /// The account is closed.
+    #[error(
+        "the account {0:?} is closed: no money moves in or out, and its name is not used again"
+    )]
+    AccountClosed(String),
+    /// An account that is to be closed holds something, or owes it.
+    #[error(
+        "the account {account:?} holds {balance} {currency}: close it with `--to` an account that gets it"
+    )]
+    NotEmpty {
+        /// The account.
+        account: String,
+        /// What it holds, in minor units.
+        balance: i64,
+        /// Its currency.
+        currency: Currency,
+    },
+    /// An account that is opened by a transfer has no leg in it.
+    #[error(
+        "the account {0:?} is to be opened and has no leg in the transfer: add one, or open it by itself"
+    )]
+    NoLeg(String),
     /// No such transfer.
     #[error("there is no transfer {0:?}")]
     UnknownTransfer(String),
@@ -76,7 +98,7 @@ pub enum BankError {
     InvalidName(String),
     /// A key that no transfer can have.
     #[error(
-        "{0:?} cannot be the key of a transfer: use 1 to 128 bytes without white space that do not begin with \"open:\""
+        "{0:?} cannot be the key of a transfer: use 1 to 128 bytes without white space that do not begin with \"open:\" or \"close:\""
     )]
     InvalidKey(String),
     /// No currency.
@@ -107,6 +129,26 @@ pub enum BankError {
     NoOwners {
         /// The domain.
         domain: String,
+    },
+    /// The bank keeps no statements.
+    #[error(
+        "the bank {domain:?} keeps no statements: let it by `txn-bank init --statements`; they begin then"
+    )]
+    NoStatements {
+        /// The domain.
+        domain: String,
+    },
+    /// A line of a statement is missing or was changed by something else.
+    #[error(
+        "the statement of {account:?} is damaged: line {line} {what}; `txn-bank audit` says what else is"
+    )]
+    StatementDamaged {
+        /// The account.
+        account: String,
+        /// The number of the line.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
     },
     /// Nothing is known of this owner, or not yet.
     #[error("there is no owner {0:?}, or nothing was derived yet: `txn-bank derive` does")]

@@ -1,7 +1,7 @@
 //! What the bank is asked for, checked before anything is sent.
 
 use crate::error::{BankError, Result};
-use crate::model::{Currency, DEPOSIT};
+use crate::model::{CLOSING, Currency, DEPOSIT};
 
 impl Currency {
     /// The currency of that code.
@@ -126,7 +126,8 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 
 pub(crate) fn check_key(key: &str) -> Result<()> {
     let odd = |c: char| c.is_whitespace() || c.is_control();
-    if key.is_empty() || key.len() > 128 || key.contains(odd) || key.starts_with(DEPOSIT) {
+    let is_ours = key.starts_with(DEPOSIT) || key.starts_with(CLOSING);
+    if key.is_empty() || key.len() > 128 || key.contains(odd) || is_ours {
         return Err(BankError::InvalidKey(shortened(key)));
     }
     Ok(())

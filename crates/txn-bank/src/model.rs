@@ -48,7 +48,22 @@ pub struct Account {
     pub overdraft: bool,
     /// When it was opened, in milliseconds since the Unix epoch.
     pub opened_at: u64,
+    /// When it was closed, in milliseconds since the Unix epoch; `None` while it is open.
+    pub closed_at: Option<u64>,
+    /// How far its statement goes, if lines of it are kept.
+    pub(crate) statement: Option<Noted>,
     pub(crate) rest: Rest,
+}
+
+/// How far the statement of an account goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Noted {
+    /// The number of its last line; 0 if there is none.
+    pub(crate) lines: u64,
+    /// The balance behind that line.
+    pub(crate) balance: i64,
+    /// When that line was made, in milliseconds since the Unix epoch: no later one is earlier.
+    pub(crate) at: u64,
 }
 
 /// The fields of an account that the bank knows nothing of.
@@ -80,6 +95,12 @@ impl Serialize for Account {
         map.serialize_entry("currency", &self.currency)?;
         map.serialize_entry("overdraft", &self.overdraft)?;
         map.serialize_entry("opened_at", &self.opened_at)?;
+        if let Some(closed_at) = self.closed_at {
+            map.serialize_entry("closed_at", &closed_at)?;
+        }
+        if let Some(statement) = &self.statement {
+            map.serialize_entry("statement", statement)?;
+        }
         for (name, value) in &self.rest.0 {
             map.serialize_entry(name, value)?;
         }
@@ -102,6 +123,8 @@ impl TryFrom<BTreeMap<String, Box<RawValue>>> for Account {
             currency: field(fields.remove("currency"))?,
             overdraft: fields.remove("overdraft").map_or(Ok(false), |value| field(Some(value)))?,
             opened_at: field(fields.remove("opened_at"))?,
+            closed_at: field(fields.remove("closed_at"))?,
+            statement: field(fields.remove("statement"))?,
             rest: Rest(fields),
         })
     }
@@ -143,3 +166,6 @@ pub struct Transfer {
 
 /// What the keys of opening deposits begin with.
 pub(crate) const DEPOSIT: &str = "open:";
+
+/// What the keys of transfers begin with that empty an account which is closed.
+pub(crate) const CLOSING: &str = "close:";

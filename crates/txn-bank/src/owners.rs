@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use txn_core::store::Store;
 use txn_core::{Collection, Domain, Transaction, Typed};
 use txn_lock::stored::{Format, Stored, Versioned};
 use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxConfig, OutboxError};
@@ -34,7 +33,7 @@ pub struct Owner {
     format: Format<NEWEST>,
     /// Who.
     pub owner: String,
-    /// The accounts, by name.
+    /// The accounts that are open, by name.
     pub accounts: BTreeSet<String>,
     /// What they hold together, by currency.
     pub totals: Vec<OwnerTotal>,
@@ -158,7 +157,8 @@ impl Owners {
         let found = tx.get_many(&self.accounts, &names).await?;
         let (mut accounts, mut totals) = (BTreeSet::new(), BTreeMap::<Currency, i128>::new());
         for (name, account) in names.into_iter().zip(found) {
-            let Some(account) = account.filter(|account| account.owner == owner) else { continue };
+            let is_theirs = |a: &Account| a.owner == owner && a.closed_at.is_none();
+            let Some(account) = account.filter(is_theirs) else { continue };
             *totals.entry(account.currency).or_default() += i128::from(account.balance);
             accounts.insert(name);
         }
@@ -197,18 +197,6 @@ impl Handler for Owners {
             Err(error @ BankError::TotalTooLarge { .. }) => Err(Failure::hopeless(error)),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-/// Whether a bank keeps owners.
-pub(crate) async fn are_kept(store: &dyn Store, domain: &str) -> Result<bool> {
-    use txn_core::store::{CollectionSpec, Role, StoreErrorKind};
-    let (name, role) = (Owners::collection(domain), Role::Data { owner: None });
-    let spec = CollectionSpec { name, role, create: false, mappings: None };
-    match store.open_collection(&spec).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind == StoreErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

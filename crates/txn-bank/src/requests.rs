@@ -1,23 +1,23 @@
 //! Transfers that are submitted now and made later, by whichever process.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use serde_json::json;
-use txn_core::{Options, Transaction, Typed};
-use txn_outbox::OutboxError;
+use serde_json::{Value, json};
+use txn_core::{Options, Typed};
 use txn_requests::{
-    Add, Companion, Condition, Document, Expect, Field, Operation, Request, RequestError, Requests,
-    RequestsConfig, Status, Target,
+    Add, Condition, Document, Expect, Field, Operation, Refusal, Request, RequestError, Requests,
+    RequestsConfig, Status, Target, Why,
 };
 
 use crate::bank::Bank;
+use crate::companion::Accompanies;
 use crate::error::{BankError, Result};
 use crate::input::Leg;
 use crate::model::{Account, Kind, Transfer};
-use crate::owners::Owners;
 use crate::rules;
+
+/// Where an account says that it is closed.
+const CLOSED: &str = "/closed_at";
 
 /// The application that the bank's requests belong to.
 pub const APPLICATION: &str = "txn-bank";
@@ -28,14 +28,15 @@ impl Bank {
     /// # Errors
     /// As [`Requests::open`].
     pub async fn requests(&self, config: RequestsConfig) -> Result<Requests> {
-        Ok(match self.owners() {
-            None => Requests::open(self.domain(), config).await?,
-            Some(owners) => {
-                let accounts = self.collections().0.name().to_owned();
-                let companion = Arc::new(Emits { owners: owners.clone(), accounts });
-                Requests::open_with(self.domain(), config, companion).await?
-            }
-        })
+        let (owners, statements) = (self.owners().cloned(), self.statements().cloned());
+        if owners.is_none() && statements.is_none() {
+            return Ok(Requests::open(self.domain(), config).await?);
+        }
+        let (accounts, transfers) = self.collections();
+        let (accounts, transfers) = (accounts.clone(), transfers.name().to_owned());
+        let clock = self.domain().config().clock.clone();
+        let companion = Accompanies { owners, statements, accounts, transfers, clock };
+        Ok(Requests::open_with(self.domain(), config, Arc::new(companion)).await?)
     }
 
     /// Submits a transfer: durable when it returns, made later. Under one key money moves once, however often it is
@@ -80,6 +81,15 @@ impl Bank {
         Ok(requests.reverse_with(key, reversal, &request).await?)
     }
 
+    /// Why a submitted transfer was refused, in the bank's own words where it has some.
+    #[must_use]
+    pub fn refused(&self, refusal: &Refusal) -> Option<BankError> {
+        let is_closed = refusal.target.collection == self.collections().0.name()
+            && refusal.path.as_deref() == Some(CLOSED)
+            && refusal.why == Why::FieldDiffers;
+        is_closed.then(|| BankError::AccountClosed(refusal.target.id.clone()))
+    }
+
     /// A transfer as a request: what each account has to be, what it gets or gives, and the entry of the ledger.
     async fn request(&self, key: &str, legs: &[Leg]) -> Result<Request> {
         let (accounts, transfers) = self.collections();
@@ -92,10 +102,11 @@ impl Bank {
         let mut operations = Vec::new();
         for (leg, account) in legs.iter().zip(&currencies) {
             let target = Target::new(accounts.name(), &*leg.account);
-            // An account that was closed and opened again may hold something else.
-            let (path, equals) = ("/currency".to_owned(), json!(account.currency));
-            let that = Condition::Field(Field { path, equals });
-            operations.push(Operation::Expect(Expect { target: target.clone(), that }));
+            // It may be closed until then.
+            for (path, equals) in [("/currency", json!(account.currency)), (CLOSED, Value::Null)] {
+                let that = Condition::Field(Field { path: path.to_owned(), equals });
+                operations.push(Operation::Expect(Expect { target: target.clone(), that }));
+            }
             let (path, amount) = ("/balance".to_owned(), leg.amount.into());
             let min = (!account.overdraft && leg.amount < 0).then(|| 0.into());
             // The bank keeps what fits into 64 bits with a sign.
@@ -111,28 +122,6 @@ impl Bank {
         let legs: Vec<_> = legs.iter().map(|leg| json!([leg.account, leg.amount])).collect();
         let request = Request::new(operations).with_application(APPLICATION);
         Ok(request.with_metadata(json!({ "legs": legs })))
-    }
-}
-
-/// Emits for the owners of the accounts that a request changes, in its transaction.
-#[derive(Debug)]
-struct Emits {
-    owners: Owners,
-    /// The collection of the accounts.
-    accounts: String,
-}
-
-#[async_trait]
-impl Companion for Emits {
-    async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
-        let targets = request.operations.iter().filter(|one| !matches!(one, Operation::Expect(_)));
-        let targets = targets.map(Operation::target);
-        let names: BTreeSet<&str> =
-            targets.filter(|at| at.collection == self.accounts).map(|at| &*at.id).collect();
-        self.owners.changed_by_name(tx, &names).await.map_err(|error| match error {
-            OutboxError::Engine(error) => RequestError::Engine(error),
-            error => RequestError::Companion(Box::new(error)),
-        })
     }
 }
 
@@ -158,7 +147,7 @@ fn same(found: Status, key: &str, legs: &[Leg]) -> Result<Status> {
 }
 
 /// The legs of a transfer that was submitted by this bank.
-fn legs_of(status: &Status) -> Option<Vec<Leg>> {
+pub(crate) fn legs_of(status: &Status) -> Option<Vec<Leg>> {
     let legs = status.request.metadata.as_ref()?.get("legs")?.as_array()?;
     let leg =
         |leg: &serde_json::Value| Some(Leg::new(leg.get(0)?.as_str()?, leg.get(1)?.as_i64()?));

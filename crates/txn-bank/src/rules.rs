@@ -39,7 +39,11 @@ pub(crate) fn entries(
 ) -> Result<(Vec<Account>, Vec<Entry>)> {
     let mut found = Vec::with_capacity(legs.len());
     for (leg, account) in legs.iter().zip(accounts) {
-        found.push(account.ok_or_else(|| BankError::UnknownAccount(leg.account.clone()))?);
+        let account = account.ok_or_else(|| BankError::UnknownAccount(leg.account.clone()))?;
+        if account.closed_at.is_some() {
+            return Err(BankError::AccountClosed(leg.account.clone()));
+        }
+        found.push(account);
     }
     let mut sums = Sums::new();
     let mut entries = Vec::with_capacity(legs.len());

@@ -186,3 +186,67 @@ fn owners_are_derived_on_elasticsearch() {
 fn owners_are_derived_on_opensearch() {
     owners_are_derived(&env::opensearch_url());
 }
+
+/// Every change of an account is in its statement, on a server and by several processes at once.
+fn accounts_are_kept(url: &str) {
+    let domain = domain("accounts");
+    let json = |words: &str| -> Vec<serde_json::Value> {
+        let out = succeed(url, &domain, &format!("--json {words}"));
+        out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    succeed(url, &domain, "init --statements");
+    for (name, owner, balance) in [("alice", "Ann", 100), ("savings", "Ann", 50), ("bob", "Ben", 0)]
+    {
+        succeed(url, &domain, &format!("open {name} --owner {owner} --balance {balance}"));
+    }
+    succeed(url, &domain, "submit alice:-2 bob:+2 --id tip");
+    succeed(url, &domain, "submit savings:-1 alice:+1 --id late");
+    let pending = json("pending alice");
+    let amounts: Vec<_> = pending.iter().map(|one| one["amount"].clone()).collect();
+    assert_eq!(amounts, [-2, 1]);
+    let working: Vec<Child> =
+        ["transfer alice:-3 bob:+3", "transfer bob:-1 savings:+1 --id one", "process"]
+            .iter()
+            .map(|words| bank(url, &domain, words).spawn().expect("starts"))
+            .collect();
+    for mut process in working {
+        // Bob may not have got anything yet.
+        process.wait().expect("ends");
+    }
+    succeed(url, &domain, "transfer alice:-4 dan:+4 --open dan=Ann");
+    succeed(url, &domain, "close savings --to bob");
+    for name in ["alice", "savings", "bob", "dan"] {
+        let statement = json(&format!("statement {name}"));
+        let sum: i64 = statement[1..].iter().filter_map(|line| line["amount"].as_i64()).sum();
+        assert_eq!(json(&format!("balance {name}"))[0]["balance"], sum, "{statement:?}");
+        assert_eq!(statement[0]["closing"], sum);
+        let numbers: Vec<_> = statement[1..].iter().filter_map(|l| l["number"].as_u64()).collect();
+        assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+    }
+    assert!(json("pending alice").is_empty());
+    let refused = run(url, &domain, "transfer bob:-1 savings:+1");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && words.contains("is closed"), "{words}");
+    let mut names: Vec<String> =
+        json("accounts --owner Ann").iter().map(|one| one["account"].to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["\"alice\"", "\"dan\"", "\"savings\""]);
+    let report = json("load --submit --accounts 10 --legs 3 --workers 8 --seconds 3").remove(0);
+    println!("{report}");
+    assert!(report["finished"].as_u64() > Some(0), "{report}");
+    succeed(url, &domain, "process");
+    audit(url, &domain);
+    let total: i64 =
+        json("statement load-0001")[1..].iter().filter_map(|line| line["amount"].as_i64()).sum();
+    assert_eq!(json("balance load-0001")[0]["balance"], total);
+}
+
+#[test]
+fn accounts_are_kept_on_elasticsearch() {
+    accounts_are_kept(&env::elasticsearch_url());
+}
+
+#[test]
+fn accounts_are_kept_on_opensearch() {
+    accounts_are_kept(&env::opensearch_url());
+}

@@ -22,6 +22,7 @@ pub(crate) fn first(filter: &Filter, size: usize) -> String {
         Filter::All => json!({"match_all": {}}),
         Filter::Exists(field) => json!({"exists": {"field": field}}),
         Filter::AnyOf(field, values) => json!({"terms": {*field: values}}),
+        Filter::Equals(field, value) => json!({"term": {*field: {"value": **value}}}),
     };
     json!({"size": size, "sort": ["_doc"], "seq_no_primary_term": true, "query": query}).to_string()
 }
@@ -203,6 +204,9 @@ mod tests {
         let body = first(&Filter::AnyOf("state", vec!["pending", "staged"]), 10);
         let value: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(value["query"], json!({"terms": {"state": ["pending", "staged"]}}));
+        let body = first(&Filter::Equals("owner", "Ann \"A\"".into()), 10);
+        let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(value["query"], json!({"term": {"owner": {"value": "Ann \"A\""}}}));
         let body = first(&Filter::Exists("transaction_tid"), 10);
         assert!(body.contains(r#""exists":{"field":"transaction_tid"}"#), "{body}");
     }

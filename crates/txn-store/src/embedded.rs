@@ -83,16 +83,17 @@ pub fn not_found(name: &str) -> StoreError {
 /// [`Filter::All`] alone.
 #[must_use]
 pub fn matches(filter: &Filter, source: &str) -> bool {
-    let (field, values) = match filter {
+    let field = match filter {
         Filter::All => return true,
-        Filter::Exists(field) => (field, None),
-        Filter::AnyOf(field, values) => (field, Some(values)),
+        Filter::Exists(field) | Filter::AnyOf(field, _) | Filter::Equals(field, _) => *field,
     };
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(source) else { return false };
-    match (object.get(*field), values) {
-        (None | Some(serde_json::Value::Null), _) => false,
-        (Some(_), None) => true,
-        (Some(value), Some(values)) => value.as_str().is_some_and(|value| values.contains(&value)),
+    let Some(value) = object.get(field).filter(|value| !value.is_null()) else { return false };
+    match (filter, value.as_str()) {
+        (Filter::AnyOf(_, values), Some(value)) => values.contains(&value),
+        (Filter::Equals(_, wanted), Some(value)) => **wanted == *value,
+        (Filter::AnyOf(..) | Filter::Equals(..), None) => false,
+        (Filter::All | Filter::Exists(_), _) => true,
     }
 }
 

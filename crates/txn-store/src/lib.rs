@@ -366,6 +366,8 @@ pub enum Filter {
     Exists(&'static str),
     /// Those where the field has one of the values.
     AnyOf(&'static str, Vec<&'static str>),
+    /// Those where the field has this value.
+    Equals(&'static str, Arc<str>),
 }
 
 /// Where a scan goes on. Opaque, valid for at least a minute after the page it came with.

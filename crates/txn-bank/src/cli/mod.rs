@@ -1,18 +1,20 @@
 //! The command: reads its line, carries it out, and says what became of it.
 
+mod accounts;
 mod events;
+mod load;
 mod locks;
 mod requests;
 mod veil;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
 use serde_json::json;
-use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, Tally, Transferred};
+use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, TransferOptions, Transferred};
 use txn_core::store::Store;
 use txn_core::{Config, ErrorKind, TransactionOutcome};
 
@@ -94,10 +96,10 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::DemoWorker { worker } => {
             return crate::demo::worker::process(&global, worker).await;
         }
-        Command::Load { accounts, legs, workers, seconds, hot } => {
+        Command::Load { accounts, legs, workers, seconds, hot, submit, processors } => {
             let duration = Duration::from_secs(seconds);
             let load = Load::new(accounts, legs, workers, duration, hot)?;
-            return run_load(&global, &load).await;
+            return load::run(&global, &load, submit.then_some(processors)).await;
         }
         _ => {}
     }
@@ -114,7 +116,9 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
     let config = config().with_janitor_interval(None);
     let store = open.store.clone();
     let bank = match asked {
-        Asked::Init { owners } => made(store, global.domain.as_str(), config, owners).await,
+        Asked::Init { owners, statements } => {
+            made(store, global.domain.as_str(), config, owners, statements).await
+        }
         _ => Bank::open(store, &global.domain, config).await,
     };
     let done = match bank {
@@ -136,16 +140,24 @@ async fn made(
     domain: &str,
     config: Config,
     owners: bool,
+    statements: bool,
 ) -> Result<Bank, BankError> {
-    let bank = Bank::create(store, domain, config).await?;
-    if owners && !bank.keeps_owners() { bank.keep_owners().await } else { Ok(bank) }
+    let mut bank = Bank::create(store, domain, config).await?;
+    if owners && !bank.keeps_owners() {
+        bank = bank.keep_owners().await?;
+    }
+    if statements && !bank.keeps_statements() {
+        bank = bank.keep_statements().await?;
+    }
+    Ok(bank)
 }
 
 /// A command whose input is sound as far as it can be known without the store.
 enum Asked {
-    Init { owners: bool },
+    Init { owners: bool, statements: bool },
     Open(NewAccount),
-    Transfer { legs: Vec<Leg>, key: Option<String> },
+    Transfer { legs: Vec<Leg>, key: Option<String>, open: Vec<NewAccount> },
+    Account(accounts::Asked),
     Accounts(Vec<String>),
     ShowTransfer(String),
     Audit { recover: bool },
@@ -168,8 +180,10 @@ impl Asked {
                 let new = NewAccount::new(&name, &owner, deposit, &currency)?;
                 Self::Open(new.with_overdraft(overdraft))
             }
-            Command::Transfer { legs, id } => {
-                Self::Transfer { legs: legs_of(&legs, id.as_deref())?, key: id }
+            Command::Transfer { legs, id, open, currency } => {
+                let open = open.iter().map(|new| accounts::opened(new, &currency));
+                let open = open.collect::<Result<_, _>>()?;
+                Self::Transfer { legs: legs_of(&legs, id.as_deref())?, key: id, open }
             }
             Command::Balance { names } => Self::Accounts(names),
             Command::Show { what } => match <[String; 2]>::try_from(what) {
@@ -196,9 +210,13 @@ impl Asked {
             | Command::Events
             | Command::RebuildOwners
             | Command::DeadLetters { .. }) => Self::Events(events::Asked::check(command)?),
-            Command::Init { owners } => Self::Init { owners },
+            command @ (Command::Close { .. }
+            | Command::Statement { .. }
+            | Command::Pending { .. }
+            | Command::Accounts { .. }) => Self::Account(accounts::Asked::check(command)?),
+            Command::Init { owners, statements } => Self::Init { owners, statements },
             // The others were carried out before.
-            _ => Self::Init { owners: false },
+            _ => Self::Init { owners: false, statements: false },
         })
     }
 }
@@ -237,9 +255,10 @@ async fn carry_out(
             let account = bank.open_account(&new).await?;
             output::accounts(&[(new.name().to_owned(), account)], json)
         }
-        Asked::Transfer { legs, key } => {
+        Asked::Transfer { legs, key, open } => {
             let key = key.unwrap_or_else(|| bank.new_key());
-            let done = transfer(bank, &key, &legs).await?;
+            let options = TransferOptions::default().with_open(open);
+            let done = transfer(bank, &key, &legs, &options).await?;
             if json {
                 let status = match done.status {
                     Status::Done => "done",
@@ -286,6 +305,7 @@ async fn carry_out(
             }
             output::audit(&audit, json)
         }
+        Asked::Account(asked) => return accounts::carry_out(bank, asked, json).await,
         Asked::Request(asked) => return requests::carry_out(bank, asked, global).await,
         Asked::Events(asked) => return events::carry_out(bank, asked, global).await,
         Asked::Locks => return locks::list(bank, json).await,
@@ -295,8 +315,13 @@ async fn carry_out(
 }
 
 /// A transfer whose outcome is asked for if it is not known at once.
-async fn transfer(bank: &Bank, key: &str, legs: &[Leg]) -> Result<Transferred, Failure> {
-    let error = match bank.transfer(Some(key), legs).await {
+async fn transfer(
+    bank: &Bank,
+    key: &str,
+    legs: &[Leg],
+    options: &TransferOptions,
+) -> Result<Transferred, Failure> {
+    let error = match bank.transfer_with(Some(key), legs, options).await {
         Err(BankError::Engine(error)) if error.kind() == ErrorKind::Unknown => error,
         done => return Ok(done?),
     };
@@ -307,7 +332,7 @@ async fn transfer(bank: &Bank, key: &str, legs: &[Leg]) -> Result<Transferred, F
     match outcome {
         // It is there, or nobody did it: under its key it is safe to look by doing it once more.
         Some(TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted) => {
-            Ok(bank.transfer(Some(key), legs).await?)
+            Ok(bank.transfer_with(Some(key), legs, options).await?)
         }
         _ => Err(Failure::unknown(format!(
             "{error}: it is not known whether money was moved; run it again with --id {key}, it moves once"
@@ -338,56 +363,4 @@ pub(crate) async fn asked_to_stop() {
         () = interrupted => {}
         () = terminated => {}
     }
-}
-
-async fn run_load(global: &Global, load: &Load) -> Result<Exit, Failure> {
-    // From the start: a store may take its time to open.
-    let stopping = tokio::spawn(asked_to_stop());
-    let stop = async {
-        let _ = stopping.await;
-    };
-    let open = OpenStore::open(&address_of(global), global, true).await?;
-    let tally = Arc::new(Tally::default());
-    let config = config().with_observer(Some(tally.clone()));
-    let bank = match Bank::create(open.store.clone(), &global.domain, config).await {
-        Ok(bank) => bank,
-        Err(error) => {
-            open.close().await;
-            return Err(error.into());
-        }
-    };
-    let bar = match std::io::stderr().is_terminal() && !global.json {
-        true => indicatif::ProgressBar::new(load.duration.as_secs().max(1)),
-        false => indicatif::ProgressBar::hidden(),
-    };
-    let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
-    let shown = bar.clone();
-    let progress = move |elapsed: Duration, committed: u64, failed: u64| {
-        shown.set_position(elapsed.as_secs());
-        shown.set_message(format!("{committed} committed, {failed} failed"));
-    };
-    let report = Box::pin(load.run(&bank, &tally, stop, &progress)).await;
-    bar.finish_and_clear();
-    if report.is_err() {
-        bank.shutdown(DRAIN).await;
-    }
-    open.close().await;
-    let report = report?;
-    let written = match global.json {
-        true => output::print_json(&report),
-        false => output::load(&report),
-    };
-    if !report.unsettled.is_empty() {
-        return said(written, Exit::Unknown);
-    }
-    if report.committed == 0 {
-        let why = match &report.last_error {
-            Some(error) => error,
-            None if report.interrupted => "it was ended before the first one was",
-            None => "the time was over before the first one was",
-        };
-        return Err(Failure::idle(why));
-    }
-    said(written, Exit::Done)
 }

@@ -100,14 +100,14 @@ async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Resul
             let exit = if stuck.is_empty() { Exit::Done } else { Exit::Found };
             let written = stuck.iter().try_for_each(|(status, why)| match json {
                 true => output::print_json(&json!({ "request": status, "why": why })),
-                false => output::print(&format!("{}: {}", line(status), why_of(why))),
+                false => output::print(&format!("{}: {}", line(bank, status), why_of(bank, why))),
             });
             return said(written, exit);
         }
     };
     let written = match json {
         true => output::print_json(&status),
-        false => output::print(&line(&status)),
+        false => output::print(&line(bank, &status)),
     };
     said(written, Exit::Done)
 }
@@ -135,26 +135,27 @@ fn tallied(tally: Tally, json: bool) -> std::io::Result<()> {
     }
 }
 
-fn why_of(why: &Stuck) -> String {
+fn why_of(bank: &Bank, why: &Stuck) -> String {
     match why {
-        Stuck::Failing(reason) | Stuck::Quarantined(Some(reason)) => reason_of(reason),
+        Stuck::Failing(reason) | Stuck::Quarantined(Some(reason)) => reason_of(bank, reason),
         why => why.to_string(),
     }
 }
 
 /// A reason with the value that stood in the way: it is the bank's own.
-fn reason_of(reason: &Reason) -> String {
+pub(crate) fn reason_of(bank: &Bank, reason: &Reason) -> String {
     match reason {
-        Reason::Refused(refusal) => match &refusal.current {
-            Some(current) => format!("{refusal} (it is {current})"),
-            None => refusal.to_string(),
+        Reason::Refused(refusal) => match (bank.refused(refusal), &refusal.current) {
+            (Some(error), _) => error.to_string(),
+            (None, Some(current)) => format!("{refusal} (it is {current})"),
+            (None, None) => refusal.to_string(),
         },
         reason => reason.to_string(),
     }
 }
 
 /// One line about a request.
-fn line(status: &Status) -> String {
+fn line(bank: &Bank, status: &Status) -> String {
     let times = &status.times;
     let at = match status.state {
         State::Created => Some(times.created_ms),
@@ -168,7 +169,7 @@ fn line(status: &Status) -> String {
     let at = output::time_of(at.unwrap_or(times.modified_ms));
     let mut line = format!("{}: {} at {at}", status.id, status.state);
     if let Some(reason) = &status.reason {
-        line = format!("{line}; {}", reason_of(reason));
+        line = format!("{line}; {}", reason_of(bank, reason));
     }
     for (words, other) in [("it reverses", &status.reverses), ("reversed by", &status.reversed_by)]
     {

@@ -101,6 +101,10 @@ pub(crate) enum Command {
         /// open it anew, then run `rebuild-owners`
         #[arg(long)]
         owners: bool,
+        /// Keep a line for every change of every account, too: what `statement` shows. In a bank that has accounts: let every
+        /// process open it anew; what was before is one line
+        #[arg(long)]
+        statements: bool,
     },
     /// Open an account
     Open {
@@ -119,6 +123,14 @@ pub(crate) enum Command {
         #[arg(long)]
         overdraft: bool,
     },
+    /// Close an account: one that holds nothing, or whose rest goes to another. It stays closed
+    Close {
+        /// Its name
+        name: String,
+        /// The account that gets what it holds, or pays what it owes, in the same transaction
+        #[arg(long, value_name = "NAME")]
+        to: Option<String>,
+    },
     /// Move money between any number of accounts: `txn-bank transfer alice:-30 bob:+20 carol:+10`
     Transfer {
         /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
@@ -127,6 +139,34 @@ pub(crate) enum Command {
         /// Under the same key money moves once, however often this is run
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
+        /// Open an account in the same transaction, with nothing in it: for each account of this kind once
+        #[arg(long, value_name = "NAME=OWNER")]
+        open: Vec<String>,
+        /// The currency of the accounts that are opened
+        #[arg(long, default_value = "EUR", requires = "open")]
+        currency: String,
+    },
+    /// Show every change of an account by time, each with the balance behind it, as of one moment
+    Statement {
+        /// The account
+        name: String,
+        /// Nothing before this time: `2026-05-01`, or `2026-05-01T10:30:00Z`
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Only what is before this time
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+    },
+    /// List the submitted transfers that concern an account and are not decided, with what they would change
+    Pending {
+        /// The account
+        name: String,
+    },
+    /// List accounts by their owner
+    Accounts {
+        /// Whose, by the exact name
+        #[arg(long)]
+        owner: String,
     },
     /// Show balances, as they stood at one moment
     Balance {
@@ -253,6 +293,12 @@ pub(crate) enum Command {
         /// Use only the first H of the accounts
         #[arg(long, value_name = "H")]
         hot: Option<usize>,
+        /// Submit the transfers, and wait for the processors that make them
+        #[arg(long)]
+        submit: bool,
+        /// Processors in this process; with 0 others have to run, by `process`
+        #[arg(long, default_value_t = 1, requires = "submit")]
+        processors: usize,
     },
     /// Kill a process in the middle of its transfers, and see that no money is lost
     Demo,

@@ -99,7 +99,10 @@ impl From<BankError> for Failure {
                 OutboxError::Missing { .. } => Exit::Found,
                 _ => Exit::Unavailable,
             },
-            BankError::NotInitialised { .. } | BankError::NoOwners { .. } => Exit::Unavailable,
+            BankError::NotInitialised { .. }
+            | BankError::NoOwners { .. }
+            | BankError::NoStatements { .. } => Exit::Unavailable,
+            BankError::StatementDamaged { .. } => Exit::Found,
             _ => Exit::Refused,
         };
         Self { exit, message: error.to_string() }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
-use txn_bank::{Account, Audit, LoadReport, Transfer};
+use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
 
 /// Writes to standard output, all of it or an error: the reader went away, or the disk is full.
 pub(crate) fn print(text: &str) -> io::Result<()> {
@@ -33,6 +33,11 @@ pub(crate) fn grouped(number: impl Into<i128>) -> String {
         text.push(digit);
     }
     if number < 0 { format!("-{text}") } else { text }
+}
+
+/// A number with its sign and its thousands apart.
+pub(crate) fn signed(number: i64) -> String {
+    format!("{}{}", if number > 0 { "+" } else { "" }, grouped(number))
 }
 
 fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
@@ -70,7 +75,8 @@ pub(crate) fn accounts(rows: &[(String, Account)], json: bool) -> io::Result<()>
             .iter()
             .try_for_each(|(name, account)| print_json(&account_json(name, account)));
     }
-    let mut table = table(["account", "owner", "balance", "", "overdraft", "opened"], &[2]);
+    let mut table =
+        table(["account", "owner", "balance", "", "overdraft", "opened", "closed"], &[2]);
     for (name, account) in rows {
         table.add_row([
             name.clone(),
@@ -79,6 +85,7 @@ pub(crate) fn accounts(rows: &[(String, Account)], json: bool) -> io::Result<()>
             account.currency.to_string(),
             if account.overdraft { "allowed" } else { "no" }.to_owned(),
             time_of(account.opened_at),
+            account.closed_at.map(time_of).unwrap_or_default(),
         ]);
     }
     print(&table.to_string())
@@ -93,9 +100,16 @@ pub(crate) fn account_json(name: &str, account: &Account) -> Value {
 pub(crate) fn transfer(transfer: &Transfer) -> io::Result<()> {
     let mut table = table(["account", "amount", ""], &[1]);
     for leg in &transfer.legs {
-        let sign = if leg.amount > 0 { "+" } else { "" };
-        let amount = format!("{sign}{}", grouped(leg.amount));
-        table.add_row([leg.account.clone(), amount, leg.currency.to_string()]);
+        table.add_row([leg.account.clone(), signed(leg.amount), leg.currency.to_string()]);
+    }
+    print(&table.to_string())
+}
+
+/// Lines of a statement.
+pub(crate) fn lines(rows: &[[String; 5]]) -> io::Result<()> {
+    let mut table = table(["", "at", "transfer", "amount", "balance"], &[0, 3, 4]);
+    for row in rows {
+        table.add_row(row);
     }
     print(&table.to_string())
 }
@@ -202,6 +216,39 @@ pub(crate) fn load(report: &LoadReport) -> io::Result<()> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     print(&table.to_string())
+}
+
+pub(crate) fn submitted_load(report: &SubmittedReport) -> io::Result<()> {
+    let mut steps = table(
+        ["", "transfers", "per second", "min", "p50", "p95", "p99", "max"],
+        &[1, 2, 3, 4, 5, 6, 7],
+    );
+    for (name, count, times) in [
+        ("accepted", report.accepted, &report.accepted_ms),
+        ("committed", report.committed, &report.committed_ms),
+        ("finished", report.finished, &report.finished_ms),
+    ] {
+        let rate = report.per_second.get(name).copied().unwrap_or_default();
+        let ms = |of: &str| times.get(of).map(|ms| format!("{ms:.1} ms")).unwrap_or_default();
+        let mut row = vec![name.to_owned(), grouped(i128::from(count)), format!("{rate:.1}")];
+        row.extend(["min", "p50", "p95", "p99", "max"].map(ms));
+        steps.add_row(row);
+    }
+    print(&steps.to_string())?;
+    let mut line = format!(
+        "{:.1} s; {} accounts opened; {} rolled back, {} set aside, {} undecided",
+        report.seconds, report.opened, report.rolled_back, report.quarantined, report.undecided
+    );
+    for (kind, count) in &report.errors {
+        line.push_str(&format!("; failed: {kind}: {count}"));
+    }
+    if !report.drained {
+        line.push_str("; not everything was done at the end");
+    }
+    if report.interrupted {
+        line.push_str("; ended early");
+    }
+    print(&line)
 }
 
 #[cfg(test)]

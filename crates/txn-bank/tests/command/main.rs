@@ -1,5 +1,6 @@
 //! The command, run as people and scripts run it.
 
+mod accounts;
 mod audit;
 mod demo;
 mod input;

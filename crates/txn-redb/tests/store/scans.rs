@@ -70,6 +70,8 @@ async fn filters_are_those_of_the_contract() {
         (Filter::AnyOf("state", vec!["open", "gone"]), "af"),
         (Filter::AnyOf("state", vec!["open", "done"]), "adf"),
         (Filter::AnyOf("state", vec![]), ""),
+        (Filter::Equals("state", "open".into()), "af"),
+        (Filter::Equals("state", "7".into()), ""),
         (Filter::Exists("nothing"), ""),
     ];
     for (filter, expected) in table {

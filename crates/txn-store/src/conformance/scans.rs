@@ -84,6 +84,9 @@ async fn any_of(fixture: &mut Fixture<'_>) {
             let filter = Filter::AnyOf("state", values.to_vec());
             same(fixture, &records, &filter, size, &wanted).await;
         }
+        let [value] = values else { continue };
+        let filter = Filter::Equals("state", (*value).into());
+        same(fixture, &records, &filter, 3, &wanted).await;
     }
 }
 

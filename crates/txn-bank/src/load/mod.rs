@@ -1,11 +1,13 @@
 //! A load: many transfers at once for a while, and what they took.
 
+mod latency;
+mod submitted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -13,9 +15,13 @@ use tokio::time::Instant;
 use txn_core::event::{Event, Observer};
 use txn_core::{ErrorKind, Options, Tid, TransactionOutcome};
 
-use crate::bank::{Bank, Status, TransferOptions};
+use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::{Leg, NewAccount};
+use crate::transfer::{Status, TransferOptions};
+
+use latency::Latency;
+pub use submitted::SubmittedReport;
 
 /// What each account of a load starts with.
 const DEPOSIT: i64 = 1_000_000;
@@ -31,6 +37,9 @@ const FINISH: Duration = Duration::from_secs(1);
 
 /// How long, after the last transfer, unknown outcomes are asked for and what is committed is applied.
 const WRAP_UP: Duration = Duration::from_secs(5);
+
+/// The quantiles that are reported.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// The shape of a load.
 #[derive(Clone, Debug)]
@@ -146,7 +155,7 @@ pub struct LoadReport {
 }
 
 struct Tracks {
-    latency: Histogram<u64>,
+    latency: Latency,
     committed: u64,
     failed: u64,
     most_attempts: u32,
@@ -181,10 +190,8 @@ impl Load {
                 return Ok(LoadReport { drained, interrupted: true, ..LoadReport::default() });
             }
         };
-        let latency = Histogram::new_with_bounds(1, 600_000_000, 3)
-            .map_err(|e| BankError::InvalidLoad(e.to_string()))?;
         let tracks = Tracks {
-            latency,
+            latency: Latency::new()?,
             committed: 0,
             failed: 0,
             most_attempts: 0,
@@ -269,7 +276,7 @@ impl Load {
             let deadline = Options::default().with_deadline(Some(end + FINISH - began));
             let options = TransferOptions::default().with_transaction(deadline);
             let done = bank.transfer_with(None, &legs, &options).await;
-            let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let took = began.elapsed();
             let failed = {
                 let mut tracks = tracks.lock();
                 match done {
@@ -277,7 +284,7 @@ impl Load {
                         debug_assert_eq!(done.status, Status::Done);
                         tracks.committed += 1;
                         tracks.most_attempts = tracks.most_attempts.max(done.attempts);
-                        tracks.latency.saturating_record(micros);
+                        tracks.latency.record(took);
                         false
                     }
                     Err(error) => {
@@ -329,16 +336,7 @@ impl Load {
             report.most_attempts = tracks.most_attempts;
             report.errors = tracks.errors.clone();
             report.last_error = tracks.last_error.clone();
-            if !tracks.latency.is_empty() {
-                let ms = |micros: u64| micros as f64 / 1_000.0;
-                for (name, quantile) in
-                    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)]
-                {
-                    report.latency_ms.insert(name, ms(tracks.latency.value_at_quantile(quantile)));
-                }
-                report.latency_ms.insert("min", ms(tracks.latency.min()));
-                report.latency_ms.insert("max", ms(tracks.latency.max()));
-            }
+            report.latency_ms = tracks.latency.millis(&QUANTILES);
             tracks.unknown.clone()
         };
         for tid in unknown {

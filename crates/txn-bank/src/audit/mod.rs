@@ -8,6 +8,8 @@
 //! their transaction; those are read again through the engine, which knows what is committed. Several scans
 //! are no snapshot: an audit is meaningful when nothing else runs, and says so when something does.
 
+mod statements;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -102,6 +104,22 @@ pub enum Finding {
         /// What it holds.
         balance: i64,
     },
+    /// An account that is closed and not empty.
+    Closed {
+        /// The account.
+        account: String,
+        /// What it holds.
+        balance: i64,
+    },
+    /// A statement that is not what the ledger says, or not whole.
+    Statement {
+        /// The account.
+        account: String,
+        /// The number of the first line that is wrong.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A transfer whose legs do not sum to zero.
     Unbalanced {
         /// Its key.
@@ -167,6 +185,12 @@ impl fmt::Display for Finding {
             Self::Overdrawn { account, balance } => {
                 write!(f, "{account} holds {balance} and may not be overdrawn")
             }
+            Self::Closed { account, balance } => {
+                write!(f, "{account} is closed and holds {balance}")
+            }
+            Self::Statement { account, line, what } => {
+                write!(f, "line {line} of the statement of {account} {what}")
+            }
             Self::Unbalanced { key, currency, sum } => {
                 write!(f, "the legs of the transfer {key} sum to {sum:+} {currency}, not to zero")
             }
@@ -230,6 +254,9 @@ impl Bank {
             self.all(transfers, recover, &mut findings).await?;
         let accounts: BTreeMap<String, Account> =
             self.all(accounts, recover, &mut findings).await?;
+        if self.keeps_statements() {
+            findings.extend(self.audit_statements(&accounts, &transfers, recover).await?);
+        }
         let mut audit = compare(&accounts, &transfers, findings);
         audit.recovered = recovered;
         Ok(audit)
@@ -340,6 +367,9 @@ fn compare(
         }
         if balance < 0 && !account.overdraft {
             findings.push(Finding::Overdrawn { account: account_name(), balance });
+        }
+        if balance != 0 && account.closed_at.is_some() {
+            findings.push(Finding::Closed { account: account_name(), balance });
         }
     }
     for ((account, currency), expected) in ledger {

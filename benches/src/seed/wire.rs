@@ -1,0 +1,87 @@
+//! Requests of the peer, one after the other, up to the one at which its process dies.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::Failure;
+
+/// The process died here: nothing more is sent, and nobody hears the last answer.
+#[derive(Debug)]
+pub struct Killed;
+
+impl std::fmt::Display for Killed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the process was killed")
+    }
+}
+
+impl std::error::Error for Killed {}
+
+/// After how many requests a process dies.
+#[derive(Debug)]
+pub struct Fuse {
+    left: AtomicI64,
+    /// Whether the last request is still carried out; its answer is not heard.
+    sends_the_last: bool,
+}
+
+impl Fuse {
+    /// So many requests are answered; the next one is sent unheard, or not sent.
+    #[must_use]
+    pub fn new(answered: u32, sends_the_last: bool) -> Self {
+        Self { left: AtomicI64::new(answered.into()), sends_the_last }
+    }
+}
+
+/// An answer of the server.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Value,
+}
+
+#[derive(Debug)]
+pub(super) struct Wire {
+    client: reqwest::Client,
+    url: String,
+    fuse: Option<Fuse>,
+}
+
+impl Wire {
+    pub(super) fn new(url: &str, fuse: Option<Fuse>) -> Result<Self, Failure> {
+        let client =
+            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
+        Ok(Self { client, url: url.trim_end_matches('/').to_owned(), fuse })
+    }
+
+    /// One request. What the server refuses is an error, but for a document that is missing (404) and a version that is
+    /// not the expected one (409).
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, Failure> {
+        let left = self.fuse.as_ref().map_or(1, |fuse| fuse.left.fetch_sub(1, Ordering::Relaxed));
+        let sends = left > 0 || left == 0 && self.fuse.as_ref().is_some_and(|f| f.sends_the_last);
+        if !sends {
+            return Err(Killed.into());
+        }
+        let mut request = self.client.request(method, format!("{}/{path}", self.url));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await?;
+        let status = answer.status().as_u16();
+        let text = answer.text().await?;
+        if left == 0 {
+            return Err(Killed.into());
+        }
+        if status >= 400 && status != 404 && status != 409 {
+            return Err(format!("{path}: {status} {text}").into());
+        }
+        Ok(Answer { status, body: serde_json::from_str(&text)? })
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether statements are whole, and say what the ledger says.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use crate::bank::Bank;
+use crate::error::{BankError, Result};
+use crate::model::{Account, Transfer};
+use crate::statements::{Line, LineKind};
+
+/// Lines that are asked for at once.
+const PAGE: u64 = 500;
+
+impl Bank {
+    /// What is wrong with the statements of these accounts, at most one finding for each.
+    pub(super) async fn audit_statements(
+        &self,
+        accounts: &BTreeMap<String, Account>,
+        transfers: &BTreeMap<String, Transfer>,
+        recover: bool,
+    ) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for (name, account) in accounts {
+            let noted = account.statement.unwrap_or_default();
+            let (mut number, mut balance) = (0, 0_i64);
+            let wrong = |line, what: &str| {
+                Some(Finding::Statement { account: name.clone(), line, what: what.to_owned() })
+            };
+            let mut finding = None;
+            while number < noted.lines && finding.is_none() {
+                let last = noted.lines.min(number + PAGE);
+                let lines = match self.lines(name, number + 1, last, recover).await {
+                    Ok(lines) => lines,
+                    Err(BankError::StatementDamaged { line, what, .. }) => {
+                        finding = wrong(line, &what);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
+                for line in &lines {
+                    number = line.number;
+                    if balance.checked_add(line.amount) != Some(line.balance) {
+                        finding = wrong(number, "does not add up with the one before");
+                        break;
+                    }
+                    balance = line.balance;
+                    if !is_in_ledger(line, transfers) {
+                        finding = wrong(number, "is not what the ledger says");
+                        break;
+                    }
+                }
+            }
+            if finding.is_none() && balance != noted.balance {
+                finding = wrong(noted.lines, "is not the balance that the account notes");
+            }
+            findings.extend(finding);
+        }
+        Ok(findings)
+    }
+}
+
+fn is_in_ledger(line: &Line, transfers: &BTreeMap<String, Transfer>) -> bool {
+    let Some(key) = &line.transfer else { return line.kind == LineKind::Carried };
+    let legs = transfers.get(key).map(|transfer| &transfer.legs);
+    let is_it = |leg: &crate::model::Entry| {
+        (&leg.account, leg.amount, leg.currency) == (&line.account, line.amount, line.currency)
+    };
+    legs.is_some_and(|legs| legs.iter().any(is_it))
+}

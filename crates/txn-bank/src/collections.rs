@@ -1,0 +1,27 @@
+//! The collections of a bank: what they are called, and how their fields are mapped.
+
+use txn_core::store::{CollectionSpec, Role, Store, StoreErrorKind};
+
+use crate::error::Result;
+
+/// Field mappings of the accounts, for stores that have some.
+pub(crate) const ACCOUNTS: &str = r#"{"dynamic":"strict","properties":{"owner":{"type":"keyword"},"balance":{"type":"long"},"currency":{"type":"keyword"},"overdraft":{"type":"boolean"},"opened_at":{"type":"date","format":"epoch_millis"},"closed_at":{"type":"date","format":"epoch_millis"},"statement":{"dynamic":"strict","properties":{"lines":{"type":"long"},"balance":{"type":"long"},"at":{"type":"date","format":"epoch_millis"}}}}}"#;
+
+/// Field mappings of the transfers. Legs are nested, so that the transfers of an account can be searched.
+pub(crate) const TRANSFERS: &str = r#"{"dynamic":"strict","properties":{"kind":{"type":"keyword"},"key":{"type":"keyword"},"legs":{"type":"nested","properties":{"account":{"type":"keyword"},"amount":{"type":"long"},"currency":{"type":"keyword"}}},"created_at":{"type":"date","format":"epoch_millis"}}}"#;
+
+/// The collections of accounts and of transfers.
+pub(crate) fn names(domain: &str) -> (String, String) {
+    (format!("{domain}-accounts"), format!("{domain}-transfers"))
+}
+
+/// Whether there is a collection of that name. Nothing is made or changed.
+pub(crate) async fn exists(store: &dyn Store, name: &str) -> Result<bool> {
+    let (name, role) = (name.to_owned(), Role::Data { owner: None });
+    let spec = CollectionSpec { name, role, create: false, mappings: None };
+    match store.open_collection(&spec).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind == StoreErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

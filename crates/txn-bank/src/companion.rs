@@ -1,0 +1,85 @@
+//! What the bank adds to the transactions of submitted transfers: the lines of statements, and events for owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use txn_core::{Collection, Transaction, Typed};
+use txn_outbox::OutboxError;
+use txn_requests::{Companion, Operation, Request, RequestError};
+
+use crate::error::{BankError, Result};
+use crate::model::Account;
+use crate::owners::Owners;
+use crate::statements::{Change, LineKind, Statements};
+
+/// Accompanies the requests of a bank.
+#[derive(Debug)]
+pub(crate) struct Accompanies {
+    pub(crate) owners: Option<Owners>,
+    pub(crate) statements: Option<Statements>,
+    pub(crate) accounts: Collection<Typed<Account>>,
+    /// The collection of the transfers.
+    pub(crate) transfers: String,
+    pub(crate) clock: std::sync::Arc<dyn txn_core::clock::Clock>,
+}
+
+impl Accompanies {
+    /// What a request does to accounts as sums, by name, and the transfer that it writes.
+    fn sums<'a>(&self, request: &'a Request) -> (BTreeMap<&'a str, i64>, Option<&'a str>) {
+        let (mut sums, mut key) = (BTreeMap::<&str, i64>::new(), None);
+        for operation in &request.operations {
+            let target = operation.target();
+            match operation {
+                Operation::Add(add) if target.collection == self.accounts.name() => {
+                    // What does not fit was refused, or is carried by the next line.
+                    let amount = add.amount.as_i64().unwrap_or(0);
+                    let sum = sums.entry(&target.id).or_default();
+                    *sum = sum.saturating_add(amount);
+                }
+                Operation::Insert(_) if target.collection == self.transfers => {
+                    key = Some(&*target.id);
+                }
+                _ => {}
+            }
+        }
+        (sums, key)
+    }
+
+    /// Writes the lines of a request that is a transfer. What other requests do to accounts is carried by the next line.
+    async fn note(&self, tx: &Transaction, request: &Request) -> Result<()> {
+        let Some(statements) = &self.statements else { return Ok(()) };
+        let (sums, Some(transfer)) = self.sums(request) else { return Ok(()) };
+        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX);
+        let found = tx.get_many(&self.accounts, sums.keys().copied()).await?;
+        for ((name, amount), account) in sums.into_iter().zip(found) {
+            let Some(mut account) = account else { continue };
+            let change = Change { kind: LineKind::Transfer, transfer, amount, now };
+            statements.note(tx, name, &mut account, &change)?;
+            tx.put(&self.accounts, name, &account)?;
+        }
+        Ok(())
+    }
+
+    async fn emit(&self, tx: &Transaction, request: &Request) -> Result<(), OutboxError> {
+        let Some(owners) = &self.owners else { return Ok(()) };
+        let targets = request.operations.iter().filter(|one| !matches!(one, Operation::Expect(_)));
+        let targets = targets.map(Operation::target);
+        let names: BTreeSet<&str> =
+            targets.filter(|at| at.collection == self.accounts.name()).map(|at| &*at.id).collect();
+        owners.changed_by_name(tx, &names).await
+    }
+}
+
+#[async_trait]
+impl Companion for Accompanies {
+    async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
+        self.note(tx, request).await.map_err(|error| match error {
+            BankError::Engine(error) => RequestError::Engine(error),
+            error => RequestError::Companion(Box::new(error)),
+        })?;
+        self.emit(tx, request).await.map_err(|error| match error {
+            OutboxError::Engine(error) => RequestError::Engine(error),
+            error => RequestError::Companion(Box::new(error)),
+        })
+    }
+}

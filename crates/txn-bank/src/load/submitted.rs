@@ -1,0 +1,250 @@
+//! A load by way of requests: transfers are submitted, and processors make them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use txn_requests::{Processor, RequestError, Requests, RequestsConfig, State};
+
+use super::latency::Latency;
+use super::{FINISH, Load, PAUSE, Progress, WRAP_UP, kind_of, passes};
+use crate::bank::Bank;
+use crate::error::{BankError, Result};
+use crate::requests::APPLICATION;
+
+/// The quantiles that are reported.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
+
+/// How often a submission that was left without an answer is sent again.
+const TRIES: usize = 5;
+
+/// The longest pause between two looks whether a committed request is finished.
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
+
+/// What a load of submitted transfers took. Times count from the call that submits.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct SubmittedReport {
+    /// Accounts that this load opened.
+    pub opened: usize,
+    /// Seconds from the first submission to the last transfer.
+    pub seconds: f64,
+    /// Transfers that were accepted: they are durable, and will be decided.
+    pub accepted: u64,
+    /// Those that were seen committed.
+    pub committed: u64,
+    /// Those that were seen finished: committed, and every plain read sees it.
+    pub finished: u64,
+    /// Those that were rolled back because an account did not hold enough.
+    pub rolled_back: u64,
+    /// Those that were set aside.
+    pub quarantined: u64,
+    /// Those of which it was not seen how they ended: processors make them later.
+    pub undecided: u64,
+    /// How many came to each of these in a second.
+    pub per_second: BTreeMap<&'static str, f64>,
+    /// Milliseconds until a transfer was accepted: least, median, and so on.
+    pub accepted_ms: BTreeMap<&'static str, f64>,
+    /// Milliseconds until it was committed.
+    pub committed_ms: BTreeMap<&'static str, f64>,
+    /// Milliseconds until it was seen finished, which is looked for every few milliseconds.
+    pub finished_ms: BTreeMap<&'static str, f64>,
+    /// What failed, by kind of error.
+    pub errors: BTreeMap<String, u64>,
+    /// The words of the last of them.
+    pub last_error: Option<String>,
+    /// Whether everything that was begun was done at the end.
+    pub drained: bool,
+    /// Whether it was ended early.
+    pub interrupted: bool,
+}
+
+struct Tracks {
+    report: SubmittedReport,
+    accepted: Latency,
+    committed: Latency,
+    finished: Latency,
+}
+
+/// What the workers of a load share.
+struct Desk {
+    bank: Bank,
+    requests: Requests,
+    load: Load,
+    tracks: Mutex<Tracks>,
+    /// When the last transfer is begun.
+    end: watch::Receiver<Instant>,
+}
+
+impl Load {
+    /// As [`Load::run`], by requests: each worker submits a transfer, waits until it is finished, and submits the next. So
+    /// many processors run in this process; with none others have to. Ends with [`Bank::shutdown`].
+    ///
+    /// # Errors
+    /// The engine's, while accounts are opened; as [`Bank::requests`]. Failing transfers are counted, not returned.
+    pub async fn run_submitted(
+        &self,
+        bank: &Bank,
+        processors: usize,
+        stop: impl Future<Output = ()> + Send,
+        progress: &Progress,
+    ) -> Result<SubmittedReport> {
+        let mut stop = std::pin::pin!(stop);
+        let opened = tokio::select! {
+            opened = self.open(bank) => opened?,
+            () = &mut stop => {
+                let drained = bank.shutdown(WRAP_UP).await;
+                return Ok(SubmittedReport { drained, interrupted: true, ..Default::default() });
+            }
+        };
+        let config = RequestsConfig::default().with_concurrency(self.workers.max(1));
+        let requests = bank.requests(config).await?;
+        let running: Vec<Processor> =
+            (0..processors).map(|_| requests.start(Some(APPLICATION))).collect();
+        let tracks = Tracks {
+            report: SubmittedReport::default(),
+            accepted: Latency::new()?,
+            committed: Latency::new()?,
+            finished: Latency::new()?,
+        };
+        let began = Instant::now();
+        let (set_end, end) = watch::channel(began + self.duration);
+        let (load, tracks) = (self.clone(), Mutex::new(tracks));
+        let desk = Arc::new(Desk { bank: bank.clone(), requests, load, tracks, end });
+        let mut workers = JoinSet::new();
+        for _ in 0..self.workers {
+            let desk = desk.clone();
+            workers.spawn(async move { desk.work().await });
+        }
+        let mut interrupted = false;
+        let mut tick = tokio::time::interval(Duration::from_millis(250));
+        loop {
+            let last = *set_end.borrow() + FINISH + WRAP_UP;
+            tokio::select! {
+                joined = workers.join_next() => match joined {
+                    None => break,
+                    Some(Err(error)) if !error.is_cancelled() => desk.failed(format!("task: {error}")),
+                    Some(_) => {}
+                },
+                () = &mut stop, if !interrupted => {
+                    interrupted = true;
+                    set_end.send_replace(Instant::now());
+                }
+                // What was accepted goes on without them.
+                () = tokio::time::sleep_until(last) => workers.abort_all(),
+                _ = tick.tick() => {
+                    let failed = |report: &SubmittedReport| report.errors.values().sum();
+                    let (committed, failed) = {
+                        let tracks = desk.tracks.lock();
+                        (tracks.report.committed, failed(&tracks.report))
+                    };
+                    progress(began.elapsed(), committed, failed);
+                }
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let until = Instant::now() + WRAP_UP;
+        let left = || until.saturating_duration_since(Instant::now());
+        let mut drained = true;
+        for processor in running {
+            drained &= processor.stop(left()).await;
+        }
+        drained &= desk.requests.shutdown(left()).await;
+        drained &= bank.shutdown(left()).await;
+        let mut report = desk.report(seconds);
+        (report.opened, report.drained, report.interrupted) = (opened, drained, interrupted);
+        Ok(report)
+    }
+}
+
+impl Desk {
+    async fn work(&self) {
+        while Instant::now() < *self.end.borrow() {
+            let Err(error) = self.one().await else { continue };
+            self.failed(kind_of(&error));
+            self.tracks.lock().report.last_error = Some(error.to_string());
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn failed(&self, kind: String) {
+        *self.tracks.lock().report.errors.entry(kind).or_default() += 1;
+    }
+
+    /// One transfer, from its submission to its end.
+    async fn one(&self) -> Result<()> {
+        let key = self.bank.new_key();
+        let legs = self.load.legs(&self.bank);
+        let began = Instant::now();
+        let mut tries = 0;
+        // The same key again is the same transfer.
+        while let Err(error) = self.bank.submit(&self.requests, &key, &legs).await {
+            tries += 1;
+            match &error {
+                BankError::Engine(engine) if passes(engine.kind()) && tries < TRIES => {}
+                _ => return Err(error),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        {
+            let mut tracks = self.tracks.lock();
+            tracks.report.accepted += 1;
+            tracks.accepted.record(began.elapsed());
+        }
+        let last = *self.end.borrow() + FINISH + WRAP_UP;
+        let left = || last.saturating_duration_since(Instant::now());
+        let mut state = match self.requests.wait(&key, left()).await {
+            Ok(status) => status.state,
+            // It is counted as undecided.
+            Err(RequestError::Timeout { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        {
+            let mut tracks = self.tracks.lock();
+            match state {
+                State::RolledBack => tracks.report.rolled_back += 1,
+                State::Quarantined => tracks.report.quarantined += 1,
+                _ => {
+                    tracks.report.committed += 1;
+                    tracks.committed.record(began.elapsed());
+                }
+            }
+        }
+        let mut pause = Duration::from_millis(1);
+        while state == State::Committed && !left().is_zero() {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_LOOK);
+            state = self.requests.status(&key).await?.state;
+        }
+        if state == State::Finished {
+            let mut tracks = self.tracks.lock();
+            tracks.report.finished += 1;
+            tracks.finished.record(began.elapsed());
+        }
+        Ok(())
+    }
+
+    fn report(&self, seconds: f64) -> SubmittedReport {
+        let tracks = self.tracks.lock();
+        let mut report = tracks.report.clone();
+        let decided = report.committed + report.rolled_back + report.quarantined;
+        report.undecided = report.accepted.saturating_sub(decided);
+        report.seconds = seconds;
+        report.accepted_ms = tracks.accepted.millis(&QUANTILES);
+        report.committed_ms = tracks.committed.millis(&QUANTILES);
+        report.finished_ms = tracks.finished.millis(&QUANTILES);
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let counts = [
+            ("accepted", report.accepted),
+            ("committed", report.committed),
+            ("finished", report.finished),
+        ];
+        report.per_second = counts.into_iter().map(|(name, count)| (name, rate(count))).collect();
+        report
+    }
+}
