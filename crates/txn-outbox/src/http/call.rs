@@ -38,7 +38,7 @@ pub(crate) async fn call(
     let (url, destination) = allowed(config, request).map_err(NoAnswer::Refused)?;
     let mut secrets = Secret::default();
     let sent = async {
-        let headers = headers(config, request, key, &mut secrets).await?;
+        let headers = headers(config, request, &url, key, &mut secrets).await?;
         let addresses = addresses(config, &url, destination).await?;
         send(request, &url, headers, &addresses).await
     };
@@ -79,7 +79,8 @@ fn allowed<'a>(
         let method = request.method.name();
         return Err(format!("{method} is not among the methods that may be used"));
     }
-    let is_listed = |name: &&String| config.headers.contains(&name.to_ascii_lowercase());
+    let is_listed =
+        |name: &&String| config.headers.iter().any(|listed| listed.eq_ignore_ascii_case(name));
     if let Some(name) = request.headers.keys().find(|name| !is_listed(name)) {
         return Err(format!("the header {name:?} is not among those that may be sent"));
     }
@@ -117,6 +118,7 @@ async fn addresses(
 async fn headers(
     config: &HttpConfig,
     request: &HttpRequest,
+    url: &Url,
     key: &str,
     secrets: &mut Secret,
 ) -> Result<HeaderMap, NoAnswer> {
@@ -136,7 +138,7 @@ async fn headers(
             HeaderText::Text(text) => HeaderValue::from_str(text).map_err(|_| odd(name))?,
             HeaderText::Secret { secret } => {
                 let failed = |why| NoAnswer::Failed(format!("the secret {secret:?} {why}"));
-                let found = config.secrets.secret(secret).await;
+                let found = config.secrets.secret(secret, &origin(url)).await;
                 let found = found.map_err(|_| failed("could not be looked up"))?;
                 let found = found.ok_or_else(|| failed("is not known"))?;
                 let value = HeaderValue::from_str(found.expose_secret());

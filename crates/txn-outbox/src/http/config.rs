@@ -89,7 +89,7 @@ pub struct HttpConfig {
     pub destinations: Vec<Destination>,
     /// The methods that it may use. Default POST, PUT, PATCH and DELETE.
     pub methods: BTreeSet<Method>,
-    /// The headers that a request may have, in lower case. Default `accept`, `authorization` and `content-type`.
+    /// The headers that a request may have. Default `accept`, `authorization` and `content-type`.
     pub headers: BTreeSet<String>,
     /// Most bytes of a request as JSON. Default 256 KiB.
     pub max_request: usize,
@@ -101,10 +101,8 @@ pub struct HttpConfig {
     pub concurrency: usize,
     /// The longest pause that an answer may ask for by `Retry-After`. Default five minutes.
     pub longest_retry_after: Duration,
-    /// How many results are kept of each queue of requests: the newest. Default 64.
-    pub keep_results: u32,
-    /// The headers of an answer that are kept with its result, in lower case, each up to 256 characters. Default
-    /// `content-type`, `location` and `retry-after`.
+    /// The headers of an answer that are kept with its result, each up to 256 characters. Default `content-type`, `location` and
+    /// `retry-after`. However many it has, no more than some hundred KiB are read of them.
     pub result_headers: BTreeSet<String>,
     /// How many bytes of the body of an answer are read and kept with its result. Default none.
     pub result_body: usize,
@@ -125,7 +123,6 @@ impl Default for HttpConfig {
             limit: Duration::from_secs(20),
             concurrency: 16,
             longest_retry_after: Duration::from_secs(300),
-            keep_results: 64,
             result_headers: names(["content-type", "location", "retry-after"]),
             result_body: 0,
             secrets: Arc::new(NoSecrets),
@@ -162,8 +159,6 @@ setters! {
     with_concurrency: concurrency: usize;
     /// Sets [`HttpConfig::longest_retry_after`].
     with_longest_retry_after: longest_retry_after: Duration;
-    /// Sets [`HttpConfig::keep_results`].
-    with_keep_results: keep_results: u32;
     /// Sets [`HttpConfig::result_headers`].
     with_result_headers: result_headers: BTreeSet<String>;
     /// Sets [`HttpConfig::result_body`].
@@ -180,7 +175,7 @@ const MOST_BODY: usize = 64 << 10;
 impl HttpConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |why| Err(OutboxError::InvalidConfig(why));
-        if self.concurrency == 0 || self.keep_results == 0 || self.max_request == 0 {
+        if self.concurrency == 0 || self.max_request == 0 {
             return refuse("a bound is zero");
         }
         if self.limit.is_zero() || self.limit > Duration::from_secs(3600) {

@@ -34,7 +34,9 @@ impl Secrets for Safe {
     async fn secret(
         &self,
         name: &str,
+        to: &str,
     ) -> Result<Option<SecretString>, Box<dyn std::error::Error + Send + Sync>> {
+        assert!(to.starts_with("http://127.0.0.1:"), "{to}");
         match name {
             "api" => Ok(Some(SECRET.into())),
             "broken" => Err(format!("the safe is shut, with {SECRET} in it").into()),
@@ -502,15 +504,22 @@ pub(crate) async fn slow_and_endless_answers_are_bounded(world: &World) {
         _ => Reply::Never,
     })
     .await;
-    let config = config_for(&receiver).with_limit(Duration::from_millis(500)).with_result_body(100);
+    let by_tls = receiver.url("").replace("http://", "https://");
+    let mut config = config_for(&receiver).with_limit(Duration::from_secs(3)).with_result_body(100);
+    config.destinations.push(Destination::new(&by_tls).expect("an origin"));
     let processor = office.start(world.few_tries(1), config).await;
     let never = office.keep(&post(receiver.url("/never"))).await;
     let endless = office.keep(&post(receiver.url("/endless"))).await;
     let stalls = office.keep(&post(receiver.url("/stalls"))).await;
     let letter = office.dead(&never).await;
-    assert!(letter.error.contains("no answer within 500ms"), "{}", letter.error);
+    assert!(letter.error.contains("no answer within 3s"), "{}", letter.error);
     assert_eq!(office.result(&endless, HttpState::Done).await.body, Some("x".repeat(100)));
     assert_eq!(office.result(&stalls, HttpState::Done).await.body.as_deref(), Some("first"));
+    // Nobody who can prove who he is: nothing is sent.
+    let tls = office.keep(&post(format!("{by_tls}/tls"))).await;
+    office.dead(&tls).await;
+    assert_eq!(office.result(&tls, HttpState::Failed).await.status, None);
+    assert!(receiver.calls("/tls").is_empty());
     // Nobody listens.
     let port = receiver.port();
     drop(receiver);
