@@ -49,7 +49,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(dependents.write(&write).await.is_err());
 
     for id in ["anna", "ben"] {
-        while domain.reader().verified().get(&carts, id).await?.is_none_or(|cart| cart["name"] != "Apple") {
+        while domain
+            .reader()
+            .verified()
+            .get(&carts, id)
+            .await?
+            .is_none_or(|cart| cart["name"] != "Apple")
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

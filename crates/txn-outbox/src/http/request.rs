@@ -98,7 +98,7 @@ impl Method {
 
 /// The text of a header.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum HeaderText {
     /// As it is sent. It is stored so.
     Text(String),
@@ -322,6 +322,9 @@ mod tests {
         assert!(!format!("{request:?} {:?}", request.headers).contains("word"));
         let unknown = r#"{"method":"POST","url":"https://a.example/","more":1}"#;
         assert!(serde_json::from_str::<HttpRequest>(unknown).is_err());
-        assert!(serde_json::from_str::<HttpRequest>(&text.replace("POST", "TRACE")).is_err());
+        for (known, unknown) in [("POST", "TRACE"), (r#""API""#, r#""API","more":1"#)] {
+            let unknown = text.replace(known, unknown);
+            assert!(serde_json::from_str::<HttpRequest>(&unknown).is_err(), "{unknown}");
+        }
     }
 }
