@@ -23,7 +23,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("txn-redb", &["txn-store"]),
     ("txn-sim", &["txn-store"]),
     ("txn-lock", &["txn-core"]),
-    ("txn-requests", &["txn-core", "txn-lock"]),
+    ("txn-requests", &["txn-core", "txn-lock", "txn-outbox"]),
     ("txn-outbox", &["txn-core", "txn-lock"]),
 ];
 

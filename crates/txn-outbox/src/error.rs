@@ -32,6 +32,10 @@ pub enum OutboxError {
         /// What is wrong.
         why: String,
     },
+    /// An HTTP request that can never be sent.
+    #[cfg(feature = "http-requests")]
+    #[error("the HTTP request is invalid: {0}")]
+    InvalidHttp(String),
     /// As many events of a queue wait as may.
     #[error(
         "{waiting} events of {queue} wait already, at most {most} may: try again when they are handled, or look why they \

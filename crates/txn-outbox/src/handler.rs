@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use txn_core::{Domain, Transaction, TransactionFn};
@@ -88,6 +89,8 @@ impl Delivery {
 /// Why an event was not handled. Any error becomes one by `?`.
 pub struct Failure {
     pub(crate) kind: FailureKind,
+    /// How long it is to be left alone at least.
+    pub(crate) pause: Duration,
     error: Box<dyn std::error::Error + Send + Sync>,
 }
 
@@ -108,16 +111,29 @@ impl Failure {
     /// The event is sound, and cannot be handled now: what it needs is down. It is tried again with growing pauses for
     /// as long as it takes, and its queue waits.
     pub fn passing(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { kind: FailureKind::Passing, error: error.into() }
+        Self::new(FailureKind::Passing, error)
     }
 
     /// The event can never be handled: it is set aside at once.
     pub fn hopeless(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { kind: FailureKind::Hopeless, error: error.into() }
+        Self::new(FailureKind::Hopeless, error)
+    }
+
+    /// The event failed, which counts, and is tried again no sooner than after `pause`: what it needs asked for that. Another
+    /// process that takes its shard over does not know of it.
+    pub fn not_before(
+        error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+        pause: Duration,
+    ) -> Self {
+        Self { pause, ..Self::new(FailureKind::Counted, error) }
     }
 
     pub(crate) fn counted(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { kind: FailureKind::Counted, error: error.into() }
+        Self::new(FailureKind::Counted, error)
+    }
+
+    fn new(kind: FailureKind, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { kind, pause: Duration::ZERO, error: error.into() }
     }
 }
 
@@ -131,7 +147,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
             kind = known_kind(at);
             next = at.source();
         }
-        Self { kind: kind.unwrap_or(FailureKind::Counted), error: Box::new(error) }
+        Self::new(kind.unwrap_or(FailureKind::Counted), error)
     }
 }
 

@@ -153,7 +153,7 @@ async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) ->
     match settled(this, || this.source.failed(claim, event, &why, verdict)).await {
         Ok(Noted::Failed(failures)) => {
             tracing::info!(event = event.id, failures, "an event is tried again later");
-            Ended::Later(pause(this, failures))
+            Ended::Later(pause(this, failures).max(failure.pause))
         }
         Ok(Noted::SetAside) => {
             tracing::warn!(event = event.id, "an event is set aside");

@@ -7,6 +7,8 @@ mod error;
 mod event;
 mod figures;
 mod handler;
+#[cfg(feature = "http-requests")]
+pub mod http;
 mod inner;
 mod lane;
 mod model;
@@ -18,6 +20,7 @@ mod processor;
 mod shards;
 mod source;
 mod store_source;
+mod topics;
 
 pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};
 pub use error::{OutboxError, Result};
@@ -28,3 +31,4 @@ pub use name::QueueName;
 pub use outbox::Outbox;
 pub use processor::Processor;
 pub use source::{Backlog, Claim, EventSource, Fresh, Noted, Verdict};
+pub use topics::Topics;

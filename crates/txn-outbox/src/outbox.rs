@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use txn_core::{Collection, Domain, ErrorKind, Transaction};
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
@@ -78,14 +79,7 @@ impl Outbox {
         payload: &P,
     ) -> Result<String> {
         let inner = &self.inner;
-        let name = QueueName::new(topic, key)?;
-        let invalid = |why| OutboxError::InvalidPayload { queue: name.to_string(), why };
-        let payload =
-            serde_json::value::to_raw_value(payload).map_err(|e| invalid(e.to_string()))?;
-        let (bytes, most) = (payload.get().len(), inner.config.max_payload);
-        if bytes > most {
-            return Err(invalid(format!("it has {bytes} bytes, at most {most} may be")));
-        }
+        let (name, payload) = inner.fit(topic, key, payload)?;
         let queue = inner.queue(tx, &name).await?.unwrap_or_else(|| Queue::new(&name));
         let (waiting, most) = (queue.waiting(), inner.config.max_backlog);
         if waiting >= most {
@@ -106,6 +100,20 @@ impl Outbox {
         Ok(event.id)
     }
 
+    /// Checks what [`Outbox::emit`] would refuse of an event however empty its queue is, before anything is done.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidName`], [`OutboxError::InvalidPayload`].
+    pub fn check<P: Serialize + ?Sized>(&self, topic: &str, key: &str, payload: &P) -> Result<()> {
+        self.inner.fit(topic, key, payload).map(drop)
+    }
+
+    /// The name of the domain whose outbox it is.
+    #[must_use]
+    pub fn domain_name(&self) -> &str {
+        self.inner.domain.name()
+    }
+
     /// Starts a processor of this outbox: see [`Processor::start`].
     ///
     /// # Errors
@@ -122,6 +130,24 @@ impl Outbox {
 }
 
 impl Inner {
+    /// A queue and a payload that it may have.
+    fn fit<P: Serialize + ?Sized>(
+        &self,
+        topic: &str,
+        key: &str,
+        payload: &P,
+    ) -> Result<(QueueName, Box<RawValue>)> {
+        let name = QueueName::new(topic, key)?;
+        let invalid = |why| OutboxError::InvalidPayload { queue: name.to_string(), why };
+        let payload =
+            serde_json::value::to_raw_value(payload).map_err(|e| invalid(e.to_string()))?;
+        let (bytes, most) = (payload.get().len(), self.config.max_payload);
+        if bytes > most {
+            return Err(invalid(format!("it has {bytes} bytes, at most {most} may be")));
+        }
+        Ok((name, payload))
+    }
+
     /// A queue as a transaction sees it.
     pub(crate) async fn queue(&self, tx: &Transaction, name: &QueueName) -> Result<Option<Queue>> {
         let id = name.document();

@@ -252,7 +252,7 @@ async fn content(
     Ok(found.and_then(|found| Document::parse(found.as_str()).ok()))
 }
 
-fn id_of(target: &Target) -> DocumentId {
+pub(crate) fn id_of(target: &Target) -> DocumentId {
     match &target.routing {
         Some(routing) => DocumentId::routed(&target.id, routing),
         None => target.id.as_str().into(),

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use txn_outbox::Outbox;
+
 use crate::error::{RequestError, Result};
 
 /// Settings of [`Requests`](crate::Requests). Clock, randomness and the name of the process are those of the domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestsConfig {
-    /// Most operations of a request. Default 1,000.
+    /// Most operations of a request, its events and HTTP requests included. Default 1,000.
     pub max_operations: usize,
     /// Most bytes of a request as JSON. Default 1 MiB.
     pub max_bytes: usize,
@@ -32,6 +34,9 @@ pub struct RequestsConfig {
     pub recover_after: Duration,
     /// The longest pause of somebody who waits for a request of another process. Default 250 ms.
     pub longest_pause: Duration,
+    /// Where requests emit their events and keep their HTTP requests: an outbox of the same domain. Without one, requests
+    /// that have any are refused, and those that others submitted are left to others. Default none.
+    pub outbox: Option<Outbox>,
 }
 
 impl Default for RequestsConfig {
@@ -48,6 +53,7 @@ impl Default for RequestsConfig {
             recover_every: Duration::from_secs(60),
             recover_after: Duration::from_secs(120),
             longest_pause: Duration::from_millis(250),
+            outbox: None,
         }
     }
 }
@@ -88,6 +94,8 @@ setters! {
     with_recover_after: recover_after: Duration;
     /// Sets [`RequestsConfig::longest_pause`].
     with_longest_pause: longest_pause: Duration;
+    /// Sets [`RequestsConfig::outbox`].
+    with_outbox: outbox: Option<Outbox>;
 }
 
 impl RequestsConfig {

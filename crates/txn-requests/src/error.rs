@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use txn_core::store::StoreError;
 use txn_lock::instance::InstanceError;
+use txn_outbox::OutboxError;
 
 use crate::model::State;
 use crate::refusal::Refusal;
@@ -79,6 +80,14 @@ pub enum RequestError {
         /// Its format.
         format: u32,
     },
+    /// It has events or HTTP requests, and nothing here could emit them.
+    #[error(
+        "the request has events or HTTP requests, and these requests have no outbox: give one with `RequestsConfig::with_outbox`"
+    )]
+    NoOutbox,
+    /// The outbox did not take its events or HTTP requests.
+    #[error(transparent)]
+    Outbox(Box<OutboxError>),
     /// What accompanies the request was refused.
     #[error("what accompanies the request was refused: {0}")]
     Companion(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -88,6 +97,16 @@ pub enum RequestError {
     /// The store's own error, while requests were looked through.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<OutboxError> for RequestError {
+    fn from(error: OutboxError) -> Self {
+        match error {
+            OutboxError::Engine(error) => Self::Engine(error),
+            OutboxError::Store(error) => Self::Store(error),
+            error => Self::Outbox(Box::new(error)),
+        }
+    }
 }
 
 impl From<InstanceError> for RequestError {

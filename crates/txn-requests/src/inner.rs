@@ -18,12 +18,14 @@ use txn_lock::name;
 use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
-use crate::apply::{Handle, Handles, Stop, Undo, carry_out};
+use crate::apply::{Handles, Stop, Undo, carry_out};
 use crate::companion::Companion;
 use crate::config::RequestsConfig;
+use crate::emit::Emitter;
 use crate::error::{RequestError, Result};
+use crate::handles::OpenHandles;
 use crate::model::{Entries, Entry, MAPPINGS, State, Status};
-use crate::request::{Operation, Request};
+use crate::request::Request;
 use crate::selection::Selection;
 use crate::watchers::Watchers;
 
@@ -33,9 +35,6 @@ const MOST_ID: usize = 256;
 /// How often somebody who lost the race for a new id looks again at what won.
 pub(crate) const LOOKS: usize = 3;
 
-/// Most collections that are remembered as open.
-const MOST_COLLECTIONS: usize = 1_000;
-
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
     /// What an application adds to each request.
@@ -43,7 +42,9 @@ pub(crate) struct Inner {
     pub(crate) entries: Collection<Entries>,
     pub(crate) config: RequestsConfig,
     pub(crate) instances: Instances,
-    handles: Mutex<Handles>,
+    handles: OpenHandles,
+    /// What emits what requests leave in an outbox, if there is one.
+    emitter: Option<Emitter>,
     backlog: Mutex<Backlog>,
     pub(crate) watchers: Watchers,
     /// The requests that this process is at.
@@ -93,6 +94,14 @@ impl From<Stop> for Halt {
 }
 
 impl Halt {
+    /// Errors of the engine say for themselves what they are.
+    fn from_error(error: RequestError) -> Self {
+        match error {
+            RequestError::Engine(error) => error.into(),
+            error => Self::Failed(error),
+        }
+    }
+
     pub(crate) fn into_error(self) -> RequestError {
         match self {
             Self::Stop(Stop::Refused(refusal)) => RequestError::Refused(refusal),
@@ -115,6 +124,10 @@ impl Inner {
         let processors = format!("{}-processors", domain.name());
         let instances =
             Instances::open(domain, &processors, Some(instance::MAPPINGS), config.lease).await?;
+        let emitter = config.outbox.as_ref();
+        let emitter =
+            emitter.map(|outbox| Emitter::new(outbox, domain, config.max_bytes)).transpose()?;
+        let handles = OpenHandles::new(domain, entries.name());
         let finishing = Arc::new(Semaphore::new(config.concurrency));
         Ok(Self {
             domain: domain.clone(),
@@ -122,7 +135,8 @@ impl Inner {
             entries,
             config,
             instances,
-            handles: Mutex::default(),
+            handles,
+            emitter,
             backlog: Mutex::default(),
             watchers: Watchers::default(),
             working: Mutex::default(),
@@ -144,11 +158,12 @@ impl Inner {
         request: &Request,
     ) -> Result<Vec<Undo>, Halt> {
         let undo = carry_out(tx, handles, &request.operations).await?;
+        if let Some(emitter) = &self.emitter {
+            let emitted = emitter.emit(tx, &request.events, &request.after_commit).await;
+            emitted.map_err(|error| Halt::from_error(error.into()))?;
+        }
         if let Some(companion) = &self.companion {
-            companion.accompany(tx, request).await.map_err(|error| match error {
-                RequestError::Engine(error) => error.into(),
-                error => Halt::Failed(error),
-            })?;
+            companion.accompany(tx, request).await.map_err(Halt::from_error)?;
         }
         Ok(undo)
     }
@@ -176,37 +191,24 @@ impl Inner {
         let (limits, config) = (self.domain.store().limits(), &self.config);
         crate::validate::check(request, bytes, config.max_operations, config.max_bytes, &limits)
             .map_err(invalid)?;
+        match &self.emitter {
+            Some(emitter) => {
+                emitter.check(&request.events, &request.after_commit).map_err(invalid)?;
+            }
+            None if !self.can_emit(request) => return Err(RequestError::NoOutbox),
+            None => {}
+        }
         self.handles_of(request).await
     }
 
     /// The collections that a request names, opened.
     pub(crate) async fn handles_of(&self, request: &Request) -> Result<Handles> {
-        let mut handles = Handles::new();
-        for target in request.operations.iter().map(Operation::target) {
-            let name = &target.collection;
-            if handles.contains_key(name) {
-                continue;
-            }
-            let known = self.handles.lock().get(name).cloned();
-            let handle = match known {
-                Some(handle) => handle,
-                None => {
-                    let (raw, values) =
-                        (self.domain.collection(name).await?, self.domain.collection(name).await?);
-                    Handle { raw, values }
-                }
-            };
-            if handle.raw.name() == self.entries.name() {
-                return Err(RequestError::Invalid("a request cannot change requests".to_owned()));
-            }
-            let mut open = self.handles.lock();
-            if open.len() >= MOST_COLLECTIONS {
-                open.clear();
-            }
-            open.insert(name.clone(), handle.clone());
-            handles.insert(name.clone(), handle);
-        }
-        Ok(handles)
+        self.handles.of(&request.operations).await
+    }
+
+    /// Whether this process can emit what a request leaves in an outbox.
+    pub(crate) fn can_emit(&self, request: &Request) -> bool {
+        self.emitter.is_some() || (request.events.is_empty() && request.after_commit.is_empty())
     }
 
     /// The request under an id, if it is this one.

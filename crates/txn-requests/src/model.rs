@@ -10,8 +10,8 @@ use crate::apply::Undo;
 use crate::refusal::Refusal;
 use crate::request::Request;
 
-/// The newest format of stored requests.
-const NEWEST: u32 = 1;
+/// The newest format of stored requests: since 2 they have events and HTTP requests.
+const NEWEST: u32 = 2;
 
 /// Field mappings of stored requests, for stores that have some.
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{

@@ -8,6 +8,7 @@ use txn_core::{Acknowledge, ErrorKind, Options};
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::{Dead, random, wall_ms};
 use txn_lock::stored::Stored;
+use txn_outbox::OutboxError;
 
 use crate::apply::Stop;
 use crate::error::{RequestError, Result};
@@ -115,6 +116,9 @@ impl Inner {
         };
         let claimed = self.domain.transact(async |tx| {
             let Some(mut entry) = self.read(tx, id).await? else { return Ok(Claimed::NotOurs) };
+            if !self.can_emit(&entry.request) {
+                return Ok(Claimed::NotOurs);
+            }
             match (entry.state, &entry.claim) {
                 (State::Created, _) => {}
                 // Nothing in this process is at it any more.
@@ -203,6 +207,11 @@ impl Inner {
                 self.told(refused.map(|()| Processed::Refused))
             }
             Err(Halt::Stop(Stop::Engine(error))) => Err(error),
+            Err(Halt::Failed(RequestError::Outbox(error)))
+                if !matches!(*error, OutboxError::Full { .. }) =>
+            {
+                self.told(self.failed(entry, grant, &error.to_string()).await)
+            }
             Err(Halt::Failed(error)) => self.told(Err(error)),
         }
     }

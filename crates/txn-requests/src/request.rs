@@ -6,6 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
+use txn_outbox::http::HttpRequest;
+
+use crate::event::Emit;
 
 /// What a transaction is to do: all of its operations, in their order, or none of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +21,12 @@ pub struct Request {
     /// What is to be done. Each operation sees what those before it did.
     #[schemars(length(min = 1))]
     pub operations: Vec<Operation>,
+    /// Events that are emitted if all of it is done, with that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Emit>,
+    /// HTTP requests that are performed once all of it is done, at least once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after_commit: Vec<HttpRequest>,
     /// Whatever the client wants to keep with the request. Nothing looks into it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
@@ -156,6 +165,20 @@ impl Request {
     #[must_use]
     pub fn with_application(mut self, application: impl Into<String>) -> Self {
         self.application = Some(application.into());
+        self
+    }
+
+    /// Adds an event.
+    #[must_use]
+    pub fn with_event(mut self, event: Emit) -> Self {
+        self.events.push(event);
+        self
+    }
+
+    /// Adds an HTTP request.
+    #[must_use]
+    pub fn with_after_commit(mut self, request: HttpRequest) -> Self {
+        self.after_commit.push(request);
         self
     }
 

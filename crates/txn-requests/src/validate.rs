@@ -22,9 +22,11 @@ pub(crate) fn check(
     if request.operations.is_empty() {
         return Err("it has no operations".to_owned());
     }
-    if request.operations.len() > max_operations {
-        let count = request.operations.len();
-        return Err(format!("it has {count} operations, at most {max_operations} are allowed"));
+    let count = request.operations.len() + request.events.len() + request.after_commit.len();
+    if count > max_operations {
+        return Err(format!(
+            "it has {count} operations, events and HTTP requests, at most {max_operations} are allowed"
+        ));
     }
     if bytes > max_bytes {
         return Err(format!("it has {bytes} bytes, at most {max_bytes} are allowed"));
@@ -36,7 +38,12 @@ pub(crate) fn check(
             "the application has to be 1 to {MOST_APPLICATION} bytes without control characters"
         ));
     }
-    for (at, operation) in request.operations.iter().enumerate() {
+    of_operations(&request.operations, limits)
+}
+
+/// Why one of some operations can never be carried out.
+pub(crate) fn of_operations(operations: &[Operation], limits: &Limits) -> Result<(), String> {
+    for (at, operation) in operations.iter().enumerate() {
         of_one(operation, limits).map_err(|why| format!("operation {at}: {why}"))?;
     }
     Ok(())

@@ -18,4 +18,14 @@ txn_fixtures::on_servers! {
     a_newer_format_is_refused_by_name;
     whoever_is_killed_each_request_happens_once;
     a_paused_processor_does_nothing_twice;
+    what_a_request_emits_commits_with_it_or_not_at_all;
+    without_an_outbox_what_emits_is_refused_and_left_to_others;
+    what_could_never_be_emitted_is_refused;
+    requests_of_the_format_before_are_carried_out;
+    whoever_is_killed_a_request_emits_once;
+    updates_follow_their_write;
+    a_condition_that_fails_leaves_nothing;
+    updates_of_a_document_keep_their_order;
+    whoever_is_killed_each_update_happens_once;
+    a_poisoned_update_concerns_its_own_document;
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::{Number, Value, json};
+use txn_outbox::http::{Body, HeaderText, HttpRequest, Method};
 use txn_requests::{
-    Add, Condition, Document, Expect, Field, Merge, Operation, Patch, Put, Request, Target,
+    Add, Condition, Document, Emit, Expect, Field, Merge, Operation, Patch, Put, Request, Target,
 };
 
 fn published() -> Value {
@@ -48,6 +49,12 @@ fn what_the_types_refuse_the_schema_refuses() {
         json!({"operations": [{"expect": {"target": target, "that": {"exists": 1}}}]}),
         json!({"operations": {}}),
         json!({"operations": [{"delete": target}], "application": 5}),
+        json!({"operations": [{"delete": target}], "events": [{"topic": "t", "key": "k"}]}),
+        json!({"operations": [{"delete": target}], "events": [{"topic": "t", "key": "k", "payload": 1, "more": 1}]}),
+        json!({"operations": [{"delete": target}], "after_commit": [{"method": "POST"}]}),
+        json!({"operations": [{"delete": target}], "after_commit": [{"method": "TRACE", "url": "https://a.example"}]}),
+        json!({"operations": [{"delete": target}], "after_commit": [
+            {"method": "POST", "url": "https://a.example", "headers": {"a": {"secret": 1}}}]}),
     ] {
         let text = unsound.to_string();
         assert!(!schema.is_valid(&unsound), "the schema admits {text}");
@@ -108,6 +115,21 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+fn call() -> impl Strategy<Value = HttpRequest> {
+    let body = prop_oneof![value().prop_map(Body::Json), "[a-z]{0,8}".prop_map(Body::Text)];
+    let header = prop_oneof![
+        "[a-z]{0,8}".prop_map(HeaderText::Text),
+        "[a-z]{1,8}".prop_map(HeaderText::secret),
+    ];
+    let key = proptest::option::of("[a-z]{1,8}");
+    (header, proptest::option::of(body), key).prop_map(|(header, body, key)| {
+        let mut request =
+            HttpRequest::new(Method::Post, "https://a.example/x").with_header("x-a", header);
+        (request.body, request.key) = (body, key);
+        request
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -116,8 +138,13 @@ proptest! {
         operations in proptest::collection::vec(operation(), 1..6),
         application in proptest::option::of("[a-z]{1,8}"),
         metadata in value(),
+        events in proptest::collection::vec(("[a-z]{1,8}", "[a-z]{1,8}", value()), 0..3),
+        calls in proptest::collection::vec(call(), 0..3),
     ) {
         let mut request = Request::new(operations);
+        request.events =
+            events.into_iter().map(|(topic, key, payload)| Emit::new(topic, key, payload)).collect();
+        request.after_commit = calls;
         request.application = application;
         request.metadata = Some(metadata).filter(|value| !value.is_null());
         let text = serde_json::to_string(&request).expect("JSON");

@@ -1,6 +1,8 @@
 //! What holds on every store, each an `async fn(&World)`.
 #![allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "postgres")]
 mod relay;
 mod world;
@@ -17,6 +19,8 @@ use txn_core::{Error, Raw};
 use txn_fixtures::process::Process;
 use txn_outbox::{AfterDeath, Assignment, Delivery, Failure, OutboxConfig, OutboxError, QueueName};
 
+#[cfg(feature = "http")]
+pub(crate) use http::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay::*;
 pub(crate) use world::{Desk, PATIENCE, SHARDS, World, until, until_dead, until_some};

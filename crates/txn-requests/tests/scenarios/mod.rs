@@ -1,5 +1,8 @@
 //! What holds on every store, each an `async fn(&World)`.
-#![allow(dead_code, reason = "each suite uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+
+mod dependents;
+mod outbox;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +15,9 @@ use txn_requests::{
     Operation, Reason, Request, RequestError, Requests, RequestsConfig, Selection, State, Stuck,
     Target, Why,
 };
+
+pub(crate) use dependents::*;
+pub(crate) use outbox::*;
 
 /// How long anything may take that is not meant to fail: machines of tests are slow and busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -438,7 +444,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let domain = world.fund(&[("alice", 1)]).await;
     let requests = world.requests().await;
     let raw = domain.collection::<Raw>(&format!("{}-requests", world.name)).await.expect("opens");
-    let newer = Raw::new(r#"{"format":2,"id":"new","state":"created"}"#);
+    let newer = Raw::new(r#"{"format":3,"id":"new","state":"created"}"#);
     domain.transact::<_, Error, _>(async |tx| tx.put(&raw, "new", &newer)).await.expect("written");
     let one = Request::new(vec![Operation::add(world.target("alice"), "/balance", 1)]);
     for refused in [
@@ -449,7 +455,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
         requests.reverse("new", "back").await,
     ] {
         assert!(
-            matches!(&refused, Err(RequestError::NewerFormat { id, format: 2 }) if id == "new"),
+            matches!(&refused, Err(RequestError::NewerFormat { id, format: 3 }) if id == "new"),
             "{refused:?}"
         );
     }

@@ -1,0 +1,142 @@
+//! What an answer means, and what is kept of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, UNIX_EPOCH};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
+use secrecy::ExposeSecret;
+
+use crate::http::secret::SecretString;
+
+/// Most characters of a header that are kept.
+const MOST_HEADER: usize = 256;
+
+/// What an answer means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is done.
+    Done,
+    /// It may be done another time.
+    Again,
+    /// It will never be.
+    Never,
+}
+
+impl Meaning {
+    pub(crate) fn of(status: u16) -> Self {
+        match status {
+            200..=299 => Self::Done,
+            408 | 425 | 429 | 500..=599 => Self::Again,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// What is known of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Option<String>,
+    /// How long it asks to wait.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Answer {
+    pub(crate) fn new(
+        response: &Response,
+        wanted: &BTreeSet<String>,
+        secrets: &Secret,
+        now_ms: u64,
+    ) -> Self {
+        let found = response.headers();
+        let kept = wanted.iter().filter_map(|name| {
+            let text = String::from_utf8_lossy(found.get(name)?.as_bytes());
+            let text = secrets.blot(&text).chars().take(MOST_HEADER).collect();
+            Some((name.clone(), text))
+        });
+        Self {
+            status: response.status().as_u16(),
+            headers: kept.collect(),
+            body: None,
+            retry_after: retry_after(found, now_ms),
+        }
+    }
+
+    /// Why it is not done.
+    pub(crate) fn why(&self) -> String {
+        let status = self.status;
+        let named = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        let name = named.unwrap_or("a status without a name");
+        match status {
+            300..=399 => format!("answered {status} {name}: redirects are not followed"),
+            _ => format!("answered {status} {name}"),
+        }
+    }
+}
+
+/// The secrets of one call, which whatever is kept of it must not have.
+#[derive(Debug, Default)]
+pub(crate) struct Secret(pub(crate) Vec<SecretString>);
+
+impl Secret {
+    /// A text without them, as far as they stand there as they are.
+    pub(crate) fn blot(&self, text: &str) -> String {
+        let secrets = self.0.iter().map(ExposeSecret::expose_secret);
+        secrets
+            .filter(|secret| !secret.is_empty())
+            .fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
+    }
+
+    pub(crate) fn longest(&self) -> usize {
+        self.0.iter().map(|secret| secret.expose_secret().len()).max().unwrap_or(0)
+    }
+}
+
+/// How long an answer asks to wait: in seconds, or until a date.
+fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(UNIX_EPOCH + Duration::from_millis(now_ms)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_a_meaning() {
+        for status in [200, 201, 204, 299] {
+            assert_eq!(Meaning::of(status), Meaning::Done, "{status}");
+        }
+        for status in [408, 425, 429, 500, 502, 503, 504, 599] {
+            assert_eq!(Meaning::of(status), Meaning::Again, "{status}");
+        }
+        for status in [100, 199, 301, 302, 304, 307, 308, 400, 401, 404, 409, 410, 422, 600] {
+            assert_eq!(Meaning::of(status), Meaning::Never, "{status}");
+        }
+    }
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        let of = |text: &str| {
+            let headers = [(RETRY_AFTER, text.parse().unwrap())].into_iter().collect();
+            retry_after(&headers, 784_111_777_000 - 90_000)
+        };
+        assert_eq!(of("120"), Some(Duration::from_secs(120)));
+        assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(of("Sun, 06 Nov 1983 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!((of("soon"), of("-1")), (None, None));
+    }
+
+    #[test]
+    fn secrets_are_blotted_out() {
+        let secrets = Secret(vec!["Bearer x".into(), "".into(), "word".into()]);
+        assert_eq!(secrets.blot("a Bearer x b words"), "a [secret] b [secret]s");
+        assert_eq!(secrets.longest(), 8);
+    }
+}

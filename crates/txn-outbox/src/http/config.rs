@@ -1,0 +1,230 @@
+//! What may be called, and within which bounds.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use reqwest::Url;
+
+use crate::error::{OutboxError, Result};
+use crate::http::address::{Resolver, SystemResolver, is_special};
+use crate::http::request::Method;
+use crate::http::secret::{NoSecrets, Secrets};
+
+/// Somewhere that may be called: a scheme, a host and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    scheme: String,
+    host: String,
+    port: u16,
+    networks: Vec<IpNet>,
+}
+
+impl Destination {
+    /// A destination by its origin, such as `https://api.example.com` or `http://10.1.2.3:8080`. One that is an address
+    /// itself lists that address.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`] if it is no origin.
+    pub fn new(origin: &str) -> Result<Self> {
+        let refuse = || {
+            OutboxError::InvalidConfig("a destination is no origin such as https://api.example.com")
+        };
+        let url = Url::parse(origin).map_err(|_| refuse())?;
+        let is_origin = matches!(url.path(), "" | "/")
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && matches!(url.scheme(), "http" | "https");
+        let (Some(host), Some(port), true) =
+            (url.host_str(), url.port_or_known_default(), is_origin)
+        else {
+            return Err(refuse());
+        };
+        let networks = address(&url).map(IpNet::from).into_iter().collect();
+        Ok(Self { scheme: url.scheme().to_owned(), host: host.to_owned(), port, networks })
+    }
+
+    /// Lists an address, or a network such as `10.1.0.0/16`, that its name may have although it is not of the public
+    /// internet.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`] if it is neither.
+    pub fn with_address(mut self, network: &str) -> Result<Self> {
+        let address = || network.parse::<IpAddr>().map(IpNet::from);
+        let network = network.parse::<IpNet>().or_else(|_| address()).map_err(|_| {
+            OutboxError::InvalidConfig(
+                "a network is neither an address nor one such as 10.1.0.0/16",
+            )
+        })?;
+        self.networks.push(network);
+        Ok(self)
+    }
+
+    pub(crate) fn is_of(&self, url: &Url) -> bool {
+        url.scheme() == self.scheme
+            && url.host_str() == Some(&*self.host)
+            && url.port_or_known_default() == Some(self.port)
+    }
+
+    pub(crate) fn admits(&self, address: IpAddr) -> bool {
+        !is_special(address) || self.networks.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// The address that is the host of a URL, if it is one.
+pub(crate) fn address(url: &Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// What a [`Dispatcher`](crate::http::Dispatcher) may call, and within which bounds. By default it may call nothing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HttpConfig {
+    /// Where it may call. Default nowhere.
+    pub destinations: Vec<Destination>,
+    /// The methods that it may use. Default POST, PUT, PATCH and DELETE.
+    pub methods: BTreeSet<Method>,
+    /// The headers that a request may have. Default `accept`, `authorization` and `content-type`.
+    pub headers: BTreeSet<String>,
+    /// Most bytes of a request as JSON. Default 256 KiB.
+    pub max_request: usize,
+    /// How long a call may take, from the looking up of secrets and names to the last byte that is read. Default 20 s. A
+    /// processor drops what takes longer than its own limit: keep that well above twice this.
+    pub limit: Duration,
+    /// How many calls of this dispatcher may be under way. Whoever waits longer than the limit for a place is tried later,
+    /// and that does not count. Default 16.
+    pub concurrency: usize,
+    /// The longest pause that an answer may ask for by `Retry-After`. Default five minutes.
+    pub longest_retry_after: Duration,
+    /// The headers of an answer that are kept with its result, each up to 256 characters. Default `content-type`, `location` and
+    /// `retry-after`. However many it has, no more than some hundred KiB are read of them.
+    pub result_headers: BTreeSet<String>,
+    /// How many bytes of the body of an answer are read and kept with its result. Default none.
+    pub result_body: usize,
+    /// What knows the secrets. Default nothing.
+    pub secrets: Arc<dyn Secrets>,
+    /// What finds the addresses of names. Default the operating system.
+    pub resolver: Arc<dyn Resolver>,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        let names = |names: [&str; 3]| names.into_iter().map(str::to_owned).collect();
+        Self {
+            destinations: Vec::new(),
+            methods: [Method::Post, Method::Put, Method::Patch, Method::Delete].into(),
+            headers: names(["accept", "authorization", "content-type"]),
+            max_request: 256 << 10,
+            limit: Duration::from_secs(20),
+            concurrency: 16,
+            longest_retry_after: Duration::from_secs(300),
+            result_headers: names(["content-type", "location", "retry-after"]),
+            result_body: 0,
+            secrets: Arc::new(NoSecrets),
+            resolver: Arc::new(SystemResolver),
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $field:ident: $type:ty;)*) => {
+        impl HttpConfig {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*}
+    };
+}
+
+setters! {
+    /// Sets [`HttpConfig::destinations`].
+    with_destinations: destinations: Vec<Destination>;
+    /// Sets [`HttpConfig::methods`].
+    with_methods: methods: BTreeSet<Method>;
+    /// Sets [`HttpConfig::headers`].
+    with_headers: headers: BTreeSet<String>;
+    /// Sets [`HttpConfig::max_request`].
+    with_max_request: max_request: usize;
+    /// Sets [`HttpConfig::limit`].
+    with_limit: limit: Duration;
+    /// Sets [`HttpConfig::concurrency`].
+    with_concurrency: concurrency: usize;
+    /// Sets [`HttpConfig::longest_retry_after`].
+    with_longest_retry_after: longest_retry_after: Duration;
+    /// Sets [`HttpConfig::result_headers`].
+    with_result_headers: result_headers: BTreeSet<String>;
+    /// Sets [`HttpConfig::result_body`].
+    with_result_body: result_body: usize;
+    /// Sets [`HttpConfig::secrets`].
+    with_secrets: secrets: Arc<dyn Secrets>;
+    /// Sets [`HttpConfig::resolver`].
+    with_resolver: resolver: Arc<dyn Resolver>;
+}
+
+/// Most bytes of a body that are kept.
+const MOST_BODY: usize = 64 << 10;
+
+impl HttpConfig {
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |why| Err(OutboxError::InvalidConfig(why));
+        if self.concurrency == 0 || self.max_request == 0 {
+            return refuse("a bound is zero");
+        }
+        if self.limit.is_zero() || self.limit > Duration::from_secs(3600) {
+            return refuse("the limit of a call is not between zero and an hour");
+        }
+        if self.result_body > MOST_BODY {
+            return refuse("more than 64 KiB of a body would be kept");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations_are_origins_and_list_addresses() {
+        for wrong in [
+            "",
+            "a.example",
+            "ftp://a.example",
+            "https://a.example/x",
+            "https://u@a.example",
+            "https://a.example/?q",
+        ] {
+            assert!(Destination::new(wrong).is_err(), "{wrong}");
+        }
+        let url = |text: &str| Url::parse(text).unwrap();
+        let place = Destination::new("https://a.example").unwrap();
+        assert!(place.is_of(&url("https://A.example:443/x?y")));
+        for other in [
+            "http://a.example/",
+            "https://a.example:444/",
+            "https://b.a.example/",
+            "https://a.example./",
+        ] {
+            assert!(!place.is_of(&url(other)), "{other}");
+        }
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(place.admits(ip("8.8.8.8")) && !place.admits(ip("10.0.0.1")));
+        let inside =
+            place.clone().with_address("10.0.0.0/24").unwrap().with_address("::1").unwrap();
+        assert!(inside.admits(ip("10.0.0.1")) && inside.admits(ip("::1")));
+        assert!(!inside.admits(ip("10.0.1.1")) && !inside.admits(ip("127.0.0.1")));
+        assert!(place.with_address("ten").is_err());
+        // However an address is written.
+        let itself = Destination::new("http://127.0.0.1:80").unwrap();
+        assert!(itself.is_of(&url("http://0x7f.1/")) && itself.admits(ip("127.0.0.1")));
+        assert!(Destination::new("http://[::1]:80").unwrap().admits(ip("::1")));
+    }
+}

@@ -1,0 +1,157 @@
+//! The handler that performs requests.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use txn_core::{Codec, Domain};
+use txn_lock::instance::wall_ms;
+use txn_lock::stored::{Format, Stored};
+use url::Url;
+
+use crate::error::{OutboxError, Result};
+use crate::handler::{Delivery, Failure, Handler};
+use crate::http::answer::{Answer, Meaning};
+use crate::http::call::{NoAnswer, call};
+use crate::http::config::HttpConfig;
+use crate::http::kept::{Kept, KeptRequests, TOPIC};
+use crate::http::request::origin;
+use crate::http::result::{HttpResult, HttpResults, HttpState};
+
+/// Performs HTTP requests: a handler for events of the topic [`TOPIC`](crate::http::TOPIC), alone or by
+/// [`Topics`](crate::Topics) beside others. Cheap to clone: clones share the bound on calls under way.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Inner>);
+
+struct Inner {
+    config: HttpConfig,
+    results: HttpResults,
+    room: Semaphore,
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl Dispatcher {
+    /// A dispatcher whose results are kept in a domain.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`], or the engine's.
+    pub async fn open(domain: &Domain, config: HttpConfig) -> Result<Self> {
+        config.check()?;
+        let results = HttpResults::open(domain).await?;
+        let room = Semaphore::new(config.concurrency);
+        Ok(Self(Arc::new(Inner { config, results, room })))
+    }
+
+    /// The results.
+    #[must_use]
+    pub fn results(&self) -> &HttpResults {
+        &self.0.results
+    }
+}
+
+#[async_trait]
+impl Handler for Dispatcher {
+    async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
+        let Inner { config, results, room } = &*self.0;
+        let event = delivery.event();
+        if event.queue.topic() != TOPIC {
+            return Err(Failure::passing(format!(
+                "{:?} is no topic of HTTP requests",
+                event.queue.topic()
+            )));
+        }
+        let kept = kept(&delivery)?;
+        let clock = &*delivery.domain.config().clock;
+        let _permit = tokio::select! {
+            biased;
+            permit = room.acquire() => permit.map_err(Failure::passing)?,
+            () = clock.sleep(config.limit) => {
+                return Err(Failure::passing("as many calls are under way as may be"));
+            }
+        };
+        let key = kept.idempotency_key(&event.id);
+        let called = call(config, &kept.request, &key, clock).await;
+        let result = result(&kept, &event.id, key, &called, wall_ms(&delivery.domain));
+        tracing::debug!(event = event.id, to = result.to, status = result.status, "called");
+        if result.state == HttpState::Done {
+            return delivery
+                .transact::<_, Failure, _>(async |tx| Ok(results.note(tx, &result).await?))
+                .await;
+        }
+        let noted = delivery.domain.transact(async |tx| {
+            delivery.claim.check(tx).await?;
+            results.note(tx, &result).await
+        });
+        if let Err(error) = noted.await {
+            // Whatever is wrong with the store shows when the failure itself is noted.
+            tracing::debug!(event = event.id, %error, "a result is not noted");
+        }
+        let why = result.error.unwrap_or_default();
+        let asked = called.ok().and_then(|answer| answer.retry_after);
+        Err(match (result.state, asked) {
+            (HttpState::Refused, _) => Failure::hopeless(why),
+            (_, Some(pause)) => Failure::not_before(why, pause.min(config.longest_retry_after)),
+            (_, None) => Failure::counted(why),
+        })
+    }
+}
+
+/// What was kept. One of a newer format waits for whoever knows it.
+fn kept(delivery: &Delivery) -> Result<Kept, Failure> {
+    let event = delivery.event();
+    let document = event.queue.event_document(event.sequence);
+    match KeptRequests::decode(event.payload.get()) {
+        Ok(Stored::Known(kept)) => Ok(kept),
+        Ok(Stored::Newer(format)) => {
+            Err(Failure::passing(OutboxError::NewerFormat { document, format }))
+        }
+        // What it says may hold what stands there.
+        Err(_) => Err(Failure::hopeless(format!("the payload of {document} is no HTTP request"))),
+    }
+}
+
+fn result(
+    kept: &Kept,
+    id: &str,
+    key: String,
+    called: &Result<Answer, NoAnswer>,
+    at_ms: u64,
+) -> HttpResult {
+    let to = Url::parse(&kept.request.url).map(|url| origin(&url)).unwrap_or_default();
+    let (state, error) = match called {
+        Ok(answer) => match Meaning::of(answer.status) {
+            Meaning::Done => (HttpState::Done, None),
+            Meaning::Again => (HttpState::Failed, Some(format!("{to} {}", answer.why()))),
+            Meaning::Never => (HttpState::Refused, Some(format!("{to} {}", answer.why()))),
+        },
+        Err(NoAnswer::Failed(why)) => (HttpState::Failed, Some(format!("{to}: {why}"))),
+        Err(NoAnswer::Refused(why)) => (HttpState::Refused, Some(why.clone())),
+    };
+    let (status, headers, body) = match called {
+        Ok(answer) => (Some(answer.status), answer.headers.clone(), answer.body.clone()),
+        Err(_) => (None, BTreeMap::new(), None),
+    };
+    let (id, idempotency_key, method) = (id.to_owned(), key, kept.request.method);
+    let (format, attempts) = (Format, 0);
+    HttpResult {
+        format,
+        id,
+        idempotency_key,
+        method,
+        to,
+        state,
+        status,
+        attempts,
+        at_ms,
+        error,
+        headers,
+        body,
+    }
+}

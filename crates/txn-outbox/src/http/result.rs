@@ -1,0 +1,156 @@
+//! What came of requests, by the ids of their events.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use txn_core::{Collection, Domain, Transaction};
+use txn_lock::stored::{Format, Stored, Versioned};
+
+use crate::error::Result;
+use crate::http::request::Method;
+use crate::model::known;
+
+/// The newest format of results.
+const NEWEST: u32 = 1;
+
+/// How many results are kept of each queue. Where one is, is computed from it: it never changes.
+const KEPT: u64 = 64;
+
+/// Field mappings, for stores that have some.
+const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
+    "format":{"type":"integer"},"id":{"type":"keyword"},"idempotency_key":{"type":"keyword"},
+    "method":{"type":"keyword"},"to":{"type":"keyword"},"state":{"type":"keyword"},
+    "status":{"type":"integer"},"attempts":{"type":"integer"},
+    "at_ms":{"type":"date","format":"epoch_millis"},"error":{"type":"text","index":false},
+    "headers":{"type":"object","enabled":false},"body":{"type":"text","index":false}}}"#;
+
+/// What came of a request when it was called last, as far as that was noted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HttpResult {
+    pub(crate) format: Format<NEWEST>,
+    /// The id of its event.
+    pub id: String,
+    /// What the receiver knows it by.
+    pub idempotency_key: String,
+    /// The method.
+    pub method: Method,
+    /// Where it went: scheme, host and port.
+    pub to: String,
+    /// What came of it.
+    pub state: HttpState,
+    /// The status of the answer, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// How many calls were noted. One whose process died is not.
+    pub attempts: u32,
+    /// When that was noted, in milliseconds since the Unix epoch, by the wall clock of who did.
+    pub at_ms: u64,
+    /// Why it is not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Headers of the answer, as far as they are kept.
+    pub headers: BTreeMap<String, String>,
+    /// The beginning of the body of the answer, if it is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HttpState {
+    /// The answer was 2xx.
+    Done,
+    /// It failed, and is tried again, unless that was once too often: then it is among the dead letters.
+    Failed,
+    /// It can never be done, or may not be: it is among the dead letters.
+    Refused,
+}
+
+type Documents = Versioned<HttpResult, NEWEST>;
+
+/// The results of a domain: documents of the collection `<domain>-http-results`. Of each queue the newest 64 are kept; each is
+/// overwritten when its place is needed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct HttpResults {
+    domain: Domain,
+    results: Collection<Documents>,
+}
+
+impl HttpResults {
+    /// Opens the results of a domain.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub async fn open(domain: &Domain) -> Result<Self> {
+        let name = format!("{}-http-results", domain.name());
+        let results = domain.create_collection(&name, Some(MAPPINGS)).await?;
+        Ok(Self { domain: domain.clone(), results })
+    }
+
+    /// What came of a request, by the id that [`HttpRequests::after_commit`](crate::http::HttpRequests::after_commit) returned.
+    /// `None` if it was not called yet, or others have its place since.
+    ///
+    /// # Errors
+    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or the engine's.
+    pub async fn get(&self, id: &str) -> Result<Option<HttpResult>> {
+        let Some(place) = place(id) else { return Ok(None) };
+        let found = self.domain.reader().verified().get(&self.results, &place).await?;
+        let found = found.map(|found| known(&place, found)).transpose()?;
+        Ok(found.filter(|found| found.id == id))
+    }
+
+    /// Notes a result, counting those of the same request. What a newer program wrote there stays.
+    pub(crate) async fn note(&self, tx: &Transaction, result: &HttpResult) -> Result<()> {
+        let Some(place) = place(&result.id) else { return Ok(()) };
+        let before = match tx.get(&self.results, &place).await? {
+            Some(Stored::Newer(_)) => return Ok(()),
+            Some(Stored::Known(found)) if found.id == result.id => found.attempts,
+            _ => 0,
+        };
+        let result = HttpResult { attempts: before.saturating_add(1), ..result.clone() };
+        Ok(tx.put(&self.results, place, &Stored::Known(result))?)
+    }
+}
+
+/// The id of the document of a result: those of a queue go round.
+fn place(event_id: &str) -> Option<String> {
+    let mut parts = event_id.splitn(3, '/');
+    let (topic, sequence, key) = (parts.next()?, parts.next()?, parts.next()?);
+    let sequence: u64 = sequence.parse().ok()?;
+    Some(format!("{topic}/{}/{key}", sequence % KEPT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_go_round_and_the_mappings_know_every_field() {
+        let of = |id: &str| place(id).unwrap_or_default();
+        assert_eq!(of("http-requests/7/a/b"), of("http-requests/71/a/b"));
+        assert_ne!(of("http-requests/7/a"), of("http-requests/8/a"));
+        assert_eq!((place("x"), place("x/y/z")), (None, None));
+        let full = HttpResult {
+            format: Format,
+            id: "a/1/b".to_owned(),
+            idempotency_key: "k".to_owned(),
+            method: Method::Post,
+            to: "https://a.example:443".to_owned(),
+            state: HttpState::Done,
+            status: Some(200),
+            attempts: 1,
+            at_ms: 1,
+            error: Some(String::new()),
+            headers: BTreeMap::new(),
+            body: Some(String::new()),
+        };
+        let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
+        let document = serde_json::to_value(full).unwrap();
+        for field in document.as_object().unwrap().keys() {
+            assert!(mappings["properties"][field].is_object(), "{field} is not mapped");
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! HTTP requests after the commit, on every store.
+
+mod receiver;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::json;
+use txn_core::store::{Filter, Pages};
+use txn_fixtures::process::Process;
+use txn_outbox::http::{
+    Body, Destination, Dispatcher, HeaderText, HttpConfig, HttpRequest, HttpRequests, HttpResult,
+    HttpState, Method, Resend, Resolver, SecretString, Secrets, TOPIC,
+};
+use txn_outbox::{DeadLetter, EventSource, OutboxError, Processor, ProcessorConfig, Topics};
+
+use super::{Desk, PATIENCE, World, until};
+use receiver::{Receiver, Reply};
+
+/// What nobody but the receiver may ever see.
+const SECRET: &str = "Bearer open-sesame-4711";
+
+#[derive(Debug)]
+struct Safe;
+
+#[async_trait]
+impl Secrets for Safe {
+    async fn secret(
+        &self,
+        name: &str,
+        to: &str,
+    ) -> Result<Option<SecretString>, Box<dyn std::error::Error + Send + Sync>> {
+        assert!(to.starts_with("http://127.0.0.1:"), "{to}");
+        match name {
+            "api" => Ok(Some(SECRET.into())),
+            "broken" => Err(format!("the safe is shut, with {SECRET} in it").into()),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Answers what it is given, one after the other, and then the last again; and counts.
+#[derive(Debug)]
+struct Names {
+    answers: Mutex<VecDeque<Vec<IpAddr>>>,
+    asked: AtomicUsize,
+}
+
+impl Names {
+    fn new<const N: usize>(answers: [&[&str]; N]) -> Arc<Self> {
+        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("one")).collect();
+        let answers = Mutex::new(answers.into_iter().map(parse).collect());
+        Arc::new(Self { answers, asked: AtomicUsize::new(0) })
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Acquire)
+    }
+}
+
+#[async_trait]
+impl Resolver for Names {
+    async fn resolve(&self, host: &str, _: u16) -> io::Result<Vec<IpAddr>> {
+        assert_eq!(host, "hook.example");
+        self.asked.fetch_add(1, Ordering::AcqRel);
+        let mut answers = self.answers.lock();
+        let next = answers.pop_front().expect("an answer");
+        if answers.is_empty() {
+            answers.push_back(next.clone());
+        }
+        Ok(next)
+    }
+}
+
+fn post(url: impl Into<String>) -> HttpRequest {
+    HttpRequest::new(Method::Post, url)
+}
+
+/// What may call a receiver by its address.
+fn config_for(receiver: &Receiver) -> HttpConfig {
+    let place = Destination::new(&receiver.url("")).expect("an origin");
+    HttpConfig::default().with_destinations(vec![place]).with_secrets(Arc::new(Safe))
+}
+
+/// What may call a receiver by a name, at this address.
+fn config_by_name(receiver: &Receiver, listed: Option<&str>, names: Arc<Names>) -> HttpConfig {
+    let place = Destination::new(&format!("http://hook.example:{}", receiver.port()));
+    let mut place = place.expect("an origin");
+    if let Some(listed) = listed {
+        place = place.with_address(listed).expect("an address");
+    }
+    HttpConfig::default().with_destinations(vec![place]).with_resolver(names)
+}
+
+/// A desk with its requests.
+struct Office {
+    desk: Desk,
+    requests: HttpRequests,
+}
+
+impl World {
+    async fn office(&self) -> Office {
+        let desk = self.desk().await;
+        let requests = HttpRequests::new(&desk.outbox);
+        Office { desk, requests }
+    }
+
+    fn few_tries(&self, most: u32) -> ProcessorConfig {
+        let config = self.config().with_max_failures(most);
+        config
+            .with_first_pause(Duration::from_millis(10))
+            .with_longest_pause(Duration::from_millis(50))
+    }
+}
+
+impl Office {
+    async fn keep(&self, request: &HttpRequest) -> String {
+        let kept =
+            self.desk.domain.transact(async |tx| self.requests.after_commit(tx, request).await);
+        kept.await.expect("kept")
+    }
+
+    async fn dispatcher(&self, config: HttpConfig) -> Dispatcher {
+        Dispatcher::open(&self.desk.domain, config).await.expect("opens")
+    }
+
+    async fn start(&self, processor: ProcessorConfig, config: HttpConfig) -> Processor {
+        let dispatcher = self.dispatcher(config).await;
+        self.desk.outbox.start(processor, dispatcher).await.expect("starts")
+    }
+
+    /// Waits for the result of a request in a state.
+    async fn result(&self, id: &str, state: HttpState) -> HttpResult {
+        let results = self.dispatcher(HttpConfig::default()).await.results().clone();
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            let found = results.get(id).await.expect("reads");
+            if let Some(found) = found.as_ref().filter(|found| found.state == state) {
+                return found.clone();
+            }
+            assert!(std::time::Instant::now() < until, "{id} is not {state:?}: {found:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn dead(&self, id: &str) -> DeadLetter {
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            let letters = self.requests.dead_letters().await.expect("lists");
+            if let Some(letter) = letters.into_iter().find(|letter| letter.event.id == id) {
+                return letter;
+            }
+            assert!(std::time::Instant::now() < until, "{id} is not set aside");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Everything that is stored of the outbox and of results.
+    async fn stored(&self) -> String {
+        let (store, name) = (self.desk.domain.store(), self.desk.domain.name());
+        let mut all = String::new();
+        for what in ["outbox", "http-results"] {
+            let collection = format!("{name}-{what}");
+            store.refresh(&collection).await.expect("refreshes");
+            let mut pages = Pages::new(&**store, &collection, Filter::All, 100);
+            while let Some(documents) = pages.next().await.expect("scans") {
+                for (_, _, source) in documents {
+                    all.push_str(&source);
+                }
+            }
+        }
+        all
+    }
+}
+
+pub(crate) async fn a_request_is_performed_after_its_commit_and_never_without(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::with(201, "content-type", "text/x-done")).await;
+    let (domain, requests) = (&office.desk.domain, &office.requests);
+    let aborted = domain.transact::<(), OutboxError, _>(async |tx| {
+        requests.after_commit(tx, &post(receiver.url("/aborted"))).await?;
+        Err(OutboxError::NotFound("the application's own".to_owned()))
+    });
+    assert!(matches!(aborted.await, Err(OutboxError::NotFound(_))));
+    let request = post(receiver.url("/hook?a=1"))
+        .with_header("accept", HeaderText::Text("text/plain".to_owned()))
+        .with_body(Body::Json(json!({"pieces": 3})))
+        .with_key("order-1");
+    let text = post(receiver.url("/text")).with_body(Body::Text("as it is".to_owned()));
+    let id = office.keep(&request).await;
+    assert_eq!(id, format!("{TOPIC}/1/order-1"));
+    let other = office.keep(&text).await;
+    let processor = office.start(world.config(), config_for(&receiver)).await;
+    let result = office.result(&id, HttpState::Done).await;
+    office.result(&other, HttpState::Done).await;
+    let calls = receiver.calls("/hook?a=1");
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let call = &calls[0];
+    assert_eq!((call.method.as_str(), call.body.as_str()), ("POST", r#"{"pieces":3}"#));
+    assert_eq!(call.header("content-type"), Some("application/json"));
+    assert_eq!(call.header("accept"), Some("text/plain"));
+    assert_eq!(call.key(), result.idempotency_key);
+    let call = &receiver.calls("/text")[0];
+    assert_eq!(call.body, "as it is");
+    assert_eq!(call.header("content-type"), Some("text/plain; charset=utf-8"));
+    assert_ne!(call.key(), result.idempotency_key);
+    assert_eq!((result.status, result.attempts, result.error), (Some(201), 1, None));
+    assert_eq!(result.headers.get("content-type").map(String::as_str), Some("text/x-done"));
+    assert_eq!(result.body, None, "nobody asked for it");
+    assert!(receiver.calls("/aborted").is_empty());
+    assert!(processor.stop(PATIENCE).await);
+    // What can never be sent is refused before it is kept.
+    for wrong in [
+        post("ftp://a.example"),
+        post("https://u:p@a.example"),
+        post("https://a.example").with_key(""),
+    ] {
+        let refused = domain.transact(async |tx| requests.after_commit(tx, &wrong).await).await;
+        let refused = refused.expect_err("refused");
+        let told = matches!(refused, OutboxError::InvalidHttp(_) | OutboxError::InvalidName { .. });
+        assert!(told && requests.check(&wrong).is_err(), "{refused}");
+    }
+}
+
+pub(crate) async fn whoever_is_killed_calls_again_with_the_same_key(world: &World) {
+    let office = world.office().await;
+    // The first caller is never answered.
+    let receiver = Receiver::start(|_, before| match before {
+        0 => Reply::Never,
+        _ => Reply::status(204),
+    })
+    .await;
+    let id = office.keep(&post(receiver.url("/"))).await;
+    let process = Process::new();
+    process
+        .run(async {
+            let other = world.office().await;
+            let processor = other.start(world.config(), config_for(&receiver)).await;
+            until(|| !receiver.calls("/").is_empty()).await;
+            std::mem::forget((processor, other));
+        })
+        .await;
+    drop(process);
+    let processor = office.start(world.config(), config_for(&receiver)).await;
+    let result = office.result(&id, HttpState::Done).await;
+    let calls = receiver.calls("/");
+    assert!(calls.len() >= 2, "it is called again");
+    assert!(calls.iter().all(|call| call.key() == result.idempotency_key), "{calls:?}");
+    assert_eq!(result.attempts, 1, "nobody could note the other");
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn answers_are_final_or_tried_again(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|call, before| match (call.path.as_str(), before) {
+        ("/later", 0) => Reply::with(503, "retry-after", "3600"),
+        ("/later", 1) => Reply::status(429),
+        ("/moved", _) => Reply::with(302, "location", "/target"),
+        ("/unknown", _) => Reply::status(404),
+        ("/down", _) => Reply::status(500),
+        _ => Reply::status(200),
+    })
+    .await;
+    let config = config_for(&receiver).with_longest_retry_after(Duration::from_millis(20));
+    let processor = office.start(world.few_tries(3), config).await;
+    let later = office.keep(&post(receiver.url("/later"))).await;
+    let moved = office.keep(&post(receiver.url("/moved"))).await;
+    let unknown = office.keep(&post(receiver.url("/unknown"))).await;
+    let down = office.keep(&post(receiver.url("/down"))).await;
+    let result = office.result(&later, HttpState::Done).await;
+    assert_eq!(result.attempts, 3);
+    let keys: Vec<String> =
+        receiver.calls("/later").iter().map(|call| call.key().to_owned()).collect();
+    assert_eq!(
+        keys,
+        [result.idempotency_key.clone(), result.idempotency_key.clone(), result.idempotency_key]
+    );
+    // A redirect is a failure that says so, and the target is left alone.
+    let letter = office.dead(&moved).await;
+    assert!(
+        letter.error.contains("302") && letter.error.contains("redirects are not followed"),
+        "{}",
+        letter.error
+    );
+    assert_eq!(letter.event.failures, 1);
+    let result = office.result(&moved, HttpState::Refused).await;
+    assert_eq!(result.headers.get("location").map(String::as_str), Some("/target"));
+    assert!(receiver.calls("/target").is_empty());
+    let letter = office.dead(&unknown).await;
+    assert!(
+        letter.error.contains("404 Not Found") && letter.event.failures == 1,
+        "{}",
+        letter.error
+    );
+    assert_eq!(receiver.calls("/unknown").len(), 1);
+    let letter = office.dead(&down).await;
+    assert_eq!((letter.event.failures, receiver.calls("/down").len()), (3, 3));
+    assert_eq!(office.result(&down, HttpState::Failed).await.attempts, 3);
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn a_longer_pause_is_kept_if_an_answer_asks_for_it(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|call, _| match call.path.as_str() {
+        "/busy" => Reply::with(429, "retry-after", "3600"),
+        "/down" => Reply::status(500),
+        _ => Reply::status(200),
+    })
+    .await;
+    let processor = office.start(world.few_tries(20), config_for(&receiver)).await;
+    let busy = office.keep(&post(receiver.url("/busy")).with_key("busy")).await;
+    office.result(&busy, HttpState::Failed).await;
+    let down = office.keep(&post(receiver.url("/down")).with_key("down")).await;
+    // One that asks for nothing is called until it is set aside meanwhile.
+    assert_eq!(office.dead(&down).await.event.failures, 20);
+    assert_eq!(receiver.calls("/busy").len(), 1);
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn only_what_is_listed_is_called(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::status(200)).await;
+    let by_address = office.keep(&post(receiver.url("/address"))).await;
+    let url = format!("http://hook.example:{}/name", receiver.port());
+    let by_name = office.keep(&post(url.clone())).await;
+    // Nothing is listed.
+    let processor = office.start(world.config(), HttpConfig::default()).await;
+    for id in [&by_address, &by_name] {
+        let letter = office.dead(id).await;
+        assert!(letter.error.contains("not among the destinations"), "{}", letter.error);
+        assert_eq!(office.result(id, HttpState::Refused).await.status, None);
+    }
+    assert!(processor.stop(PATIENCE).await);
+    // The name is, and none of its addresses is one that is not listed, not even beside others.
+    for (listed, answers) in [
+        (None, &["127.0.0.1"][..]),
+        (None, &["::ffff:127.0.0.1"]),
+        (Some("10.0.0.0/8"), &["10.0.0.1", "127.0.0.1"]),
+        (Some("127.0.0.1"), &["127.0.0.1", "169.254.169.254"]),
+    ] {
+        let sent = office.requests.resend(Resend::One(&by_name), false).await.expect("sent");
+        assert!(sent.iter().eq([&by_name]), "{sent:?}");
+        let config = config_by_name(&receiver, listed, Names::new([answers]));
+        let processor = office.start(world.config(), config).await;
+        let letter = office.dead(&by_name).await;
+        assert!(
+            letter.error.contains("is not of the public internet"),
+            "{answers:?}: {}",
+            letter.error
+        );
+        assert!(processor.stop(PATIENCE).await);
+    }
+    let narrow = config_for(&receiver).with_methods([Method::Put].into());
+    let put = office.keep(&HttpRequest::new(Method::Put, receiver.url("/put"))).await;
+    let odd = HttpRequest::new(Method::Put, receiver.url("/odd"))
+        .with_header("x-odd", HeaderText::Text("1".to_owned()));
+    let odd = office.keep(&odd).await;
+    let posted = office.keep(&post(receiver.url("/post"))).await;
+    let processor = office.start(world.config(), narrow).await;
+    office.result(&put, HttpState::Done).await;
+    let letter = office.dead(&odd).await;
+    assert!(letter.error.contains(r#"the header "x-odd" is not among"#), "{}", letter.error);
+    let letter = office.dead(&posted).await;
+    assert!(letter.error.contains("POST is not among"), "{}", letter.error);
+    assert!(processor.stop(PATIENCE).await);
+    for path in ["/address", "/name", "/odd", "/post"] {
+        assert!(receiver.calls(path).is_empty(), "{path} was called");
+    }
+}
+
+pub(crate) async fn dead_letters_are_sent_again(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, before| match before {
+        0 => Reply::status(400),
+        _ => Reply::status(200),
+    })
+    .await;
+    let mut ids = Vec::new();
+    for at in 0..4 {
+        ids.push(office.keep(&post(receiver.url(&format!("/{at}")))).await);
+    }
+    // Dead letters of other topics are not ours.
+    let sane = office.desk.handler();
+    office.desk.place("other", -1).await;
+    let dispatcher = office.dispatcher(config_for(&receiver)).await;
+    let topics = Topics::new().with(TOPIC, dispatcher).with("orders", sane);
+    let processor = office.desk.outbox.start(world.few_tries(1), topics).await.expect("starts");
+    for id in &ids {
+        office.dead(id).await;
+    }
+    let source = office.desk.outbox.source();
+    let all = async || source.dead_letters().await.expect("lists").len();
+    let until_all = std::time::Instant::now() + PATIENCE;
+    while all().await < 5 {
+        assert!(std::time::Instant::now() < until_all, "the other one is not set aside");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    ids.sort();
+    let would = office.requests.resend(Resend::All, true).await.expect("lists");
+    assert_eq!(would, ids);
+    assert_eq!(office.requests.dead_letters().await.expect("lists").len(), 4, "nothing was done");
+    let missing = office.requests.resend(Resend::One("http-requests/9/x"), false).await;
+    assert!(matches!(missing, Err(OutboxError::NotFound(_))), "{missing:?}");
+    let sent = office.requests.resend(Resend::One(&ids[0]), false).await.expect("sent");
+    assert!(sent.iter().eq([&ids[0]]), "{sent:?}");
+    office.result(&ids[0], HttpState::Done).await;
+    assert_eq!(office.requests.resend(Resend::All, false).await.expect("sent"), ids[1..]);
+    for id in &ids {
+        let result = office.result(id, HttpState::Done).await;
+        assert_eq!(result.attempts, 2);
+    }
+    for at in 0..4 {
+        let calls = receiver.calls(&format!("/{at}"));
+        assert_eq!(calls.len(), 2);
+        assert_eq!(calls[0].key(), calls[1].key(), "the receiver knows it again");
+    }
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(all().await, 1);
+}
+
+pub(crate) async fn a_name_is_looked_up_once_for_each_call(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::status(200)).await;
+    let url = |path: &str| format!("http://hook.example:{}{path}", receiver.port());
+    // Whoever looked a second time within one call would be sent elsewhere.
+    let names = Names::new([&["127.0.0.1"], &["169.254.169.254"]]);
+    let config = config_by_name(&receiver, Some("127.0.0.1"), names.clone());
+    let processor = office.start(world.few_tries(1), config).await;
+    let first = office.keep(&post(url("/first"))).await;
+    office.result(&first, HttpState::Done).await;
+    assert_eq!((names.asked(), receiver.calls("/first").len()), (1, 1));
+    let host = receiver.calls("/first")[0].header("host").map(str::to_owned);
+    assert_eq!(host, Some(format!("hook.example:{}", receiver.port())));
+    let second = office.keep(&post(url("/second"))).await;
+    let letter = office.dead(&second).await;
+    assert!(letter.error.contains("169.254.169.254"), "{}", letter.error);
+    assert_eq!((names.asked(), receiver.calls("/second").len()), (2, 0));
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
+    let office = world.office().await;
+    let echo = |call: &receiver::Call| call.header("authorization").unwrap_or_default().to_owned();
+    let receiver = Receiver::start(move |call, before| {
+        let status = if before == 0 { 503 } else { 200 };
+        // One that tells what it was told, also where the kept part ends.
+        let body = format!("{}{} behind", "x".repeat(40), echo(call));
+        Reply::Whole(status, vec![("x-echo", format!("<{}>", echo(call)))], body)
+    })
+    .await;
+    let config = config_for(&receiver)
+        .with_result_headers(["x-echo".to_owned()].into())
+        .with_result_body(50);
+    let dispatcher = office.dispatcher(config).await;
+    let with = |path: &str, secret: &str| {
+        post(receiver.url(path)).with_header("Authorization", HeaderText::secret(secret))
+    };
+    let id = office.keep(&with("/", "api")).await;
+    let (broken, missing) = (
+        office.keep(&with("/broken", "broken")).await,
+        office.keep(&with("/missing", "none")).await,
+    );
+    assert!(!office.stored().await.contains("sesame"));
+    let processor = office.desk.outbox.start(world.few_tries(2), dispatcher.clone()).await;
+    let processor = processor.expect("starts");
+    let result = office.result(&id, HttpState::Done).await;
+    assert!(receiver.calls("/").iter().all(|call| call.header("authorization") == Some(SECRET)));
+    assert_eq!(result.headers.get("x-echo").map(String::as_str), Some("<[secret]>"));
+    assert_eq!(result.body, Some(format!("{}[secret] b", "x".repeat(40))));
+    for (id, part) in [
+        (&broken, r#"the secret "broken" could not be looked up"#),
+        (&missing, r#"the secret "none" is not known"#),
+    ] {
+        let letter = office.dead(id).await;
+        assert!(
+            letter.error.contains(part) && !letter.error.contains("sesame"),
+            "{}",
+            letter.error
+        );
+        let told =
+            format!("{letter:?} {dispatcher:?} {:?}", office.result(id, HttpState::Failed).await);
+        assert!(!told.contains("sesame"), "{told}");
+    }
+    let stored = office.stored().await;
+    assert!(stored.contains("[secret]") && !stored.contains("sesame"));
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn slow_and_endless_answers_are_bounded(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|call, _| match call.path.as_str() {
+        "/endless" => Reply::Endless,
+        "/stalls" => Reply::Stalls,
+        _ => Reply::Never,
+    })
+    .await;
+    let by_tls = receiver.url("").replace("http://", "https://");
+    let mut config = config_for(&receiver).with_limit(Duration::from_secs(3)).with_result_body(100);
+    config.destinations.push(Destination::new(&by_tls).expect("an origin"));
+    let processor = office.start(world.few_tries(1), config).await;
+    let never = office.keep(&post(receiver.url("/never"))).await;
+    let endless = office.keep(&post(receiver.url("/endless"))).await;
+    let stalls = office.keep(&post(receiver.url("/stalls"))).await;
+    let letter = office.dead(&never).await;
+    assert!(letter.error.contains("no answer within 3s"), "{}", letter.error);
+    assert_eq!(office.result(&endless, HttpState::Done).await.body, Some("x".repeat(100)));
+    assert_eq!(office.result(&stalls, HttpState::Done).await.body.as_deref(), Some("first"));
+    // Nobody who can prove who he is: nothing is sent.
+    let tls = office.keep(&post(format!("{by_tls}/tls"))).await;
+    office.dead(&tls).await;
+    assert_eq!(office.result(&tls, HttpState::Failed).await.status, None);
+    assert!(receiver.calls("/tls").is_empty());
+    // Nobody listens.
+    let port = receiver.port();
+    drop(receiver);
+    let gone = office.keep(&post(format!("http://127.0.0.1:{port}/gone?token=sesame"))).await;
+    let letter = office.dead(&gone).await;
+    assert!(!letter.error.contains("sesame"), "{}", letter.error);
+    assert_eq!(office.result(&gone, HttpState::Failed).await.status, None);
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn so_many_calls_are_under_way_and_no_more(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::status(200)).await;
+    let mut ids = Vec::new();
+    for at in 0..12 {
+        ids.push(office.keep(&post(receiver.url("/")).with_key(format!("key-{at}"))).await);
+    }
+    let processor = office.start(world.config(), config_for(&receiver).with_concurrency(2)).await;
+    for id in &ids {
+        office.result(id, HttpState::Done).await;
+    }
+    assert!(receiver.most_under_way() <= 2, "{}", receiver.most_under_way());
+    assert_eq!(receiver.calls("/").len(), 12);
+    assert!(processor.stop(PATIENCE).await);
+}
+
+pub(crate) async fn newer_requests_and_unknown_topics_wait(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::status(200)).await;
+    let emit = async |topic: &str, key: &str, payload: serde_json::Value| {
+        let outbox = &office.desk.outbox;
+        let emitted =
+            office.desk.domain.transact(async |tx| outbox.emit(tx, topic, key, &payload).await);
+        emitted.await.expect("emitted")
+    };
+    emit(TOPIC, "newer", json!({"format": 2, "more": []})).await;
+    emit("unheard-of", "a", json!(1)).await;
+    let damaged = emit(TOPIC, "damaged", json!({"format": 1, "request": "sesame"})).await;
+    let sound = office.keep(&post(receiver.url("/"))).await;
+    let dispatcher = office.dispatcher(config_for(&receiver)).await;
+    let topics = Topics::new().with(TOPIC, dispatcher);
+    let processor = office.desk.outbox.start(world.few_tries(1), topics).await.expect("starts");
+    office.result(&sound, HttpState::Done).await;
+    let letter = office.dead(&damaged).await;
+    assert!(
+        letter.error.contains("is no HTTP request") && !letter.error.contains("sesame"),
+        "{}",
+        letter.error
+    );
+    let processed = office.keep(&post(receiver.url("/"))).await;
+    office.result(&processed, HttpState::Done).await;
+    assert_eq!(office.desk.outbox.dead_letters().await.expect("lists").len(), 1);
+    let backlog = office.desk.outbox.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.queues), (2, 2));
+    assert!(processor.stop(PATIENCE).await);
+}

@@ -1,0 +1,24 @@
+//! An event of a request, as data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An event that a request emits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Emit {
+    /// The topic.
+    pub topic: String,
+    /// The key within it: events of one key are handled in the order of the commits.
+    pub key: String,
+    /// What is emitted.
+    pub payload: Value,
+}
+
+impl Emit {
+    /// An event.
+    pub fn new(topic: impl Into<String>, key: impl Into<String>, payload: Value) -> Self {
+        Self { topic: topic.into(), key: key.into(), payload }
+    }
+}

@@ -1,0 +1,202 @@
+//! What requests leave in an outbox.
+
+use std::time::Duration;
+
+use serde_json::json;
+use txn_core::{Config, Domain, Error, Raw};
+use txn_fixtures::process::Process;
+use txn_outbox::http::{self, HeaderText, HttpRequest, Method};
+use txn_outbox::{Event, EventSource, Outbox, OutboxConfig, QueueName};
+use txn_requests::{Emit, Operation, Request, RequestError, Requests, RequestsConfig, State};
+
+use super::{PATIENCE, World};
+
+impl World {
+    pub(super) async fn outbox(&self, domain: &Domain) -> Outbox {
+        Outbox::open(domain, OutboxConfig::default().with_shards(8)).await.expect("opens")
+    }
+
+    /// Requests that emit, with a domain of their own.
+    async fn emitting(&self) -> (Requests, Outbox) {
+        let domain = self.domain().await;
+        self.accounts(&domain).await;
+        let outbox = self.outbox(&domain).await;
+        let config = self.config().with_outbox(Some(outbox.clone()));
+        (Requests::open(&domain, config).await.expect("opens"), outbox)
+    }
+
+    /// A transfer that emits how much it was, and calls somebody.
+    fn told_transfer(&self, amount: i64) -> Request {
+        let call = HttpRequest::new(Method::Post, "https://a.example/hook")
+            .with_header("authorization", HeaderText::secret("api"))
+            .with_key("alice");
+        self.transfer("alice", "bob", amount)
+            .with_event(Emit::new("transfers", "alice", json!({"amount": amount})))
+            .with_event(Emit::new("transfers", "bob", json!(amount)))
+            .with_after_commit(call)
+    }
+}
+
+async fn waiting(outbox: &Outbox, topic: &str, key: &str) -> Vec<Event> {
+    let queue = QueueName::new(topic, key).expect("a name");
+    outbox.next(&queue, 100).await.expect("reads")
+}
+
+pub(crate) async fn what_a_request_emits_commits_with_it_or_not_at_all(world: &World) {
+    let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
+    let (requests, outbox) = world.emitting().await;
+    let (much, sound, other) =
+        (world.told_transfer(101), world.told_transfer(30), world.told_transfer(5));
+    requests.submit(&much, "much").await.expect("stored");
+    requests.submit(&sound, "sound").await.expect("stored");
+    assert!(waiting(&outbox, "transfers", "alice").await.is_empty(), "nothing happened yet");
+    let tally = requests.process_open(None).await.expect("looks");
+    assert_eq!((tally.committed, tally.rolled_back), (1, 1));
+    for _ in 0..2 {
+        assert!(requests.execute(&other, "other").await.expect("done").state.is_committed());
+        assert!(requests.execute(&sound, "sound").await.expect("done").state.is_committed());
+    }
+    let refused = requests.execute(&much, "too-much").await.expect_err("refused");
+    assert!(matches!(refused, RequestError::Refused(_)), "{refused}");
+    let told = waiting(&outbox, "transfers", "alice").await;
+    let told: Vec<&str> = told.iter().map(|event| event.payload.get()).collect();
+    assert_eq!(told, [r#"{"amount":30}"#, r#"{"amount":5}"#]);
+    assert_eq!(waiting(&outbox, "transfers", "bob").await.len(), 2);
+    let calls = waiting(&outbox, http::TOPIC, "alice").await;
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| call.payload.get().contains("https://a.example/hook")));
+    assert_eq!(world.balance(&domain, "bob").await, 35);
+    assert_eq!(requests.status("sound").await.expect("known").request, sound);
+    // What it did is taken back; what it told is not.
+    requests.reverse("sound", "back").await.expect("submitted");
+    assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
+    assert_eq!(world.balance(&domain, "bob").await, 5);
+    assert_eq!(waiting(&outbox, "transfers", "alice").await.len(), 2);
+}
+
+pub(crate) async fn without_an_outbox_what_emits_is_refused_and_left_to_others(world: &World) {
+    let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
+    let without = world.requests().await;
+    let event = world.transfer("alice", "bob", 1).with_event(Emit::new("t", "k", json!(1)));
+    let call = HttpRequest::new(Method::Post, "https://a.example");
+    let call = world.transfer("alice", "bob", 1).with_after_commit(call);
+    for request in [&event, &call] {
+        for refused in [without.submit(request, "x").await, without.execute(request, "x").await] {
+            assert!(matches!(refused, Err(RequestError::NoOutbox)), "{refused:?}");
+        }
+    }
+    let unknown = without.status("x").await.expect_err("nothing was written");
+    assert!(matches!(unknown, RequestError::NotFound(_)), "{unknown}");
+    // One of somebody who has an outbox.
+    let (with, outbox) = world.emitting().await;
+    with.submit(&event, "x").await.expect("stored");
+    without.submit(&world.transfer("alice", "bob", 1), "plain").await.expect("stored");
+    let tally = without.process_open(None).await.expect("looks");
+    assert_eq!((tally.committed, tally.failed), (1, 0), "{tally:?}");
+    without.recover(None).await.expect("looks");
+    let status = with.status("x").await.expect("known");
+    assert_eq!((status.state, status.failures), (State::Created, 0));
+    assert_eq!(with.process_open(None).await.expect("looks").committed, 1);
+    assert_eq!(waiting(&outbox, "t", "k").await.len(), 1);
+    assert_eq!(world.balance(&domain, "bob").await, 2);
+}
+
+pub(crate) async fn what_could_never_be_emitted_is_refused(world: &World) {
+    let domain = world.fund(&[("alice", 1)]).await;
+    let outbox = world.outbox(&domain).await;
+    let config = world.config().with_outbox(Some(outbox.clone())).with_max_operations(3);
+    let requests = Requests::open(&domain, config).await.expect("opens");
+    let sound = || Request::new(vec![Operation::add(world.target("alice"), "/balance", 1)]);
+    let emit = |topic: &str, key: &str| Emit::new(topic, key, json!(1));
+    let call = |url: &str| HttpRequest::new(Method::Post, url);
+    for (part, request) in [
+        ("event 0: the topic", sound().with_event(emit("a/b", "k"))),
+        ("event 1: the key", sound().with_event(emit("t", "k")).with_event(emit("t", ""))),
+        ("is kept for us", sound().with_event(emit(http::TOPIC, "k"))),
+        ("is kept for us", sound().with_event(emit(txn_requests::dependent::TOPIC, "k"))),
+        ("HTTP request 0", sound().with_after_commit(call("nowhere"))),
+        (
+            "HTTP request 0",
+            sound().with_after_commit(
+                call("https://a.example")
+                    .with_header("authorization", HeaderText::Text("word".to_owned())),
+            ),
+        ),
+        (
+            "it has 4 operations, events and HTTP requests",
+            (0..3).fold(sound(), |request, _| request.with_event(emit("t", "k"))),
+        ),
+    ] {
+        for refused in [requests.submit(&request, "x").await, requests.execute(&request, "x").await]
+        {
+            let Err(RequestError::Invalid(why)) = refused else { panic!("{part}: {refused:?}") };
+            assert!(why.contains(part) && !why.contains("word"), "{part}: {why}");
+        }
+    }
+    assert_eq!(world.balance(&domain, "alice").await, 1);
+    let config = Config::default().with_janitor_interval(None);
+    let name = format!("{}-b", world.name);
+    let elsewhere = Domain::create(world.store.clone(), &name, config);
+    let elsewhere = elsewhere.await.expect("opens");
+    let config = RequestsConfig::default().with_outbox(Some(outbox));
+    let refused = Requests::open(&elsewhere, config).await.expect_err("another domain's");
+    assert!(matches!(refused, RequestError::InvalidConfig(_)), "{refused}");
+    assert!(elsewhere.shutdown(PATIENCE).await);
+}
+
+/// Who does not know events refuses the format by its number; what was written before events were known goes on.
+pub(crate) async fn requests_of_the_format_before_are_carried_out(world: &World) {
+    let domain = world.fund(&[("alice", 1)]).await;
+    let (requests, outbox) = world.emitting().await;
+    let one = Request::new(vec![Operation::add(world.target("alice"), "/balance", 1)]);
+    requests.submit(&one, "old").await.expect("stored");
+    requests
+        .submit(&one.clone().with_event(Emit::new("t", "k", json!(1))), "new")
+        .await
+        .expect("stored");
+    let raw = domain.collection::<Raw>(&format!("{}-requests", world.name)).await.expect("opens");
+    let stored = domain.reader().verified().get(&raw, "new").await.expect("reads").expect("stored");
+    assert!(stored.as_str().contains(r#""format":2"#) && stored.as_str().contains(r#""events""#));
+    let stored = domain.reader().verified().get(&raw, "old").await.expect("reads").expect("stored");
+    let before = stored.as_str().replace(r#""format":2"#, r#""format":1"#);
+    assert!(before != stored.as_str() && !before.contains("events"));
+    let before = Raw::new(before);
+    domain.transact::<_, Error, _>(async |tx| tx.put(&raw, "old", &before)).await.expect("written");
+    assert_eq!(requests.process_open(None).await.expect("looks").committed, 2);
+    assert!(requests.status("old").await.expect("known").state.is_committed());
+    assert_eq!(waiting(&outbox, "t", "k").await.len(), 1);
+    assert_eq!(world.balance(&domain, "alice").await, 3);
+}
+
+pub(crate) async fn whoever_is_killed_a_request_emits_once(world: &World) {
+    world.fund(&[("alice", 100), ("bob", 0)]).await;
+    let (client, outbox) = world.emitting().await;
+    let mut submitted = 0;
+    for moment in [0, 900, 2_500, 6_000] {
+        for _ in 0..2 {
+            let request = world.told_transfer(1);
+            client.submit(&request, &format!("r{submitted}")).await.expect("stored");
+            submitted += 1;
+        }
+        let process = Process::new();
+        process
+            .run(async {
+                let (requests, _) = world.emitting().await;
+                let processor = requests.start(None);
+                tokio::time::sleep(Duration::from_micros(moment)).await;
+                std::mem::forget((processor, requests));
+            })
+            .await;
+        drop(process);
+    }
+    let (survivor, _) = world.emitting().await;
+    let processor = survivor.start(None);
+    for at in 0..submitted {
+        let status = survivor.wait(&format!("r{at}"), PATIENCE).await.expect("decided");
+        assert!(status.state.is_committed(), "{status:?}");
+    }
+    for (topic, key) in [("transfers", "alice"), ("transfers", "bob"), (http::TOPIC, "alice")] {
+        assert_eq!(waiting(&outbox, topic, key).await.len(), submitted, "{topic} {key}");
+    }
+    assert!(processor.stop(PATIENCE).await && survivor.shutdown(PATIENCE).await);
+}
