@@ -231,7 +231,11 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
         let LockError::NewerFormat { document, format: 2 } = &error else { panic!("{error}") };
         assert_eq!(document, "lock:test/a");
     }
-    // It blocks nobody.
+    // It blocks nobody, and hides no other.
+    let known = service.list_known().await.expect("lists");
+    let name = LockName::new("test", "a").expect("a name");
+    assert_eq!(known.newer.into_iter().collect::<Vec<_>>(), [(name, 2)]);
+    assert!(known.locks.is_empty());
     lock(&service, "b").await.unlock().await.expect("unlocks");
     assert!(service.reap().await.expect("looks").is_empty());
     let kept = domain.reader().verified().get(&raw, "lock:test/a").await.expect("reads");
@@ -255,4 +259,25 @@ pub(crate) async fn a_shutdown_gives_everything_back(world: &World) {
             .expect("unlocks");
     }
     assert!(two.shutdown(PATIENCE).await);
+}
+
+/// A shutdown that has no time left ends what is held all the same: others take it after a lease.
+pub(crate) async fn what_a_shutdown_did_not_give_back_is_lost(world: &World) {
+    let (service, domain) = (world.service().await, world.domain().await);
+    let counters = world.counters(&domain).await;
+    let guard = lock(&service, "a").await;
+    let held = guard.held();
+    assert!(!service.shutdown(Duration::ZERO).await, "it had no time");
+    assert!(guard.is_lost());
+    held.lost().await;
+    let late = held
+        .fenced()
+        .transact::<_, LockError, _>(async |tx| {
+            Ok(tx.put(&counters, "x", &u64Doc { n: 1 })?)
+        })
+        .await
+        .expect_err("refused");
+    assert!(matches!(late, LockError::Lost { why: Loss::Closed, .. }), "{late}");
+    assert!(domain.reader().verified().get(&counters, "x").await.expect("reads").is_none());
+    drop(guard);
 }

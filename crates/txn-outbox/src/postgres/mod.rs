@@ -37,9 +37,12 @@
 //!    handled, also one that was handled before it was restored: its effects happen once more.
 //! 3. Start them again.
 
+mod config;
 mod connect;
 mod cursor;
+mod row;
 mod source;
 
+pub use config::PostgresConfig;
 pub use connect::{Connection, Connector, Plain};
-pub use source::{PostgresConfig, PostgresSource, SCHEMA};
+pub use source::{PostgresSource, SCHEMA};
