@@ -16,5 +16,5 @@ txn_fixtures::in_process! {
     a_paused_holder_finds_out_and_its_effects_are_refused;
     a_newer_format_is_refused_by_name;
     a_shutdown_gives_everything_back;
-    what_a_shutdown_did_not_give_back_is_lost;
+    a_shutdown_ends_what_is_held_at_once;
 }

@@ -25,8 +25,8 @@ pub struct Event {
     pub failures: u32,
     /// What was emitted, as JSON.
     pub payload: Box<RawValue>,
-    /// What tells it apart from another one that ever was in its place, of sources that may lose commits.
-    pub(crate) mark: Option<Arc<str>>,
+    /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
+    pub mark: Option<Arc<str>>,
 }
 
 impl Event {
