@@ -66,8 +66,7 @@ async fn a_panic_keeps_neither_its_queue_nor_its_room() {
     let desk = world.desk().await;
     desk.place("a", 1).await;
     let source = Watched::new(desk.outbox.source(), 3);
-    let config =
-        world.config().with_concurrency(1).with_longest_pause(Duration::from_millis(20));
+    let config = world.config().with_concurrency(1).with_longest_pause(Duration::from_millis(20));
     let handler: Arc<dyn Handler> = Arc::new(desk.handler());
     let processor = Processor::start(&desk.domain, source.clone(), config, handler).await;
     let processor = processor.expect("starts");

@@ -22,11 +22,7 @@ const FAULT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// If it cannot be run.
-pub async fn run(
-    faults: &[Fault],
-    span: Duration,
-    workers: usize,
-) -> Result<Report, String> {
+pub async fn run(faults: &[Fault], span: Duration, workers: usize) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
     let name = txn_fixtures::unique("torture");

@@ -277,9 +277,7 @@ pub(crate) async fn a_shutdown_ends_what_is_held_at_once(world: &World) {
     held.lost().await;
     let late = held
         .fenced()
-        .transact::<_, LockError, _>(async |tx| {
-            Ok(tx.put(&counters, "x", &u64Doc { n: 1 })?)
-        })
+        .transact::<_, LockError, _>(async |tx| Ok(tx.put(&counters, "x", &u64Doc { n: 1 })?))
         .await
         .expect_err("refused");
     assert!(matches!(late, LockError::Lost { why: Loss::Closed, .. }), "{late}");

@@ -73,7 +73,8 @@ impl Cursors {
     fn place_of(&self, id: &str, found: Option<Stored<Cursor>>) -> Result<Place> {
         let cursor = found.map(|found| known(id, found)).transpose()?;
         let cursor = cursor.filter(|cursor| cursor.epoch == self.epoch);
-        Ok(cursor.map_or_else(Place::default, |Cursor { handled, mark, .. }| Place { handled, mark }))
+        Ok(cursor
+            .map_or_else(Place::default, |Cursor { handled, mark, .. }| Place { handled, mark }))
     }
 
     /// The place of the last event that a transaction handled.

@@ -59,7 +59,10 @@ pub(super) fn queue_of(row: &Row) -> Result<QueueName> {
     QueueName::new(&column::<String>(row, 0)?, &column::<String>(row, 1)?)
 }
 
-pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, at: usize) -> Result<T> {
+pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    at: usize,
+) -> Result<T> {
     row.try_get(at).map_err(|error| OutboxError::Database {
         what: format!("it is not what this version expects: column {at} of an answer"),
         source: Some(Box::new(error)),

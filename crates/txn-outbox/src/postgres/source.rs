@@ -14,7 +14,9 @@ use txn_lock::instance::wall_ms;
 use super::config::PostgresConfig;
 use super::connect::{Connector, Link};
 use super::cursor::{Cursors, Place};
-use super::row::{EVENT, check_format, column, epoch_of, event_of, letter_of, number, queue_of, unsigned};
+use super::row::{
+    EVENT, check_format, column, epoch_of, event_of, letter_of, number, queue_of, unsigned,
+};
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
@@ -233,7 +235,9 @@ impl EventSource for PostgresSource {
         for row in &rows {
             match queue_of(row) {
                 Ok(queue) => found.push(queue),
-                Err(error) => tracing::warn!(%error, "events that no queue can have are left alone"),
+                Err(error) => {
+                    tracing::warn!(%error, "events that no queue can have are left alone")
+                }
             }
             let (count, at) = last.entry(column(row, 2)?).or_insert((0, row));
             (*count, *at) = (*count + 1, row);
@@ -390,7 +394,11 @@ impl EventSource for PostgresSource {
 }
 
 /// What is in a place that was handled, and is not the event that was handled there; `None` if all is well.
-fn unless_handled<'a>(place: &Place, first: &'a Event, next: Option<&'a Event>) -> Option<&'a Event> {
+fn unless_handled<'a>(
+    place: &Place,
+    first: &'a Event,
+    next: Option<&'a Event>,
+) -> Option<&'a Event> {
     let is_other = |event: &&Event| event.sequence <= place.handled;
     Some(first).filter(|first| !place.is_of(first)).or_else(|| next.filter(is_other))
 }

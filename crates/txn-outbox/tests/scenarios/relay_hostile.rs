@@ -54,7 +54,8 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
         }
     };
     let config = world.config().with_max_failures(1);
-    let processor = Processor::start(&desk.domain, source.clone(), config.clone(), Arc::new(handler));
+    let processor =
+        Processor::start(&desk.domain, source.clone(), config.clone(), Arc::new(handler));
     let processor = processor.await.expect("starts");
     let claimed = "SELECT count(*) FROM txn_outbox.fence WHERE token > 0";
     until_count(&client, claimed, i64::from(SHARDS)).await;
@@ -214,7 +215,8 @@ pub(crate) async fn names_are_counted_in_utf8(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
-    let latin = "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    let latin =
+        "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
     client.batch_execute(latin).await.expect("made");
     let mut of_latin = database.config();
     of_latin.dbname("latin");

@@ -59,16 +59,13 @@ impl Crew {
     /// Starts the workers of a plan on a domain, and whoever kills and pauses each.
     pub(crate) fn start(plan: &Plan, domain: &str) -> Self {
         let lease_ms = u64::try_from(plan.lease.as_millis()).unwrap_or(u64::MAX);
-        let job = Job {
-            system: plan.system,
-            url: plan.url.clone(),
-            domain: domain.to_owned(),
-            lease_ms,
-        };
+        let job =
+            Job { system: plan.system, url: plan.url.clone(), domain: domain.to_owned(), lease_ms };
         let (course, stop, mut members) =
             (Arc::new(Course::default()), CancellationToken::new(), JoinSet::new());
         for _ in 0..plan.workers {
-            let (plan, job, course, stop) = (plan.clone(), job.clone(), course.clone(), stop.clone());
+            let (plan, job, course, stop) =
+                (plan.clone(), job.clone(), course.clone(), stop.clone());
             members.spawn(async move { member(&plan, &job, &course, &stop).await });
         }
         Self { course, stop, members }

@@ -83,7 +83,9 @@ pub fn check(lock: &str, history: &History) -> Vec<String> {
             Some(before) if before.token < *token && *is_last => {
                 wrong.push(format!("{lock}: another effect within those of the grant {token}"));
             }
-            None if *is_last => wrong.push(format!("{lock}: the grant {token} lost its first effect")),
+            None if *is_last => {
+                wrong.push(format!("{lock}: the grant {token} lost its first effect"))
+            }
             _ => {}
         }
     }
@@ -121,7 +123,8 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
         granted.push(guard.token());
         guard.unlock().await.map_err(said)?;
         let entries = world.log(&logs.heads, &logs.entries, lock).await?;
-        let effect = |entry: Option<Value>| entry.and_then(|entry| serde_json::from_value(entry).ok());
+        let effect =
+            |entry: Option<Value>| entry.and_then(|entry| serde_json::from_value(entry).ok());
         let effects: Vec<Option<Effect>> = entries.into_iter().map(effect).collect();
         effects_in_all += effects.len();
         let head = world.read(&logs.heads, &[lock.to_owned()]).await?.pop().flatten();
@@ -135,7 +138,10 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
         ("grants".to_owned(), grants as u64),
         rate("grants per second", grants, plan.span),
         ("effects under locks".to_owned(), effects_in_all as u64),
-        ("effects refused, for the lock was lost".to_owned(), count(|w| *w == Word::Refused) as u64),
+        (
+            "effects refused, for the lock was lost".to_owned(),
+            count(|w| *w == Word::Refused) as u64,
+        ),
         ("waits that timed out".to_owned(), count(|w| *w == Word::Timeout) as u64),
         ("calls that the engine could not do".to_owned(), count(|w| *w == Word::Failed) as u64),
     ];
@@ -224,7 +230,8 @@ mod tests {
     use super::*;
 
     fn history(granted: &[u64], effects: &[(u64, bool)], counted: i64) -> History {
-        let effects = effects.iter().map(|(token, is_last)| Effect { token: *token, is_last: *is_last });
+        let effects =
+            effects.iter().map(|(token, is_last)| Effect { token: *token, is_last: *is_last });
         History { granted: granted.to_vec(), effects: effects.map(Some).collect(), counted }
     }
 

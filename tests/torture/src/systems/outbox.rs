@@ -69,7 +69,10 @@ pub fn check(key: &str, history: &History) -> Vec<String> {
                 wrong.push(format!("{key}: {} is of an aborted transaction", one.event));
             }
             Some(one) if one.number != next => {
-                wrong.push(format!("{key}: {} has the number {}, not {next}", one.event, one.number));
+                wrong.push(format!(
+                    "{key}: {} has the number {}, not {next}",
+                    one.event, one.number
+                ));
                 next = one.number + 1;
             }
             Some(_) => next += 1,
@@ -132,7 +135,8 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
         let head = world.read(&desk.heads, std::slice::from_ref(&key)).await?.pop().flatten();
         let counter = world.read(&desk.counters, std::slice::from_ref(&key)).await?.pop().flatten();
         let entries = world.log(&desk.heads, &desk.handled, &key).await?;
-        let parsed = |entry: Option<Value>| entry.and_then(|entry| serde_json::from_value(entry).ok());
+        let parsed =
+            |entry: Option<Value>| entry.and_then(|entry| serde_json::from_value(entry).ok());
         let handled: Vec<Option<Handled>> = entries.into_iter().map(parsed).collect();
         lags.extend(handled.iter().flatten().map(|one| one.lag_ms));
         acknowledged += known;
@@ -207,10 +211,14 @@ impl Desk {
                 Ok(()) => told[at].0 += 1,
                 // Aborted on purpose.
                 Err(OutboxError::NotFound(_)) => {}
-                Err(OutboxError::Engine(error)) if error.kind() == ErrorKind::Unknown => told[at].1 += 1,
+                Err(OutboxError::Engine(error)) if error.kind() == ErrorKind::Unknown => {
+                    told[at].1 += 1
+                }
                 Err(OutboxError::Engine(error))
                     if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {}
-                Err(OutboxError::Full { .. }) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(OutboxError::Full { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(50)).await
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -273,7 +281,10 @@ mod tests {
     #[test]
     fn sound_histories_pass() {
         assert_eq!(check("k", &history(&[1, 2, 3])), [""; 0]);
-        assert_eq!(check("k", &History { acknowledged: 2, unknown: 1, ..history(&[1, 2, 3]) }), [""; 0]);
+        assert_eq!(
+            check("k", &History { acknowledged: 2, unknown: 1, ..history(&[1, 2, 3]) }),
+            [""; 0]
+        );
         assert_eq!(check("k", &History::default()), [""; 0]);
     }
 
@@ -284,10 +295,16 @@ mod tests {
             assert!(wrong.iter().any(|line| line.contains(what)), "{what}: {wrong:?}");
         };
         found(&History { committed: 3, ..history(&[1, 2]) }, "2 were handled of 3");
-        found(&History { committed: 3, acknowledged: 3, ..history(&[1, 2]) }, "2 were handled of 3");
+        found(
+            &History { committed: 3, acknowledged: 3, ..history(&[1, 2]) },
+            "2 were handled of 3",
+        );
         found(&history(&[1, 3, 2]), "has the number 3, not 2");
         found(&history(&[1, 2, 2]), "handled twice");
-        found(&History { committed: 2, acknowledged: 2, ..history(&[1, 2, 2]) }, "has the number 2, not 3");
+        found(
+            &History { committed: 2, acknowledged: 2, ..history(&[1, 2, 2]) },
+            "has the number 2, not 3",
+        );
         found(&History { acknowledged: 2, ..history(&[1]) }, "of 2 acknowledged");
         found(&History { sum: 4, ..history(&[1, 2]) }, "the sum is 4, not 3");
         let mut aborted = history(&[1, 2]);

@@ -355,7 +355,11 @@ mod tests {
         };
         let sound = one(Fate::Commits, State::Finished, 1);
         found(&Submission { stands: None, ..sound.clone() }, 0, "is not there");
-        found(&Submission { stands: Some(State::Pending), ..sound.clone() }, 0, "stands at pending");
+        found(
+            &Submission { stands: Some(State::Pending), ..sound.clone() },
+            0,
+            "stands at pending",
+        );
         found(&one(Fate::Commits, State::Quarantined, 0), 0, "stands at quarantined");
         found(&Submission { told: Some(State::RolledBack), ..sound.clone() }, 5, "was told");
         found(&one(Fate::Commits, State::RolledBack, 0), 0, "it is sound");

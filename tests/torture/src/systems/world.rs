@@ -67,7 +67,8 @@ impl World {
         of: &str,
     ) -> Result<Vec<Option<Value>>, String> {
         let head = self.read(heads, &[of.to_owned()]).await?.pop().flatten();
-        let ids: Vec<String> = (1..=number(head.as_ref(), "n")).map(|n| format!("{of}-{n}")).collect();
+        let ids: Vec<String> =
+            (1..=number(head.as_ref(), "n")).map(|n| format!("{of}-{n}")).collect();
         self.read(entries, &ids).await
     }
 }
