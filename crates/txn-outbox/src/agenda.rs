@@ -171,11 +171,11 @@ mod tests {
     fn what_panics_lets_its_queue_go_after_a_pause() {
         let (agenda, name) = agenda();
         let seat = agenda.begin(&name, Duration::from_secs(3600)).unwrap();
-        let panics = std::thread::spawn(move || {
+        let panics = std::panic::AssertUnwindSafe(move || {
             let _seat = seat;
             panic!("by purpose");
         });
-        panics.join().unwrap_err();
+        std::panic::catch_unwind(panics).unwrap_err();
         assert!(!agenda.may_take(&name), "it is left alone");
         assert!(agenda.due().is_empty() && agenda.next_due().is_some());
         let seat = agenda.begin(&name, Duration::ZERO).expect("nobody works on it");

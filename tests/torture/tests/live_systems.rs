@@ -8,7 +8,7 @@ use txn_testkit::env;
 use txn_torture::systems::{Plan, System};
 
 /// Long enough for each worker to be killed and paused a few times.
-const SPAN: Duration = Duration::from_secs(25);
+const SPAN: Duration = Duration::from_secs(30);
 
 async fn soak(system: System, url: &str) {
     let binary = PathBuf::from(std::env!("CARGO_BIN_EXE_txn-torture"));

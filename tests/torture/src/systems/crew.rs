@@ -14,8 +14,8 @@ use txn_testkit::servers::Process;
 
 use super::{Job, Plan};
 
-/// How long a worker is left alone, in milliseconds.
-const LIFE: std::ops::Range<u64> = 1_000..10_000;
+/// How long a worker is left alone, in milliseconds: mostly longer than it takes to find out who is dead, and to take over.
+const LIFE: std::ops::Range<u64> = 2_000..14_000;
 
 /// What was done to the workers, and what they said.
 #[derive(Debug, Default)]
