@@ -236,7 +236,7 @@ impl EventSource for PostgresSource {
             match queue_of(row) {
                 Ok(queue) => found.push(queue),
                 Err(error) => {
-                    tracing::warn!(%error, "events that no queue can have are left alone")
+                    tracing::warn!(%error, "events that no queue can have are left alone");
                 }
             }
             let (count, at) = last.entry(column(row, 2)?).or_insert((0, row));
