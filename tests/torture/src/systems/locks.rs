@@ -84,7 +84,7 @@ pub fn check(lock: &str, history: &History) -> Vec<String> {
                 wrong.push(format!("{lock}: another effect within those of the grant {token}"));
             }
             None if *is_last => {
-                wrong.push(format!("{lock}: the grant {token} lost its first effect"))
+                wrong.push(format!("{lock}: the grant {token} lost its first effect"));
             }
             _ => {}
         }

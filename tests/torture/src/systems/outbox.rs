@@ -212,12 +212,12 @@ impl Desk {
                 // Aborted on purpose.
                 Err(OutboxError::NotFound(_)) => {}
                 Err(OutboxError::Engine(error)) if error.kind() == ErrorKind::Unknown => {
-                    told[at].1 += 1
+                    told[at].1 += 1;
                 }
                 Err(OutboxError::Engine(error))
                     if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {}
                 Err(OutboxError::Full { .. }) => {
-                    tokio::time::sleep(Duration::from_millis(50)).await
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(error) => return Err(error.to_string()),
             }
