@@ -50,6 +50,9 @@ enum Task {
         /// Where.
         #[arg(long, value_enum)]
         target: torture::Target,
+        /// A kill soak of what stands on the engine instead, on an Elasticsearch or an OpenSearch.
+        #[arg(long, value_enum, conflicts_with = "faults")]
+        system: Option<torture::System>,
         /// Which faults, in turn; all that the target knows if none is named.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
@@ -92,7 +95,9 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick } => checks::test(quick),
         Task::Tidy => tidy::tidy(),
-        Task::Torture { seconds, target, faults } => torture::run(target, seconds, &faults),
+        Task::Torture { seconds, target, system, faults } => {
+            torture::run(target, system, seconds, &faults)
+        }
         Task::Bench { arguments } => checks::bench(&arguments),
     };
     match result {

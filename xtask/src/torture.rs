@@ -35,12 +35,31 @@ impl Target {
     }
 }
 
+/// What stands on the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum System {
+    /// Requests, whose processors are killed.
+    Requests,
+    /// Locks, whose holders are killed.
+    Locks,
+    /// The outbox, whose processors are killed.
+    Outbox,
+}
+
 /// Runs it to its end.
-pub(crate) fn run(target: Target, seconds: u64, faults: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(
+    target: Target,
+    system: Option<System>,
+    seconds: u64,
+    faults: &[String],
+) -> Result<(), Failure> {
     let mut command = match target {
         Target::Simulation => {
             if !faults.is_empty() {
                 return Err("the seeds of the simulation choose the faults".into());
+            }
+            if system.is_some() {
+                return Err("systems are tortured on one server".into());
             }
             let mut command = cargo("run --release -q -p txn-simulation --");
             command.arg("--seconds").arg(seconds.to_string());
@@ -50,6 +69,9 @@ pub(crate) fn run(target: Target, seconds: u64, faults: &[String]) -> Result<(),
             prerequisites::for_servers(&[target.server().unwrap_or(ServerKind::Cluster)])?;
             let mut command = cargo("run --release -q -p txn-torture --");
             command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());
+            if let Some(system) = system.and_then(|system| system.to_possible_value()) {
+                command.arg("--system").arg(system.get_name());
+            }
             if !faults.is_empty() {
                 command.arg("--faults").arg(faults.join(","));
             }

@@ -10,16 +10,19 @@ use txn_outbox::{EventSource, Processor, ProcessorConfig};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
+use crate::model::Account;
 use crate::owners::{Owner, Owners, key_of};
 
 /// What came of building all owners anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Rebuilt {
     /// Owners that were written.
     pub written: usize,
     /// Owners without an account, that were deleted.
     pub deleted: usize,
+    /// What could not be built or read, and why: keys of owners, and accounts as `account NAME`.
+    pub failed: BTreeMap<String, String>,
 }
 
 impl Bank {
@@ -76,10 +79,12 @@ impl Bank {
     }
 
     /// Builds all owners anew from the accounts, each in a transaction of its own. Transfers and processors may go on
-    /// meanwhile: what they change is derived as ever.
+    /// meanwhile: what they change is derived as ever. What cannot be read or built keeps nobody from the others, and is told
+    /// in [`Rebuilt::failed`].
     ///
     /// # Errors
-    /// [`BankError::NoOwners`], [`BankError::Store`], or the engine's. What was written stays: run it again.
+    /// [`BankError::NoOwners`], [`BankError::Store`], or the engine's that speak of the store. What was written stays: run it
+    /// again.
     pub async fn rebuild_owners(&self) -> Result<Rebuilt> {
         let (owners, domain) = (self.kept()?, self.domain());
         // By key: whose it is, where an account says so, and the accounts.
@@ -90,26 +95,65 @@ impl Bank {
         }
         let ids = candidates(domain, owners.accounts.name(), Filter::All, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().collect();
+        let mut rebuilt = Rebuilt::default();
         for ids in ids.chunks(PAGE) {
-            let found = domain.reader().verified().get_many(&owners.accounts, ids).await?;
-            for (id, account) in ids.iter().zip(found) {
-                let Some(account) = account else { continue };
+            for (id, account) in self.readable(owners, ids, &mut rebuilt).await? {
                 let key = key_of(&account.owner).into_owned();
                 let (owner, names) = wanted.entry(key).or_default();
                 *owner = Some(account.owner);
                 names.insert(id.to_string());
             }
         }
-        let mut rebuilt = Rebuilt::default();
         for (key, (owner, names)) in &wanted {
             let is_there = domain.transact::<_, BankError, _>(async |tx| {
                 owners.derive(tx, key, owner.as_deref(), names).await
             });
-            match is_there.await? {
-                true => rebuilt.written += 1,
-                false => rebuilt.deleted += 1,
+            match is_there.await {
+                Ok(true) => rebuilt.written += 1,
+                Ok(false) => rebuilt.deleted += 1,
+                Err(error) => rebuilt.note(key.clone(), error)?,
             }
         }
         Ok(rebuilt)
+    }
+
+    /// The accounts of these names. Those that cannot be read are noted.
+    async fn readable<'a>(
+        &self,
+        owners: &Owners,
+        ids: &'a [Arc<str>],
+        rebuilt: &mut Rebuilt,
+    ) -> Result<Vec<(&'a Arc<str>, Account)>> {
+        let reader = self.domain().reader().verified();
+        if let Ok(found) = reader.get_many(&owners.accounts, ids).await {
+            let pairs = ids.iter().zip(found);
+            return Ok(pairs.filter_map(|(id, account)| Some((id, account?))).collect());
+        }
+        // One after the other, to find out which it is.
+        let mut accounts = Vec::with_capacity(ids.len());
+        for id in ids {
+            match reader.get(&owners.accounts, id).await {
+                Ok(account) => accounts.extend(account.map(|account| (id, account))),
+                Err(error) => rebuilt.note(format!("account {id}"), error.into())?,
+            }
+        }
+        Ok(accounts)
+    }
+}
+
+impl Rebuilt {
+    /// Notes what could not be done, unless that is so for all.
+    fn note(&mut self, of: String, error: BankError) -> Result<()> {
+        use txn_core::ErrorKind::{Misconfigured, Unavailable, Unknown};
+        match &error {
+            BankError::Store(_) => return Err(error),
+            BankError::Engine(of_engine)
+                if matches!(of_engine.kind(), Misconfigured | Unavailable | Unknown) =>
+            {
+                return Err(error);
+            }
+            _ => self.failed.insert(of, error.to_string()),
+        };
+        Ok(())
     }
 }

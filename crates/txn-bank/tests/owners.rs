@@ -167,6 +167,34 @@ async fn owners_are_built_anew_while_the_bank_goes_on() {
     assert!(processor.stop(PATIENCE).await);
 }
 
+/// An owner in a newer format, one whose total does not fit, and an account that cannot be read keep nobody from the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_built_keeps_nobody_from_the_others() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let bank = funded(&store).await;
+    for name in ["b0", "b1"] {
+        let new = NewAccount::new(name, "Max", i64::MAX, "EUR").expect("sound");
+        bank.open_account(&new).await.expect("opened");
+    }
+    let owners = bank.domain().raw_collection("bank-owners").await.expect("opens");
+    let accounts = bank.domain().raw_collection("bank-accounts").await.expect("opens");
+    bank.domain()
+        .transact::<_, Error, _>(async |tx| {
+            tx.put(&owners, "Ann", &Raw::new(r#"{"format":2}"#))?;
+            tx.put(&accounts, "odd", &Raw::new(r#"{"owner":1}"#))
+        })
+        .await
+        .expect("written");
+    let rebuilt = bank.rebuild_owners().await.expect("goes on");
+    assert_eq!((rebuilt.written, rebuilt.deleted), (2, 0), "{rebuilt:?}");
+    let failed: Vec<&str> = rebuilt.failed.keys().map(String::as_str).collect();
+    assert_eq!(failed, ["Ann", "Max", "account odd"]);
+    for owner in ["Ben", "Cem"] {
+        assert_eq!(bank.owner(owner).await.expect("built").totals[0].total, 200);
+    }
+    assert!(bank.shutdown(PATIENCE).await);
+}
+
 /// A bank that keeps no owners pays nothing for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bank_without_owners_writes_what_it_always_did() {

@@ -142,13 +142,14 @@ impl Fenced {
         self.grant.token
     }
 
-    /// Checks in a transaction that the lock is still held by this grant. If it is not when the transaction commits,
-    /// nothing is written.
+    /// Checks in a transaction that the lock is still held by this grant, and that this process did not take it for lost.
+    /// If the lock is not held when the transaction commits, nothing is written.
     ///
     /// # Errors
     /// [`LockError::Lost`] if it is held no longer, which the closure has to pass on; otherwise as
     /// [`Transaction::get`].
     pub async fn check(&self, tx: &Transaction) -> Result<()> {
+        self.grant.check()?;
         match self.repository.holds(tx, &self.grant.name, &self.grant.id).await? {
             true => Ok(()),
             false => Err(self.grant.error(Loss::Taken)),

@@ -146,9 +146,10 @@ impl Inner {
         let _at_it = GivingBack::of(self, &grant.id);
         self.stray(grant);
         self.held.lock().remove(&grant.id);
+        // Whatever the store says: nobody renews it any more.
+        grant.lose(Loss::Closed);
         let held = self.repository.release(&grant.name, &grant.id).await?;
         self.strays.lock().remove(&(grant.name.clone(), grant.id.clone()));
-        grant.lose(Loss::Closed);
         Ok(held)
     }
 
@@ -197,7 +198,7 @@ impl Inner {
         let mut longest = Duration::ZERO;
         let mut dead: BTreeMap<String, Dead> = BTreeMap::new();
         // Those of a newer format are left to those who know it.
-        for lock in self.repository.list_known().await?.0 {
+        for lock in self.repository.list_known().await?.locks {
             let Some(holder) = lock.holder.clone() else { continue };
             if holder.instance == self.instances.id() {
                 continue;

@@ -22,5 +22,5 @@ pub use config::LockConfig;
 pub use error::{LockError, Loss, Result, Timeout};
 pub use guard::{Fenced, Guard, Held};
 pub use model::{Holder, Lock, LockName};
-pub use repository::{Created, LockRepository};
+pub use repository::{Created, Known, LockRepository};
 pub use service::LockService;

@@ -44,6 +44,12 @@ impl LockName {
     pub(crate) fn document(&self) -> String {
         format!("lock:{}/{}", self.category, self.id)
     }
+
+    /// The lock that has this document; `None` if no lock can.
+    pub(crate) fn of_document(document: &str) -> Option<Self> {
+        let (category, id) = document.strip_prefix("lock:")?.split_once('/')?;
+        Self::new(category, id).ok()
+    }
 }
 
 impl fmt::Display for LockName {

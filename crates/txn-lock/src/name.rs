@@ -57,6 +57,9 @@ mod tests {
             assert!(!error.to_string().contains('\n') && error.to_string().len() < 200, "{error}");
         }
         // Slashes of ids cannot be taken for the one between both parts: no category has any.
-        assert_eq!(LockName::new("a", "b/c").unwrap().document(), "lock:a/b/c");
+        let name = LockName::new("a", "b/c").unwrap();
+        assert_eq!(name.document(), "lock:a/b/c");
+        assert_eq!(LockName::of_document("lock:a/b/c"), Some(name));
+        assert_eq!(LockName::of_document("floor"), None);
     }
 }

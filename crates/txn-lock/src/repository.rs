@@ -1,5 +1,7 @@
 //! The documents of locks: found, created, given back, deleted, each by one transaction. Nothing here waits or renews.
 
+use std::collections::BTreeMap;
+
 use txn_core::store::Filter;
 use txn_core::{Collection, Domain, Options, Transaction};
 
@@ -26,6 +28,16 @@ pub enum Created {
     Granted(u64),
     /// Somebody else holds it.
     Held(Holder),
+}
+
+/// Locks, as far as this program can read them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Known {
+    /// Those that it can read.
+    pub locks: Vec<Lock>,
+    /// The others, with the number of their format: whether somebody holds them is not known.
+    pub newer: BTreeMap<LockName, u32>,
 }
 
 impl LockRepository {
@@ -216,28 +228,33 @@ impl LockRepository {
     /// # Errors
     /// [`LockError::NewerFormat`], [`LockError::Store`], or the engine's.
     pub async fn list(&self) -> Result<Vec<Lock>> {
-        match self.list_known().await? {
-            (locks, None) => Ok(locks),
-            (_, Some(newer)) => Err(newer),
+        let Known { locks, newer } = self.list_known().await?;
+        match newer.into_iter().next() {
+            None => Ok(locks),
+            Some((name, format)) => {
+                Err(LockError::NewerFormat { document: name.document(), format })
+            }
         }
     }
 
-    /// Every lock that can be read, and the first that cannot because its format is newer.
-    pub(crate) async fn list_known(&self) -> Result<(Vec<Lock>, Option<LockError>)> {
+    /// Every lock that can be read, and the names of those that cannot because their format is newer.
+    pub(crate) async fn list_known(&self) -> Result<Known> {
         let filter = Filter::AnyOf("kind", vec!["lock"]);
         let ids = candidates(&self.domain, self.locks.name(), filter, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().filter(|id| id.starts_with("lock:")).collect();
-        let (mut locks, mut newer) = (Vec::with_capacity(ids.len()), None);
+        let mut known = Known { locks: Vec::with_capacity(ids.len()), newer: BTreeMap::new() };
         for ids in ids.chunks(PAGE) {
             let found = self.domain.reader().get_many(&self.locks, ids).await?;
             for (id, lock) in ids.iter().zip(found) {
-                match lock.map(|lock| known(id, lock)).transpose() {
-                    Ok(lock) => locks.extend(lock),
-                    Err(error) => newer = newer.or(Some(error)),
+                match lock.map(Stored::known).transpose() {
+                    Ok(lock) => known.locks.extend(lock),
+                    Err(format) => {
+                        known.newer.extend(LockName::of_document(id).map(|name| (name, format)));
+                    }
                 }
             }
         }
-        Ok((locks, newer))
+        Ok(known)
     }
 }
 

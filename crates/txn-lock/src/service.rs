@@ -13,7 +13,7 @@ use crate::inner::Inner;
 use crate::instance::wall_ms;
 use crate::model::{Holder, Lock, LockName};
 use crate::renew;
-use crate::repository::LockRepository;
+use crate::repository::{Known, LockRepository};
 
 /// Locks of one domain; cheap to clone. One service is one instance: others see by it whether this process lives.
 ///
@@ -157,6 +157,17 @@ impl LockService {
         Ok(locks.into_iter().filter(|lock| lock.holder.is_some()).collect())
     }
 
+    /// As [`LockService::list`], without those whose format is newer than this program: of them only the names are told. So
+    /// one of them hides no other.
+    ///
+    /// # Errors
+    /// As [`LockRepository::list`], but for [`LockError::NewerFormat`].
+    pub async fn list_known(&self) -> Result<Known> {
+        let mut known = self.inner.repository.list_known().await?;
+        known.locks.retain(|lock| lock.holder.is_some());
+        Ok(known)
+    }
+
     /// Whether the holder of a lock is dead: it showed no sign of life for its lease, by the clock of this process, while
     /// this service watched it. The first question begins the watch. Whoever asks often can take the lock over a lease
     /// after its holder died, by [`LockService::try_lock`].
@@ -215,16 +226,18 @@ impl LockService {
         Ok(purged)
     }
 
-    /// Grants nothing any more, takes every guard of this service for lost, gives their locks back, and ends its
+    /// Grants nothing any more, takes every guard of this service for lost at once, gives their locks back, and ends its
     /// tasks; waits for that at most for `deadline`. Returns whether all of it was done: what was not is taken by
-    /// others after a lease. Shut the service down before its domain.
+    /// others after a lease. Either way whoever still works under a guard is refused from now on. Shut the service down
+    /// before its domain.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         let inner = &self.inner;
         inner.closing.cancel();
         inner.tasks.close();
+        // Nobody renews from here on, so nobody may rest on a lock beyond its lease, however long the rest takes.
+        inner.lose_all(Loss::Closed);
         let drained = async {
             inner.tasks.wait().await;
-            inner.lose_all(Loss::Closed);
             inner.settle_strays().await;
             let clean = inner.strays.lock().is_empty();
             // With strays left the instance has to be found dead.

@@ -16,4 +16,5 @@ txn_fixtures::in_process! {
     a_paused_holder_finds_out_and_its_effects_are_refused;
     a_newer_format_is_refused_by_name;
     a_shutdown_gives_everything_back;
+    a_shutdown_ends_what_is_held_at_once;
 }

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::inner::Inner;
 use crate::name::shard_name;
 use crate::shards::{Holding, Lanes};
+use crate::source::Claim;
 
 /// The category of the locks of shards.
 const SHARD: &str = "outbox-shard";
@@ -76,10 +77,12 @@ async fn round(this: &Arc<Inner>, member: &mut Member) -> Result<()> {
     let granted = futures::future::join_all(chosen.iter().map(async |shard| {
         let guard = this.locks.try_lock(SHARD, &id(this, *shard)).await?;
         if let Some(guard) = guard {
+            // Whoever had it before writes nothing any more, before anything of it is read.
+            this.source.claimed(&Claim { shard: *shard, held: guard.held() }).await?;
             let holding = Holding { guard, lanes: Lanes::default() };
             this.shards.holdings.lock().insert(*shard, holding);
             *this.shards.came.lock() = true;
-            this.source.fresh().wake();
+            this.heard.wake();
         }
         Ok(())
     }));
@@ -111,7 +114,17 @@ impl Seen {
         let mut free: BTreeSet<u16> = (0..this.source.shards()).collect();
         let names: BTreeMap<String, u16> = free.iter().map(|at| (id(this, *at), *at)).collect();
         let mut dead: BTreeMap<String, bool> = BTreeMap::new();
-        for lock in this.locks.list().await? {
+        let known = this.locks.list_known().await?;
+        for (name, format) in &known.newer {
+            if name.category() == SHARD
+                && let Some(shard) = names.get(name.id())
+            {
+                // It is left to those who can read it.
+                free.remove(shard);
+                tracing::warn!(lock = %name, format, "the lock of a shard has a format that this version does not know");
+            }
+        }
+        for lock in known.locks {
             let Some(holder) = &lock.holder else { continue };
             let is_member = lock.category == MEMBER && lock.id.starts_with(&prefix);
             let shard = names.get(&lock.id).filter(|_| lock.category == SHARD);

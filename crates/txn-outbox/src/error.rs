@@ -85,6 +85,34 @@ pub enum OutboxError {
     /// The store's own error, while documents were looked through.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The database of a relational outbox saw a larger token of a shard than that of its holder. Tokens only grow, unless
+    /// the locks of the domain were lost or restored, or another domain relays the same database.
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the database of the outbox saw the token {seen} of the shard {shard}, and who holds it has {token} only: the locks \
+         of this domain were lost or restored, or another domain relays this database. Stop the processors of that, or all \
+         that may have a token of before; then run UPDATE txn_outbox.fence SET token = 0"
+    )]
+    TokensBeganAnew {
+        /// The shard.
+        shard: u16,
+        /// The token of its holder.
+        token: u64,
+        /// The largest that the database saw.
+        seen: u64,
+    },
+    /// The database of a relational outbox counts from an earlier number again: it lost commits.
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the database of the outbox has lost commits: the place of the event {event} was handled before, up to {handled}, with \
+         another event in it. Nothing is handled or removed; see \"What it needs of the database\" of txn_outbox::postgres"
+    )]
+    CountsAnew {
+        /// The event that is in a place that was handled.
+        event: String,
+        /// The last place of its queue that was handled.
+        handled: u64,
+    },
     /// The database of a relational outbox did not do its part.
     #[cfg(feature = "postgres")]
     #[error("the database of the outbox: {what}")]

@@ -1,6 +1,7 @@
 //! Events as processors see them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -24,6 +25,8 @@ pub struct Event {
     pub failures: u32,
     /// What was emitted, as JSON.
     pub payload: Box<RawValue>,
+    /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
+    pub mark: Option<Arc<str>>,
 }
 
 impl Event {
@@ -37,7 +40,7 @@ impl Event {
         failures: u32,
         payload: Box<RawValue>,
     ) -> Self {
-        Self { id, queue, sequence, emitted_ms, failures, payload }
+        Self { id, queue, sequence, emitted_ms, failures, payload, mark: None }
     }
 
     /// The payload as a value.

@@ -158,6 +158,8 @@ fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> 
         .or_else(|| error.downcast_ref::<Box<OutboxError>>().map(|boxed| &**boxed));
     let of_engine = match of_outbox {
         Some(OutboxError::NotNext(_) | OutboxError::Lock(_)) => return Some(FailureKind::NotOurs),
+        #[cfg(feature = "postgres")]
+        Some(OutboxError::TokensBeganAnew { .. }) => return Some(FailureKind::Passing),
         Some(OutboxError::Engine(error)) => Some(error),
         Some(error) => return error.passes().then_some(FailureKind::Passing),
         None => error

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use txn_lock::backoff::Backoff;
 
+use crate::agenda::Seat;
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
 use crate::event::Event;
@@ -23,9 +24,6 @@ const TRIES: usize = 6;
 /// Most characters of an error that are kept.
 const MOST_ERROR: usize = 2_000;
 
-/// Most queues whose pauses are remembered.
-const MOST_DEFERRED: usize = 100_000;
-
 /// What became of an event.
 enum Ended {
     /// It is handled, or set aside so that the next one follows.
@@ -36,26 +34,31 @@ enum Ended {
     Over,
 }
 
-/// Works on a queue until there is nothing left to do.
-pub(crate) async fn run(this: &Arc<Inner>, claim: &Claim, lanes: &Lanes, name: QueueName) {
+/// How a turn at a queue ended.
+enum Left {
+    /// Nothing is left to do, or not here.
+    Done,
+    /// The queue is to be left alone for so long.
+    For(Duration),
+    /// There is more, and others wait for room.
+    ToOthers,
+}
+
+/// Works on a queue until there is nothing left to do. A queue in which there always is ends its turn when others wait.
+pub(crate) async fn run(this: &Arc<Inner>, claim: &Claim, lanes: &Lanes, mut seat: Seat) {
     let _running = lanes.tasks.token();
     loop {
-        let left = work(this, claim, lanes, &name).await;
-        let mut working = this.working.lock();
-        let again = working.get(&name).copied().unwrap_or_default();
-        if let Some(pause) = left {
-            let mut deferred = this.deferred.lock();
-            if deferred.len() >= MOST_DEFERRED {
-                deferred.clear();
+        match work(this, claim, lanes, seat.name()).await {
+            Left::For(pause) => return seat.defer(pause),
+            Left::ToOthers => {
+                seat.defer(Duration::ZERO);
+                // It comes behind those that wait.
+                return this.heard.wake();
             }
-            deferred.insert(name.clone(), this.now() + pause);
-        } else if again && !is_over(this, claim, lanes) {
+            Left::Done if seat.end(!is_over(this, claim, lanes)) => return,
             // Events came while it was worked on.
-            working.insert(name.clone(), false);
-            continue;
+            Left::Done => {}
         }
-        working.remove(&name);
-        return;
     }
 }
 
@@ -63,31 +66,34 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
     this.stop.is_cancelled() || lanes.draining.is_cancelled() || claim.is_lost()
 }
 
-/// Handles what waits. Returns for how long the queue is to be left alone, if it is.
-async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, name: &QueueName) -> Option<Duration> {
+/// Handles what waits, in turns of one batch.
+async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, name: &QueueName) -> Left {
     loop {
         if is_over(this, claim, lanes) {
-            return None;
+            return Left::Done;
         }
         let events = match this.source.next(name, this.config.batch).await {
-            Ok(events) if events.is_empty() => return None,
+            Ok(events) if events.is_empty() => return Left::Done,
             Ok(events) => events,
             Err(error) => {
                 tracing::warn!(queue = %name, %error, "a queue is left for later");
                 let pause =
                     if error.passes() { this.config.delay } else { this.config.longest_pause };
-                return Some(pause);
+                return Left::For(pause);
             }
         };
         for event in events {
             if is_over(this, claim, lanes) {
-                return None;
+                return Left::Done;
             }
             match handle(this, claim, event).await {
                 Ended::Next => {}
-                Ended::Later(pause) => return Some(pause),
-                Ended::Over => return None,
+                Ended::Later(pause) => return Left::For(pause),
+                Ended::Over => return Left::Done,
             }
+        }
+        if this.room.is_wanted() {
+            return Left::ToOthers;
         }
     }
 }
@@ -116,18 +122,24 @@ async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let failure = match handled {
         _ if is_taken => {
             // Whatever the handler said afterwards, its transaction is what counts.
-            if let Err(error) = this.source.taken(claim, &event).await {
-                tracing::debug!(event = event.id, %error, "a handled event is removed later");
-            }
             this.counters.handled(&event, &this.domain);
-            return Ended::Next;
+            return match settled(this, || this.source.taken(claim, &event)).await {
+                Ok(()) => Ended::Next,
+                Err(error) => {
+                    tracing::warn!(event = event.id, %error, "a handled event is removed later");
+                    Ended::Later(this.config.delay)
+                }
+            };
         }
         Ok(()) => match settled(this, || this.source.done(claim, &event)).await {
             Ok(()) => {
                 this.counters.handled(&event, &this.domain);
                 return Ended::Next;
             }
-            Err(error) => Failure::from(error),
+            Err(error) => {
+                tracing::warn!(event = event.id, %error, "an event was handled and may come again");
+                Failure::from(error)
+            }
         },
         Err(failure) => failure,
     };

@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![warn(clippy::disallowed_methods)]
 
+mod agenda;
 mod balance;
 mod config;
 mod error;
 mod event;
 mod figures;
+mod fresh;
 mod handler;
 #[cfg(feature = "http-requests")]
 pub mod http;
@@ -17,6 +19,7 @@ mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod processor;
+mod room;
 mod shards;
 mod source;
 mod store_source;
@@ -26,9 +29,10 @@ pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};
 pub use error::{OutboxError, Result};
 pub use event::{DeadLetter, Event};
 pub use figures::Figures;
+pub use fresh::Fresh;
 pub use handler::{Delivery, Failure, Handler};
 pub use name::QueueName;
 pub use outbox::Outbox;
 pub use processor::Processor;
-pub use source::{Backlog, Claim, EventSource, Fresh, Noted, Verdict};
+pub use source::{Backlog, Claim, EventSource, Noted, Verdict};
 pub use topics::Topics;

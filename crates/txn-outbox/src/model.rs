@@ -15,7 +15,7 @@ const NEWEST: u32 = 1;
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},
     "topic":{"type":"keyword"},"key":{"type":"keyword"},"id":{"type":"keyword"},"sequence":{"type":"long"},
-    "appended":{"type":"long"},"handled":{"type":"long"},"source":{"type":"keyword"},"epoch":{"type":"keyword"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
+    "appended":{"type":"long"},"handled":{"type":"long"},"source":{"type":"keyword"},"epoch":{"type":"keyword"},"mark":{"type":"keyword"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
     "failing":{"type":"object","enabled":false},"payload":{"type":"object","enabled":false},
     "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},
     "failures":{"type":"integer"},"error":{"type":"text","index":false}}}"#;
@@ -142,7 +142,7 @@ impl Letter {
 
     pub(crate) fn event(self, queue: &QueueName, failures: u32) -> Event {
         let Self { id, sequence, emitted_ms, payload, .. } = self;
-        Event { id, queue: queue.clone(), sequence, emitted_ms, failures, payload }
+        Event::new(id, queue.clone(), sequence, emitted_ms, failures, payload)
     }
 }
 
@@ -186,7 +186,7 @@ impl Dead {
     pub(crate) fn letter(self) -> Result<DeadLetter> {
         let queue = QueueName::new(&self.topic, &self.key)?;
         let Self { id, sequence, emitted_ms, died_ms, failures, error, payload, .. } = self;
-        let event = Event { id, queue, sequence, emitted_ms, failures, payload };
+        let event = Event::new(id, queue, sequence, emitted_ms, failures, payload);
         Ok(DeadLetter { event, error, died_ms })
     }
 }
@@ -218,14 +218,7 @@ mod tests {
     fn the_mappings_know_every_field() {
         let queue = QueueName::new("t", "k").unwrap();
         let payload = RawValue::from_string("1".to_owned()).unwrap();
-        let event = Event {
-            id: queue.event_id(1),
-            queue,
-            sequence: 1,
-            emitted_ms: 2,
-            failures: 0,
-            payload,
-        };
+        let event = Event::new(queue.event_id(1), queue, 1, 2, 0, payload);
         let failing = Some(Failing { sequence: 1, failures: 1, error: "e".into() });
         let (pending, blocked) = (Some("00".to_owned()), Some(1));
         let full = Queue { pending, blocked, failing, ..Queue::new(&event.queue) };

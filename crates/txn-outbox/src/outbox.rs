@@ -11,13 +11,14 @@ use txn_lock::stored::Stored;
 use crate::config::{OutboxConfig, ProcessorConfig};
 use crate::error::{OutboxError, Result};
 use crate::event::Event;
+use crate::fresh::Fresh;
 use crate::handler::Handler;
 use crate::model::{
     DeadLetters, Letter, Letters, MAPPINGS, Queue, Queues, Settings, SettingsDocuments, known,
 };
 use crate::name::{MOST_SHARDS, QueueName};
 use crate::processor::Processor;
-use crate::source::{EventSource, Fresh};
+use crate::source::EventSource;
 
 /// How often somebody who lost the race for the settings looks again at what won.
 const LOOKS: usize = 3;
@@ -86,14 +87,8 @@ impl Outbox {
             return Err(OutboxError::Full { queue: name.to_string(), waiting, most });
         }
         let sequence = queue.appended + 1;
-        let event = Event {
-            id: name.event_id(sequence),
-            queue: name.clone(),
-            sequence,
-            emitted_ms: wall_ms(&inner.domain),
-            failures: 0,
-            payload,
-        };
+        let (id, emitted_ms) = (name.event_id(sequence), wall_ms(&inner.domain));
+        let event = Event::new(id, name.clone(), sequence, emitted_ms, 0, payload);
         inner.append(tx, queue, &event)?;
         let this = self.inner.clone();
         tx.when_committed(move || this.fresh.add(&name));

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use txn_core::Domain;
 use txn_lock::backoff::Backoff;
 use txn_lock::{LockConfig, LockService};
 
+use crate::agenda::Agenda;
 use crate::balance;
 use crate::config::ProcessorConfig;
 use crate::error::{OutboxError, Result};
@@ -20,6 +19,7 @@ use crate::handler::Handler;
 use crate::inner::Inner;
 use crate::lane;
 use crate::name::{MOST_SHARDS, QueueName};
+use crate::room::Room;
 use crate::shards::Shards;
 use crate::source::{Claim, EventSource};
 
@@ -59,16 +59,18 @@ impl Processor {
         )
         .await?;
         let stop = CancellationToken::new();
+        let shards = Arc::new(Shards::default());
+        let (held, count) = (shards.clone(), source.shards());
         let inner = Arc::new(Inner {
             domain: domain.clone(),
+            heard: source.fresh().listen(move |name| held.has(name.shard(count))),
+            agenda: Agenda::new(domain.config().clock.clone()),
             source,
-            room: Arc::new(Semaphore::new(config.concurrency)),
+            room: Room::new(config.concurrency),
             config,
             handler,
             locks,
-            shards: Shards::default(),
-            working: Mutex::default(),
-            deferred: Mutex::default(),
+            shards,
             counters: Counters::new(&*domain.config().clock),
             tasks: TaskTracker::new(),
             stop: stop.clone(),
@@ -91,7 +93,8 @@ impl Processor {
     }
 
     /// Takes up nothing new, waits at most for `deadline` until what it is at has ended, and gives its shards back. Returns
-    /// whether all of it was done: what was not is taken over by others after a lease.
+    /// whether all of it was done: what was not is taken over by others after a lease. A handler that has not ended by then
+    /// is dropped, and whatever it left running is refused.
     ///
     /// # Cancel safety
     /// Dropped, it ends all the same, and its shards are given back in the background.
@@ -112,7 +115,6 @@ impl Processor {
 /// Looks for events in the shards that are held, until it is told to stop.
 async fn look(this: Arc<Inner>) {
     let mut look_at = Duration::ZERO;
-    let mut woken = this.source.fresh().listen();
     let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
     while !this.stop.is_cancelled() {
         // Whatever comes after this question is found by the next one.
@@ -120,14 +122,14 @@ async fn look(this: Arc<Inner>) {
         let held = this.shards.held();
         let shards = this.source.shards();
         let is_ours = |name: &QueueName| held.contains(&name.shard(shards));
-        let mut found = this.source.fresh().take(is_ours);
-        found.extend(this.due().into_iter().filter(is_ours));
+        let mut found: Vec<QueueName> = this.heard.take().into_iter().filter(is_ours).collect();
+        found.extend(this.agenda.due().into_iter().filter(is_ours));
         let is_due = has_changed || this.now() >= look_at;
         if is_due && !held.is_empty() {
             let looked = this.source.discover(&held).await;
             match looked {
                 Ok(discovered) => {
-                    let is_busy = discovered.iter().any(|name| this.may_take(name));
+                    let is_busy = discovered.iter().any(|name| this.agenda.may_take(name));
                     if is_busy {
                         pause = Backoff::new(FIRST_PAUSE, this.config.delay);
                     }
@@ -147,16 +149,12 @@ async fn look(this: Arc<Inner>) {
                 break;
             }
         }
-        let next = this.next_due().map_or(look_at, |due| due.min(look_at));
+        let next = this.agenda.next_due().map_or(look_at, |due| due.min(look_at));
         let left = next.saturating_sub(this.now());
         tokio::select! {
             biased;
             () = this.stop.cancelled() => {}
-            heard = woken.changed() => {
-                if heard.is_err() {
-                    return;
-                }
-            }
+            () = this.heard.heard() => {}
             () = this.clock().sleep(left) => {}
         }
     }
@@ -164,25 +162,23 @@ async fn look(this: Arc<Inner>) {
 
 /// Begins to work on a queue, once there is room. Returns whether to go on with others.
 async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
-    if !this.may_take(&name) {
+    if !this.agenda.may_take(&name) {
         return true;
     }
     let permit = tokio::select! {
         biased;
         () = this.stop.cancelled() => return false,
-        permit = this.room.clone().acquire_owned() => permit,
+        permit = this.room.enter() => permit,
     };
-    let Ok(permit) = permit else { return false };
+    let Some(permit) = permit else { return false };
     let shard = name.shard(this.source.shards());
     let Some((held, lanes)) = this.shards.claim(shard) else { return true };
-    if this.working.lock().insert(name.clone(), false).is_some() {
-        return true;
-    }
+    let Some(seat) = this.agenda.begin(&name, this.config.longest_pause) else { return true };
     let claim = Claim { shard, held };
     let inner = this.clone();
     let run = async move {
-        lane::run(&inner, &claim, &lanes, name).await;
-        drop(permit);
+        let _permit = permit;
+        lane::run(&inner, &claim, &lanes, seat).await;
     };
     this.tasks.spawn(run);
     true

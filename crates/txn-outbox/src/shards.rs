@@ -37,6 +37,11 @@ impl Shards {
         holdings.iter().filter(|(_, holding)| !holding.guard.is_lost()).map(|(at, _)| *at).collect()
     }
 
+    /// Whether a shard is held, or was until a moment ago.
+    pub(crate) fn has(&self, shard: u16) -> bool {
+        self.holdings.lock().contains_key(&shard)
+    }
+
     /// What a lane needs of a shard, if that is held.
     pub(crate) fn claim(&self, shard: u16) -> Option<(Held, Lanes)> {
         let holdings = self.holdings.lock();

@@ -4,18 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::sync::watch;
 use txn_core::Transaction;
 use txn_lock::Held;
 
 use crate::error::Result;
 use crate::event::{DeadLetter, Event};
+use crate::fresh::Fresh;
 use crate::name::QueueName;
-
-/// Most queues that are remembered as fresh. What does not fit is found by a look.
-const MOST_FRESH: usize = 1_000;
 
 /// Where events come from: an [`Outbox`](crate::Outbox), a table of a relational database, or something of your own.
 /// Processors ask it what waits, and tell it what became of that.
@@ -33,6 +29,15 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
 
     /// What was emitted in this process.
     fn fresh(&self) -> &Fresh;
+
+    /// Hears that a shard is held from now on, before anything of it is read under that claim. A source that keeps tokens
+    /// raises its own here, so that whoever held the shard before writes nothing any more. An error gives the shard back.
+    ///
+    /// # Errors
+    /// As the source says.
+    async fn claimed(&self, _claim: &Claim) -> Result<()> {
+        Ok(())
+    }
 
     /// The queues of these shards in which events wait. Candidates only: what they are, [`EventSource::next`] says. May
     /// miss those of the last moment, and shows them later.
@@ -55,7 +60,8 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// [`OutboxError::NotNext`](crate::OutboxError::NotNext) if it was handled before; the engine's.
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<()>;
 
-    /// Removes an event that was taken by a transaction. Whatever goes wrong here is done later.
+    /// Removes an event that was taken by a transaction. Its queue does not go on before that; if it fails, the next
+    /// [`EventSource::next`] does it.
     ///
     /// # Errors
     /// As the store says.
@@ -67,7 +73,8 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// [`OutboxError::Lock`](crate::OutboxError::Lock) if the claim is lost, or as the store says.
     async fn done(&self, claim: &Claim, event: &Event) -> Result<()>;
 
-    /// Notes that handling an event failed, if the claim still holds, and sets it aside if the verdict says so.
+    /// Notes that handling an event failed, if the claim still holds, and sets it aside if the verdict says so; unless a
+    /// transaction that went on in the background handled it after all.
     ///
     /// # Errors
     /// As [`EventSource::done`].
@@ -190,43 +197,5 @@ impl Claim {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.held.is_lost()
-    }
-}
-
-/// Queues to which this process emitted: its processors look at them at once.
-#[derive(Debug, Default)]
-pub struct Fresh {
-    queues: Mutex<BTreeSet<QueueName>>,
-    woken: watch::Sender<()>,
-}
-
-impl Fresh {
-    /// Events of this queue were committed.
-    pub fn add(&self, queue: &QueueName) {
-        let mut queues = self.queues.lock();
-        if queues.len() < MOST_FRESH {
-            queues.insert(queue.clone());
-        }
-        drop(queues);
-        self.wake();
-    }
-
-    /// Takes those of some shards out.
-    pub(crate) fn take(&self, is_ours: impl Fn(&QueueName) -> bool) -> Vec<QueueName> {
-        let mut queues = self.queues.lock();
-        let (ours, others): (BTreeSet<_>, _) =
-            std::mem::take(&mut *queues).into_iter().partition(is_ours);
-        *queues = others;
-        ours.into_iter().collect()
-    }
-
-    /// Hears of everything that comes from now on.
-    pub(crate) fn listen(&self) -> watch::Receiver<()> {
-        self.woken.subscribe()
-    }
-
-    /// Lets processors look again.
-    pub fn wake(&self) {
-        self.woken.send_replace(());
     }
 }

@@ -12,10 +12,11 @@ use txn_lock::stored::Stored;
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
+use crate::fresh::Fresh;
 use crate::model::{Dead, Failing, Letter, Queue, known};
 use crate::name::{QueueName, shard_name};
 use crate::outbox::{Inner, Outbox};
-use crate::source::{Backlog, Claim, EventSource, Fresh, Noted, Verdict};
+use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
 
 /// What the ids of queues begin with.
 const QUEUE: &str = "queue:";

@@ -16,6 +16,11 @@ mod in_memory {
         rows_outlive_killed_processors;
         rows_that_keep_failing_are_set_aside;
         a_smaller_token_is_refused;
+        a_commit_in_the_background_is_no_failure;
+        a_database_that_counts_anew_is_named;
+        looks_are_bounded;
+        a_bad_row_hides_no_other;
+        names_are_counted_in_utf8;
         what_the_tables_refuse;
         a_lost_connection_is_made_again;
     }

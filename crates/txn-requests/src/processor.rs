@@ -195,6 +195,8 @@ async fn run(
 ) {
     let Some(this) = inner.upgrade() else { return };
     let room = Arc::new(Semaphore::new(this.config.concurrency));
+    // One pass at a time.
+    let recovery = Arc::new(Semaphore::new(1));
     let (poll, recover_every) = (this.config.poll, this.config.recover_every);
     let (mut look_at, mut recover_at) = (this.now(), this.now() + recover_every);
     drop(this);
@@ -235,11 +237,19 @@ async fn run(
             };
             inner_spawn(&inner, &tasks, one);
         }
-        if this.now() >= recover_at {
-            if let Err(error) = this.recover_pass(application.as_deref()).await {
-                tracing::warn!(%error, "could not recover requests");
-            }
+        // Beside the looks: it waits for others, and new requests do not wait for it.
+        if this.now() >= recover_at
+            && let Ok(one) = recovery.clone().try_acquire_owned()
+        {
             recover_at = this.now() + recover_every;
+            let (this, application) = (this.clone(), application.clone());
+            let pass = async move {
+                if let Err(error) = this.recover_pass(application.as_deref()).await {
+                    tracing::warn!(%error, "could not recover requests");
+                }
+                drop(one);
+            };
+            inner_spawn(&inner, &tasks, pass);
         }
         if more {
             look_at = this.now();

@@ -10,7 +10,7 @@ use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank;
 use txn_fixtures::faults::{Cluster, ClusterFault};
 
-use crate::Fault;
+use crate::fault::Fault;
 use crate::load::Load;
 use crate::report::{Report, progress};
 
@@ -18,11 +18,11 @@ use crate::report::{Report, progress};
 const CALM: Duration = Duration::from_secs(3);
 const FAULT: Duration = Duration::from_secs(8);
 
-pub(crate) async fn run(
-    faults: &[Fault],
-    span: Duration,
-    workers: usize,
-) -> Result<Report, String> {
+/// Runs it for so long, and reports.
+///
+/// # Errors
+/// If it cannot be run.
+pub async fn run(faults: &[Fault], span: Duration, workers: usize) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
     let name = txn_fixtures::unique("torture");
@@ -56,7 +56,8 @@ pub(crate) async fn run(
         bar.set_message(load.line());
     }
     bar.finish_and_clear();
-    let report = Report::new(&load, began, rounds, &counts);
+    let violations = load.violations.clone();
+    let report = Report::new(began, rounds, load.counted(), &counts, violations);
     load.close().await;
     cluster.end().await;
     Ok(report)

@@ -3,19 +3,19 @@
 //! Two loads run in rounds, on two coordinators: a bank with an exact ledger, and list-append transactions whose
 //! history is checked for strict serialisability. In each round faults happen; then they end, and everything is
 //! compared. It ends in a table, and fails if there was a violation.
-
-mod cluster;
-mod load;
-mod report;
-mod single;
+//!
+//! With `--system` it is a kill soak of what stands on the engine instead. Its workers are this program, as processes of
+//! their own.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use txn_testkit::env;
-
-use report::Report;
+use txn_torture::fault::Fault;
+use txn_torture::report::Report;
+use txn_torture::systems::{self, Plan, System};
+use txn_torture::{cluster, single};
 
 /// Loads with exact books on real servers, through faults.
 #[derive(Debug, Parser)]
@@ -32,6 +32,9 @@ struct Arguments {
     /// Workers of each of the two coordinators.
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// A kill soak of this system instead, on one server.
+    #[arg(long, conflicts_with = "faults")]
+    system: Option<System>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,28 +47,49 @@ enum Target {
     Cluster,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Fault {
-    /// Requests and answers are lost, doubled, delayed, refused and cut. For one server.
-    Network,
-    /// The node with the primary is killed and started again.
-    KillPrimary,
-    /// The nodes are restarted one after the other.
-    RollingRestart,
-    /// The node with the primary is paused and goes on.
-    StopAndContinue,
-    /// Writes are blocked by hand.
-    WriteBlock,
-    /// Writes are blocked as on a full disk.
-    FloodStage,
-}
-
 #[tokio::main]
 async fn main() -> ExitCode {
+    // A worker of a soak.
+    let mut words = std::env::args().skip(1);
+    if let (Some("--worker"), Some(job)) = (words.next().as_deref(), words.next()) {
+        return match systems::work(&job).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => failed(&why),
+        };
+    }
     let arguments = Arguments::parse();
     let span = Duration::from_secs(arguments.seconds);
+    let report = match arguments.system {
+        Some(system) => soak(system, arguments.target, span).await,
+        None => load(&arguments, span).await,
+    };
+    match report {
+        Ok(report) => {
+            print!("{report}");
+            if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(why) => failed(&why),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::FAILURE
+}
+
+async fn soak(system: System, target: Target, span: Duration) -> Result<Report, String> {
+    let url = match target {
+        Target::Elasticsearch => env::elasticsearch_url(),
+        Target::Opensearch => env::opensearch_url(),
+        Target::Cluster => return Err("a soak of a system runs on one server".to_owned()),
+    };
+    let binary = std::env::current_exe().map_err(|error| error.to_string())?;
+    Plan::new(system, &url, span, binary).run().await
+}
+
+async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
     let faults = arguments.faults.as_slice();
-    let report: Result<Report, String> = match arguments.target {
+    match arguments.target {
         Target::Elasticsearch => {
             single::run(&env::elasticsearch_url(), faults, span, arguments.workers).await
         }
@@ -73,15 +97,5 @@ async fn main() -> ExitCode {
             single::run(&env::opensearch_url(), faults, span, arguments.workers).await
         }
         Target::Cluster => cluster::run(faults, span, arguments.workers).await,
-    };
-    match report {
-        Ok(report) => {
-            print!("{report}");
-            if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
     }
 }

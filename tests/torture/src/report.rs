@@ -5,32 +5,44 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::load::Load;
+use txn_fixtures::fixture::Fixture;
 
 /// What a run came to.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     /// What was counted, in order.
-    pub(crate) lines: Vec<(String, u64)>,
+    pub lines: Vec<(String, u64)>,
     /// What did not hold.
-    pub(crate) violations: Vec<String>,
+    pub violations: Vec<String>,
 }
 
 impl Report {
     /// The table of a load, the faults that it met, and what did not hold.
     pub(crate) fn new(
-        load: &Load,
         began: Instant,
         rounds: u64,
+        counted: Vec<(String, u64)>,
         faults: &BTreeMap<String, u64>,
+        violations: Vec<String>,
     ) -> Self {
         let mut lines =
             vec![("seconds".to_owned(), began.elapsed().as_secs()), ("rounds".to_owned(), rounds)];
-        lines.extend(load.counted());
+        lines.extend(counted);
         lines.extend(faults.iter().map(|(kind, times)| (format!("fault: {kind}"), *times)));
-        let violations = load.violations.clone();
         lines.push(("violations".to_owned(), violations.len() as u64));
+        Self { lines, violations }
+    }
+
+    /// The table of a soak. What it wrote is dropped, unless something did not hold.
+    pub(crate) async fn of(
+        mut lines: Vec<(String, u64)>,
+        violations: Vec<String>,
+        fixture: Fixture,
+    ) -> Self {
+        lines.push(("violations".to_owned(), violations.len() as u64));
+        if violations.is_empty() {
+            fixture.clear().await;
+        }
         Self { lines, violations }
     }
 }

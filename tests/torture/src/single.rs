@@ -9,14 +9,18 @@ use txn_core::store::Store;
 use txn_es::{EsConfig, EsStore};
 use txn_testkit::proxy::{Odds, Proxy, Schedule};
 
-use crate::Fault;
+use crate::fault::Fault;
 use crate::load::Load;
 use crate::report::{Report, progress};
 
 /// How long faults happen in each round.
 const ROUND: Duration = Duration::from_secs(15);
 
-pub(crate) async fn run(
+/// Runs it for so long, and reports.
+///
+/// # Errors
+/// If it cannot be run.
+pub async fn run(
     url: &str,
     faults: &[Fault],
     span: Duration,
@@ -53,7 +57,8 @@ pub(crate) async fn run(
     let counts = proxy.counts().faults;
     let counts: BTreeMap<String, u64> =
         counts.into_iter().map(|(kind, times)| (format!("{kind:?}"), times)).collect();
-    let report = Report::new(&load, began, rounds, &counts);
+    let violations = load.violations.clone();
+    let report = Report::new(began, rounds, load.counted(), &counts, violations);
     load.close().await;
     proxy.shutdown().await;
     Ok(report)

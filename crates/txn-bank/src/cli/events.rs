@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use txn_bank::{Bank, BankError, Owner};
+use txn_bank::{Bank, BankError, Owner, Rebuilt};
 use txn_core::clock::Clock;
 use txn_outbox::{Backlog, DeadLetter, EventSource, ProcessorConfig};
 
@@ -67,12 +67,10 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
             let rebuilt = bank.rebuild_owners().await?;
             let written = match json {
                 true => output::print_json(&rebuilt),
-                false => output::print(&format!(
-                    "{} owners written, {} deleted that have no account",
-                    rebuilt.written, rebuilt.deleted
-                )),
+                false => told_of(&rebuilt),
             };
-            said(written, Exit::Done)
+            let exit = if rebuilt.failed.is_empty() { Exit::Done } else { Exit::Found };
+            said(written, exit)
         }
         Asked::List => {
             let letters = bank.events()?.dead_letters().await.map_err(BankError::from)?;
@@ -81,6 +79,12 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
         }
         Asked::Change { which, drops } => change(bank, which, drops, json).await,
     }
+}
+
+fn told_of(rebuilt: &Rebuilt) -> std::io::Result<()> {
+    let Rebuilt { written, deleted, failed, .. } = rebuilt;
+    output::print(&format!("{written} owners written, {deleted} deleted that have no account"))?;
+    failed.iter().try_for_each(|(what, why)| output::print(&format!("failed: {what}: {why}")))
 }
 
 /// Derives owners: for so long, or until nothing waits.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use txn_core::store::Store;
@@ -231,7 +232,11 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
         let LockError::NewerFormat { document, format: 2 } = &error else { panic!("{error}") };
         assert_eq!(document, "lock:test/a");
     }
-    // It blocks nobody.
+    // It blocks nobody, and hides no other.
+    let known = service.list_known().await.expect("lists");
+    let name = LockName::new("test", "a").expect("a name");
+    assert_eq!(known.newer.into_iter().collect::<Vec<_>>(), [(name, 2)]);
+    assert!(known.locks.is_empty());
     lock(&service, "b").await.unlock().await.expect("unlocks");
     assert!(service.reap().await.expect("looks").is_empty());
     let kept = domain.reader().verified().get(&raw, "lock:test/a").await.expect("reads");
@@ -255,4 +260,27 @@ pub(crate) async fn a_shutdown_gives_everything_back(world: &World) {
             .expect("unlocks");
     }
     assert!(two.shutdown(PATIENCE).await);
+}
+
+/// A shutdown that is not waited for ends what is held all the same: others take it after a lease.
+pub(crate) async fn a_shutdown_ends_what_is_held_at_once(world: &World) {
+    let (service, domain) = (world.service().await, world.domain().await);
+    let counters = world.counters(&domain).await;
+    let guard = lock(&service, "a").await;
+    let held = guard.held();
+    {
+        let mut shutdown = std::pin::pin!(service.shutdown(PATIENCE));
+        let begun = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx)));
+        assert!(begun.await.is_pending(), "it gives nothing back yet");
+    }
+    assert!(guard.is_lost());
+    held.lost().await;
+    let late = held
+        .fenced()
+        .transact::<_, LockError, _>(async |tx| Ok(tx.put(&counters, "x", &u64Doc { n: 1 })?))
+        .await
+        .expect_err("refused");
+    assert!(matches!(late, LockError::Lost { why: Loss::Closed, .. }), "{late}");
+    assert!(domain.reader().verified().get(&counters, "x").await.expect("reads").is_none());
+    drop(guard);
 }

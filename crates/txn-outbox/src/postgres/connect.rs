@@ -116,6 +116,9 @@ impl Link {
                 }
             }
         });
+        // What is not waited for any more is to end there, too.
+        let limit = (self.limit * 9 / 10).as_millis();
+        client.batch_execute(&format!("SET statement_timeout = {limit}")).await?;
         let client = Arc::new(client);
         *known = Some(client.clone());
         Ok(client)

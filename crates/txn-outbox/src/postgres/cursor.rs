@@ -1,5 +1,7 @@
 //! How far a queue of another database is handled, as a document of the domain: written with the effects.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use txn_core::{Collection, Domain, Transaction};
 use txn_lock::stored::{Format, Stored, Versioned};
@@ -8,6 +10,7 @@ use crate::error::{OutboxError, Result};
 use crate::event::Event;
 use crate::model::{MAPPINGS, known};
 use crate::name::QueueName;
+use crate::source::Claim;
 
 /// The newest format of these documents.
 const NEWEST: u32 = 1;
@@ -23,6 +26,23 @@ struct Cursor {
     topic: String,
     key: String,
     handled: u64,
+    /// Which event that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<Arc<str>>,
+}
+
+/// The last place of a queue that a transaction handled, and which event was in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) handled: u64,
+    pub(crate) mark: Option<Arc<str>>,
+}
+
+impl Place {
+    /// Whether this is the event in that place.
+    pub(crate) fn is_of(&self, event: &Event) -> bool {
+        event.mark.is_some() && (self.handled, &self.mark) == (event.sequence, &event.mark)
+    }
 }
 
 txn_lock::document_kinds! {
@@ -36,7 +56,7 @@ pub(crate) struct Cursors {
     documents: Collection<Documents>,
     source: String,
     /// Which database counts.
-    epoch: String,
+    pub(crate) epoch: String,
 }
 
 impl Cursors {
@@ -50,33 +70,59 @@ impl Cursors {
         format!("cursor:{}/{queue}", self.source)
     }
 
-    fn handled_of(&self, id: &str, found: Option<Stored<Cursor>>) -> Result<u64> {
+    fn place_of(&self, id: &str, found: Option<Stored<Cursor>>) -> Result<Place> {
         let cursor = found.map(|found| known(id, found)).transpose()?;
-        Ok(cursor.filter(|cursor| cursor.epoch == self.epoch).map_or(0, |cursor| cursor.handled))
+        let cursor = cursor.filter(|cursor| cursor.epoch == self.epoch);
+        Ok(cursor
+            .map_or_else(Place::default, |Cursor { handled, mark, .. }| Place { handled, mark }))
     }
 
     /// The place of the last event that a transaction handled.
-    pub(crate) async fn handled(&self, queue: &QueueName) -> Result<u64> {
+    pub(crate) async fn place(&self, queue: &QueueName) -> Result<Place> {
         let id = self.id(queue);
         let found = self.domain.reader().verified().get(&self.documents, &id).await?;
-        self.handled_of(&id, found)
+        self.place_of(&id, found)
     }
 
     /// Notes in a transaction that an event is handled.
     pub(crate) async fn advance(&self, tx: &Transaction, event: &Event) -> Result<()> {
         let id = self.id(&event.queue);
         let found = tx.get(&self.documents, &id).await?;
-        if self.handled_of(&id, found)? >= event.sequence {
+        if self.place_of(&id, found)?.handled >= event.sequence {
             return Err(OutboxError::NotNext(event.id.clone()));
         }
+        let place = Place { handled: event.sequence, mark: event.mark.clone() };
+        self.put(tx, id, &event.queue, place)
+    }
+
+    /// Whether a transaction handled an event after all. One that still commits in the background does so before this, or
+    /// not at all: this writes what that writes.
+    pub(crate) async fn is_handled(&self, claim: &Claim, event: &Event) -> Result<bool> {
+        let id = self.id(&event.queue);
+        self.domain
+            .transact(async |tx| {
+                claim.check(tx).await?;
+                let found = tx.get(&self.documents, &id).await?;
+                let place = self.place_of(&id, found)?;
+                if place.handled >= event.sequence {
+                    return Ok(true);
+                }
+                self.put(tx, id.clone(), &event.queue, place)?;
+                Ok::<_, OutboxError>(false)
+            })
+            .await
+    }
+
+    fn put(&self, tx: &Transaction, id: String, queue: &QueueName, place: Place) -> Result<()> {
         let cursor = Cursor {
             kind: Kind::Cursor,
             format: Format,
             source: self.source.clone(),
             epoch: self.epoch.clone(),
-            topic: event.queue.topic().to_owned(),
-            key: event.queue.key().to_owned(),
-            handled: event.sequence,
+            topic: queue.topic().to_owned(),
+            key: queue.key().to_owned(),
+            handled: place.handled,
+            mark: place.mark,
         };
         Ok(tx.put(&self.documents, id, &Stored::Known(cursor))?)
     }
@@ -96,6 +142,7 @@ mod tests {
             topic: String::new(),
             key: String::new(),
             handled: 1,
+            mark: Some("".into()),
         };
         let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
         for field in serde_json::to_value(cursor).unwrap().as_object().unwrap().keys() {

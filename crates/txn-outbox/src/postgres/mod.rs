@@ -22,24 +22,30 @@
 //!   row: run it again.
 //! - **Exactly once in the domain**: with [`Delivery::transact`](crate::Delivery::transact) the place of the last handled
 //!   event is written with the effects; the row is deleted afterwards, and skipped if that was lost. Otherwise at least
-//!   once. The database keeps the largest fencing token of each shard, and refuses what comes with a smaller one.
+//!   once. The database keeps the largest fencing token of each shard, raised when the shard is claimed, and refuses what
+//!   comes with a smaller one. Tokens that began anew are named
+//!   ([`TokensBeganAnew`](crate::OutboxError::TokensBeganAnew)), and nothing is handled meanwhile.
 //!
 //! # What it needs of the database
-//! **What was committed must not be lost.** Rows at or below the place of the last handled event are taken for handled, and
-//! deleted. A database that forgets commits counts from an earlier number again, and so its new events would be deleted
-//! without a word. Let `synchronous_commit` be `on` (or stronger) for whoever inserts events, `fsync` and
+//! **What was committed must not be lost.** The row in the place of the last handled event is taken for handled, and deleted, if it
+//! is that event. A database that forgets commits counts from an earlier number again: a row in a place that was handled is
+//! another event then, which is named ([`CountsAnew`](crate::OutboxError::CountsAnew)), and neither handled nor deleted.
+//! What was lost is lost all the same, and once the numbers have passed the last handled one nobody can tell. Let `synchronous_commit` be `on` (or stronger) for whoever inserts events, `fsync` and
 //! `full_page_writes` be `on`, and fail over only to a synchronous standby (`synchronous_standby_names`).
 //!
 //! If commits were lost all the same, or the database was restored to an earlier moment:
-//! 1. Stop **all** processors of the source, in all processes, and whoever inserts events, before the database is back. A
-//!    processor reads the epoch once, when it opens the source: one that still runs would go on with the old one.
+//! 1. Stop **all** processors of the source, in all processes, and whoever inserts events, before the database is back. The
+//!    epoch is read with the rows: a processor that opened the source under another one handles nothing more, and says so.
 //! 2. Run `UPDATE txn_outbox.settings SET epoch = gen_random_uuid()`. From then on every row that is there counts as not
 //!    handled, also one that was handled before it was restored: its effects happen once more.
 //! 3. Start them again.
 
+mod config;
 mod connect;
 mod cursor;
+mod row;
 mod source;
 
+pub use config::PostgresConfig;
 pub use connect::{Connection, Connector, Plain};
-pub use source::{PostgresConfig, PostgresSource, SCHEMA};
+pub use source::{PostgresSource, SCHEMA};

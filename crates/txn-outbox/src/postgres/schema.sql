@@ -20,8 +20,11 @@ CREATE TABLE IF NOT EXISTS txn_outbox.queue (
 
 -- The events that wait, and those that were set aside (died_ms). Insert topic, key and payload.
 CREATE TABLE IF NOT EXISTS txn_outbox.event (
-    topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 64 AND topic !~ '[/[:cntrl:]]'),
-    key text NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 300 AND key !~ '[[:cntrl:]]'),
+    -- Lengths in octets of UTF-8 and control characters by their numbers, whatever encoding and locale the database has.
+    topic text NOT NULL CHECK (octet_length(convert_to(topic, 'UTF8')) BETWEEN 1 AND 64
+        AND topic !~ '[/\u0001-\u001f\u007f-\u009f]'),
+    key text NOT NULL CHECK (octet_length(convert_to(key, 'UTF8')) BETWEEN 1 AND 300
+        AND key !~ '[\u0001-\u001f\u007f-\u009f]'),
     sequence bigint NOT NULL,
     format integer NOT NULL DEFAULT 1,
     id text NOT NULL UNIQUE,
@@ -32,12 +35,14 @@ CREATE TABLE IF NOT EXISTS txn_outbox.event (
     error text,
     died_ms bigint,
     blocks boolean NOT NULL DEFAULT false,
+    -- Tells it apart from another one that ever was in its place.
+    mark uuid NOT NULL,
     PRIMARY KEY (topic, key, sequence)
 );
-CREATE INDEX IF NOT EXISTS event_waits ON txn_outbox.event (shard) WHERE died_ms IS NULL;
+CREATE INDEX IF NOT EXISTS event_waits ON txn_outbox.event (shard, topic, key) WHERE died_ms IS NULL;
 CREATE INDEX IF NOT EXISTS event_blocks ON txn_outbox.event (topic, key) WHERE blocks;
 
--- The largest fencing token that wrote for a shard.
+-- The largest fencing token that claimed a shard.
 CREATE TABLE IF NOT EXISTS txn_outbox.fence (
     shard integer PRIMARY KEY,
     token bigint NOT NULL
@@ -74,6 +79,7 @@ BEGIN
     NEW.error := NULL;
     NEW.died_ms := NULL;
     NEW.blocks := false;
+    NEW.mark := gen_random_uuid();
     RETURN NEW;
 END
 $$;

@@ -1,109 +1,41 @@
 //! The table as a source of events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::value::RawValue;
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use txn_core::{Domain, Transaction};
 use txn_lock::instance::wall_ms;
 
+use super::config::PostgresConfig;
 use super::connect::{Connector, Link};
-use super::cursor::Cursors;
+use super::cursor::{Cursors, Place};
+use super::row::{
+    EVENT, check_format, column, epoch_of, event_of, letter_of, number, queue_of, unsigned,
+};
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
+use crate::fresh::Fresh;
 use crate::name::{MOST_SHARDS, QueueName};
-use crate::source::{Backlog, Claim, EventSource, Fresh, Noted, Verdict};
+use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
 
 /// What makes the schema `txn_outbox`, for those who keep their migrations themselves.
 pub const SCHEMA: &str = include_str!("schema.sql");
-
-/// The newest format of rows that is known.
-const NEWEST: i32 = 1;
-
-/// Most bytes of the name of a source.
-const MOST_NAME: usize = 32;
 
 /// What every statement that a processor writes by begins with: a smaller token than before writes nothing.
 const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (shard, token) VALUES ($1, $2) \
      ON CONFLICT (shard) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING 1)";
 
-/// The columns of an event.
-const EVENT: &str =
-    "topic, key, sequence, format, id, payload::text, emitted_ms, failures, error, died_ms";
+/// Most queues of each shard that one look finds. The next look goes on behind them.
+const LOOK: i64 = 100;
 
-/// Settings of a relational outbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PostgresConfig {
-    /// The name of this source among those of the domain. Default `postgres`.
-    pub name: String,
-    /// How many shards a new one has. Default 16.
-    pub shards: u16,
-    /// Most events of one key that may wait in a new one; beyond, the application's insert is refused. Default 10,000.
-    pub max_backlog: u32,
-    /// How long the database may take for anything. Default 10 s.
-    pub limit: Duration,
-}
-
-impl Default for PostgresConfig {
-    fn default() -> Self {
-        let (shards, max_backlog) = (16, 10_000);
-        Self { name: "postgres".to_owned(), shards, max_backlog, limit: Duration::from_secs(10) }
-    }
-}
-
-impl PostgresConfig {
-    /// Sets [`PostgresConfig::name`].
-    #[must_use]
-    pub fn with_name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        self
-    }
-
-    /// Sets [`PostgresConfig::shards`].
-    #[must_use]
-    pub fn with_shards(mut self, shards: u16) -> Self {
-        self.shards = shards;
-        self
-    }
-
-    /// Sets [`PostgresConfig::max_backlog`].
-    #[must_use]
-    pub fn with_max_backlog(mut self, max_backlog: u32) -> Self {
-        self.max_backlog = max_backlog;
-        self
-    }
-
-    /// Sets [`PostgresConfig::limit`].
-    #[must_use]
-    pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-
-    fn check(&self) -> Result<()> {
-        let refuse = |why| Err(OutboxError::InvalidConfig(why));
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if self.name.is_empty() || self.name.len() > MOST_NAME || !self.name.chars().all(is_plain) {
-            return refuse("the name of a source is 1 to 32 letters, digits, '-' and '_'");
-        }
-        if self.name == "outbox" {
-            return refuse("the source \"outbox\" is that of the domain");
-        }
-        if self.shards == 0 || self.shards > MOST_SHARDS {
-            return refuse("the shards are not between 1 and 256");
-        }
-        if self.max_backlog == 0 || self.limit.is_zero() {
-            return refuse("a bound is zero");
-        }
-        Ok(())
-    }
-}
+/// Most dead letters that are read at once.
+const PAGE: i64 = 500;
 
 /// The outbox tables of a database. Its events are handled by processors whose locks, and whose place in each queue, are
 /// documents of a domain.
@@ -111,7 +43,12 @@ impl PostgresConfig {
 pub struct PostgresSource {
     domain: Domain,
     config: PostgresConfig,
+    /// For single events.
     link: Link,
+    /// For looks, which may take long: nothing waits behind them.
+    looks: Link,
+    /// Behind which queue the next look at a shard goes on.
+    looked: Mutex<BTreeMap<i32, (String, String)>>,
     cursors: Cursors,
     shards: u16,
     fresh: Fresh,
@@ -155,7 +92,8 @@ impl PostgresSource {
         config: PostgresConfig,
     ) -> Result<Arc<Self>> {
         config.check()?;
-        let link = Link::new(connector, domain.config().clock.clone(), config.limit);
+        let link = |connector| Link::new(connector, domain.config().clock.clone(), config.limit);
+        let (link, looks) = (link(connector.clone()), link(connector));
         let settings = "SELECT format, shards, epoch::text FROM txn_outbox.settings";
         let found =
             link.ask("read its settings", async |client| client.query_opt(settings, &[]).await);
@@ -167,27 +105,24 @@ impl PostgresSource {
         let shards = u16::try_from(column::<i32>(&found, 1)?).unwrap_or(1).clamp(1, MOST_SHARDS);
         let cursors = Cursors::open(domain, &config.name, column(&found, 2)?).await?;
         let (domain, fresh) = (domain.clone(), Fresh::default());
-        Ok(Arc::new(Self { domain, config, link, cursors, shards, fresh }))
+        let looked = Mutex::default();
+        Ok(Arc::new(Self { domain, config, link, looks, looked, cursors, shards, fresh }))
     }
 
-    /// Ends the connection, and waits for that at most for `deadline`. Stop the processors first.
+    /// Ends the connections, and waits for that at most for `deadline`. Stop the processors first.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
-        self.link.closing.cancel();
-        self.link.tasks.close();
+        let ended = async {
+            for link in [&self.link, &self.looks] {
+                link.closing.cancel();
+                link.tasks.close();
+                link.tasks.wait().await;
+            }
+        };
         tokio::select! {
             biased;
-            () = self.link.tasks.wait() => true,
+            () = ended => true,
             () = self.domain.config().clock.sleep(deadline) => false,
         }
-    }
-
-    async fn rows(
-        &self,
-        doing: &str,
-        statement: &str,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>> {
-        self.link.ask(doing, async |client| client.query(statement, parameters).await).await
     }
 
     /// Carries out a change that a claim allows, and returns what it returned; `None` if it changed nothing.
@@ -200,35 +135,55 @@ impl PostgresSource {
     ) -> Result<Option<i32>> {
         let (shard, token) = (i32::from(claim.shard()), number(claim.token())?);
         let (topic, key) = (event.queue.topic(), event.queue.key());
-        let sequence = number(event.sequence)?;
+        let (sequence, mark) = (number(event.sequence)?, event.mark.as_deref());
         let mut parameters: Vec<&(dyn ToSql + Sync)> =
-            vec![&shard, &token, &topic, &key, &sequence];
+            vec![&shard, &token, &topic, &key, &sequence, &mark];
         parameters.extend_from_slice(more);
         let statement = format!(
-            "{FENCED}, changed AS ({change} WHERE topic = $3 AND key = $4 AND sequence = $5 AND died_ms IS NULL \
-             AND EXISTS (SELECT FROM fenced) RETURNING failures) \
+            "{FENCED}, changed AS ({change} WHERE topic = $3 AND key = $4 AND sequence = $5 AND mark = $6::text::uuid \
+             AND died_ms IS NULL AND EXISTS (SELECT FROM fenced) RETURNING failures) \
              SELECT EXISTS (SELECT FROM fenced), (SELECT failures FROM changed)"
         );
-        let rows = self.rows("say what became of an event", &statement, &parameters).await?;
+        let rows = rows(&self.link, "say what became of an event", &statement, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         match column::<bool>(row, 0)? {
             true => column(row, 1),
-            // A later holder of the shard has written.
-            false => Err(OutboxError::NotNext(event.id.clone())),
+            false => Err(self.refused(claim).await?),
         }
     }
 
-    /// Rows that a transaction of the domain handled, and whose removal was lost.
-    async fn forget(&self, queue: &QueueName, handled: u64) -> Result<()> {
-        let handled = number(handled)?;
-        let statement = "DELETE FROM txn_outbox.event \
-             WHERE topic = $1 AND key = $2 AND sequence <= $3 AND died_ms IS NULL";
-        let parameters: [&(dyn ToSql + Sync); 3] = [&queue.topic(), &queue.key(), &handled];
-        self.rows("remove what is handled", statement, &parameters).await.map(drop)
+    /// Why the database refused a token: a later holder of the shard has a larger one, unless this one holds it still.
+    async fn refused(&self, claim: &Claim) -> Result<OutboxError> {
+        let shard = i32::from(claim.shard());
+        let statement = "SELECT token FROM txn_outbox.fence WHERE shard = $1";
+        let rows = rows(&self.link, "read the token of a shard", statement, &[&shard]).await?;
+        let seen = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.map_or(0, unsigned);
+        // After the token was read: nobody has got the shard since who could have brought it.
+        self.domain.transact(async |tx| claim.check(tx).await).await?;
+        Ok(OutboxError::TokensBeganAnew { shard: claim.shard(), token: claim.token(), seen })
+    }
+
+    /// Removes an event that a transaction of the domain handled, and whose removal was lost.
+    async fn forget(&self, event: &Event) -> Result<()> {
+        let mark = event.mark.as_deref();
+        let statement = "DELETE FROM txn_outbox.event WHERE mark = $3::text::uuid AND topic = $1 AND key = $2 AND died_ms IS NULL";
+        let parameters: [&(dyn ToSql + Sync); 3] =
+            [&event.queue.topic(), &event.queue.key(), &mark];
+        rows(&self.link, "remove what is handled", statement, &parameters).await.map(drop)
+    }
+
+    /// Whether the database is the one of which the cursors speak.
+    fn check_epoch(&self, epoch: Option<&str>) -> Result<()> {
+        if epoch == Some(&self.cursors.epoch) {
+            return Ok(());
+        }
+        let what = "its epoch is not the one with which this source was opened: stop the processors, open it again, and \
+                    start them";
+        Err(OutboxError::Database { what: what.to_owned(), source: None })
     }
 
     async fn revive(&self, id: &str, doing: &str, statement: &str) -> Result<()> {
-        let rows = self.rows(doing, statement, &[&id]).await?;
+        let rows = rows(&self.link, doing, statement, &[&id]).await?;
         let Some(row) = rows.first() else { return Err(OutboxError::NotFound(id.to_owned())) };
         let queue = queue_of(row)?;
         self.fresh.add(&queue);
@@ -250,27 +205,71 @@ impl EventSource for PostgresSource {
         &self.fresh
     }
 
+    async fn claimed(&self, claim: &Claim) -> Result<()> {
+        let (shard, token) = (i32::from(claim.shard()), number(claim.token())?);
+        let statement = format!("{FENCED} SELECT EXISTS (SELECT FROM fenced)");
+        let rows = rows(&self.link, "claim a shard", &statement, &[&shard, &token]).await?;
+        match rows.first().map(|row| column(row, 0)).transpose()?.unwrap_or(false) {
+            true => Ok(()),
+            false => Err(self.refused(claim).await?),
+        }
+    }
+
     async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
         let shards: Vec<i32> = shards.iter().copied().map(i32::from).collect();
-        let statement = "SELECT DISTINCT topic, key FROM txn_outbox.event e \
-             WHERE shard = ANY ($1) AND died_ms IS NULL AND NOT EXISTS \
-             (SELECT FROM txn_outbox.event b WHERE b.topic = e.topic AND b.key = e.key AND b.blocks)";
-        let rows = self.rows("look for events", statement, &[&shards]).await?;
-        rows.iter().map(queue_of).collect()
+        let behind: Vec<(String, String)> = {
+            let looked = self.looked.lock();
+            shards.iter().map(|shard| looked.get(shard).cloned().unwrap_or_default()).collect()
+        };
+        let (topics, keys): (Vec<String>, Vec<String>) = behind.into_iter().unzip();
+        let statement = "SELECT found.topic, found.key, look.shard \
+             FROM unnest($1::integer[], $2::text[], $3::text[]) AS look (shard, topic, key), LATERAL \
+             (SELECT DISTINCT topic, key FROM txn_outbox.event e \
+              WHERE e.shard = look.shard AND died_ms IS NULL AND (e.topic, e.key) > (look.topic, look.key) AND NOT EXISTS \
+              (SELECT FROM txn_outbox.event b WHERE b.topic = e.topic AND b.key = e.key AND b.blocks) \
+              ORDER BY topic, key LIMIT $4) AS found ORDER BY look.shard, found.topic, found.key";
+        let parameters: [&(dyn ToSql + Sync); 4] = [&shards, &topics, &keys, &LOOK];
+        let rows = rows(&self.looks, "look for events", statement, &parameters).await?;
+        let mut found = Vec::with_capacity(rows.len());
+        let mut last: BTreeMap<i32, (i64, &Row)> = BTreeMap::new();
+        for row in &rows {
+            match queue_of(row) {
+                Ok(queue) => found.push(queue),
+                Err(error) => {
+                    tracing::warn!(%error, "events that no queue can have are left alone");
+                }
+            }
+            let (count, at) = last.entry(column(row, 2)?).or_insert((0, row));
+            (*count, *at) = (*count + 1, row);
+        }
+        let mut looked = self.looked.lock();
+        for shard in shards {
+            // Behind the last one there may be more; otherwise the next look begins anew.
+            match last.get(&shard).filter(|(count, _)| *count >= LOOK) {
+                Some((_, row)) => {
+                    looked.insert(shard, (column(row, 0)?, column(row, 1)?));
+                }
+                None => {
+                    looked.remove(&shard);
+                }
+            }
+        }
+        Ok(found)
     }
 
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
-        let handled = self.cursors.handled(queue).await?;
+        let place = self.cursors.place(queue).await?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let statement = format!(
             "SELECT {EVENT} FROM txn_outbox.event e WHERE topic = $1 AND key = $2 AND died_ms IS NULL \
              AND NOT EXISTS (SELECT FROM txn_outbox.event b WHERE b.topic = $1 AND b.key = $2 AND b.blocks) \
              ORDER BY sequence LIMIT $3"
         );
-        let rows =
-            self.rows("read events", &statement, &[&queue.topic(), &queue.key(), &most]).await?;
+        let parameters: [&(dyn ToSql + Sync); 3] = [&queue.topic(), &queue.key(), &most];
+        let rows = rows(&self.link, "read events", &statement, &parameters).await?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
+            self.check_epoch(epoch_of(row)?.as_deref())?;
             match event_of(row) {
                 Ok(event) => events.push(event),
                 // Those before it are handled first.
@@ -278,11 +277,16 @@ impl EventSource for PostgresSource {
                 Err(error) => return Err(error),
             }
         }
-        if events.first().is_some_and(|event| event.sequence <= handled) {
-            self.forget(queue, handled).await?;
-            events.retain(|event| event.sequence > handled);
+        if events.first().is_some_and(|event| event.sequence <= place.handled) {
+            // No other is left behind the place: a queue goes on only when what was handled is removed.
+            let handled = events.remove(0);
+            if let Some(event) = unless_handled(&place, &handled, events.first()) {
+                let event = event.id.clone();
+                return Err(OutboxError::CountsAnew { event, handled: place.handled });
+            }
+            self.forget(&handled).await?;
             if events.is_empty() {
-                // There may be more behind them.
+                // There may be more behind it.
                 self.fresh.add(queue);
             }
         }
@@ -308,6 +312,11 @@ impl EventSource for PostgresSource {
         why: &str,
         verdict: Verdict,
     ) -> Result<Noted> {
+        // Its commit may have gone on in the background.
+        if self.cursors.is_handled(claim, event).await? {
+            self.done(claim, event).await?;
+            return Ok(Noted::Gone);
+        }
         // What a text of the database cannot hold.
         let error: String = why.chars().filter(|c| *c != '\0').collect();
         let (died_ms, blocks) = match verdict {
@@ -317,7 +326,7 @@ impl EventSource for PostgresSource {
             }
         };
         let change = "UPDATE txn_outbox.event \
-             SET failures = failures + 1, error = $6, died_ms = $7::bigint, blocks = $8";
+             SET failures = failures + 1, error = $7, died_ms = $8::bigint, blocks = $9";
         let failures = self.fenced(claim, event, change, &[&error, &died_ms, &blocks]).await?;
         Ok(match failures {
             None => Noted::Gone,
@@ -327,20 +336,19 @@ impl EventSource for PostgresSource {
     }
 
     async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
-        let statement =
-            format!("SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL ORDER BY id");
-        let rows = self.rows("list dead letters", &statement, &[]).await?;
-        let letter = |row: &Row| {
-            let error: Option<String> = column(row, 8)?;
-            let died_ms: Option<i64> = column(row, 9)?;
-            let event = event_of(row)?;
-            Ok(DeadLetter {
-                event,
-                error: error.unwrap_or_default(),
-                died_ms: unsigned(died_ms.unwrap_or(0)),
-            })
-        };
-        rows.iter().map(letter).collect()
+        let statement = format!(
+            "SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id > $1 ORDER BY id LIMIT $2"
+        );
+        let mut letters: Vec<DeadLetter> = Vec::new();
+        loop {
+            let behind = letters.last().map_or("", |letter| letter.event.id.as_str());
+            let parameters: [&(dyn ToSql + Sync); 2] = [&behind, &PAGE];
+            let page = rows(&self.looks, "list dead letters", &statement, &parameters).await?;
+            if page.is_empty() {
+                return Ok(letters);
+            }
+            letters.extend(page.iter().map(letter_of).collect::<Result<Vec<_>>>()?);
+        }
     }
 
     async fn retry(&self, id: &str) -> Result<()> {
@@ -368,7 +376,7 @@ impl EventSource for PostgresSource {
                  min(emitted_ms) FILTER (WHERE died_ms IS NULL) \
              FROM txn_outbox.event GROUP BY shard";
         let mut backlog = Backlog::default();
-        for row in self.rows("count events", statement, &[]).await? {
+        for row in rows(&self.looks, "count events", statement, &[]).await? {
             let shard = u16::try_from(column::<i32>(&row, 0)?).unwrap_or_default();
             let count = |at| Ok::<_, OutboxError>(unsigned(column::<i64>(&row, at)?));
             let size = |at| Ok::<_, OutboxError>(usize::try_from(count(at)?).unwrap_or(usize::MAX));
@@ -385,54 +393,21 @@ impl EventSource for PostgresSource {
     }
 }
 
-fn check_format(document: &str, format: i32) -> Result<()> {
-    match format > NEWEST {
-        true => Err(OutboxError::NewerFormat {
-            document: document.to_owned(),
-            format: format.unsigned_abs(),
-        }),
-        false => Ok(()),
-    }
+/// What is in a place that was handled, and is not the event that was handled there; `None` if all is well.
+fn unless_handled<'a>(
+    place: &Place,
+    first: &'a Event,
+    next: Option<&'a Event>,
+) -> Option<&'a Event> {
+    let is_other = |event: &&Event| event.sequence <= place.handled;
+    Some(first).filter(|first| !place.is_of(first)).or_else(|| next.filter(is_other))
 }
 
-fn event_of(row: &Row) -> Result<Event> {
-    let id: String = column(row, 4)?;
-    check_format(&format!("the row {id:?} of txn_outbox.event"), column(row, 3)?)?;
-    let invalid = |why: serde_json::Error| OutboxError::InvalidPayload {
-        queue: id.clone(),
-        why: why.to_string(),
-    };
-    let payload = RawValue::from_string(column(row, 5)?).map_err(invalid)?;
-    Ok(Event {
-        queue: queue_of(row)?,
-        sequence: unsigned(column(row, 2)?),
-        emitted_ms: unsigned(column(row, 6)?),
-        failures: u32::try_from(column::<i32>(row, 7)?).unwrap_or_default(),
-        payload,
-        id,
-    })
-}
-
-/// The queue of a row that begins with topic and key.
-fn queue_of(row: &Row) -> Result<QueueName> {
-    QueueName::new(&column::<String>(row, 0)?, &column::<String>(row, 1)?)
-}
-
-fn column<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, at: usize) -> Result<T> {
-    row.try_get(at).map_err(|error| OutboxError::Database {
-        what: format!("it is not what this version expects: column {at} of an answer"),
-        source: Some(Box::new(error)),
-    })
-}
-
-/// Numbers of the database have a sign.
-fn number(number: u64) -> Result<i64> {
-    i64::try_from(number).map_err(|_| OutboxError::Database {
-        what: format!("{number} does not fit into its numbers"),
-        source: None,
-    })
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
+async fn rows(
+    link: &Link,
+    doing: &str,
+    statement: &str,
+    parameters: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>> {
+    link.ask(doing, async |client| client.query(statement, parameters).await).await
 }

@@ -5,6 +5,9 @@
 mod http;
 #[cfg(feature = "postgres")]
 mod relay;
+#[cfg(feature = "postgres")]
+mod relay_hostile;
+mod watched;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +26,9 @@ use txn_outbox::{AfterDeath, Assignment, Delivery, Failure, OutboxConfig, Outbox
 pub(crate) use http::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay::*;
+#[cfg(feature = "postgres")]
+pub(crate) use relay_hostile::*;
+pub(crate) use watched::Watched;
 pub(crate) use world::{Desk, PATIENCE, SHARDS, World, until, until_dead, until_some};
 
 pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &World) {

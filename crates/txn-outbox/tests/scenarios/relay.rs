@@ -2,28 +2,28 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use txn_fixtures::process::Process;
 use txn_outbox::postgres::{Plain, PostgresConfig, PostgresSource};
 use txn_outbox::{
-    AfterDeath, Delivery, EventSource, Handler, OutboxError, Processor, ProcessorConfig, QueueName,
+    AfterDeath, EventSource, Handler, OutboxError, Processor, ProcessorConfig, QueueName,
 };
 use txn_testkit::servers::Postgres;
 
 use super::world::{Desk, PATIENCE, SHARDS, World, until, until_dead};
 
 /// A database with entities and an outbox.
-struct Database {
+pub(super) struct Database {
     server: Postgres,
     /// Keeps the connections going.
     tasks: tokio::task::JoinSet<()>,
 }
 
 impl Database {
-    async fn new(world: &World) -> Self {
+    pub(super) async fn new(world: &World) -> Self {
         let server = tokio::task::spawn_blocking(|| Postgres::start().expect("PostgreSQL starts"));
         let this =
             Self { server: server.await.expect("starts"), tasks: tokio::task::JoinSet::new() };
@@ -36,17 +36,17 @@ impl Database {
         this
     }
 
-    fn connector(&self) -> Arc<Plain> {
+    pub(super) fn connector(&self) -> Arc<Plain> {
         Arc::new(Plain(self.config()))
     }
 
-    fn config(&self) -> tokio_postgres::Config {
+    pub(super) fn config(&self) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
         config.host_path(self.server.socket()).user("postgres").dbname("postgres");
         config
     }
 
-    async fn client(&mut self) -> Client {
+    pub(super) async fn client(&mut self) -> Client {
         let (client, connection) = self.config().connect(NoTls).await.expect("connects");
         self.tasks.spawn(async move {
             let _ = connection.await;
@@ -61,11 +61,11 @@ impl Database {
         client
     }
 
-    async fn source(&self, desk: &Desk) -> Arc<PostgresSource> {
+    pub(super) async fn source(&self, desk: &Desk) -> Arc<PostgresSource> {
         PostgresSource::open(&desk.domain, self.connector(), config()).await.expect("opens")
     }
 
-    async fn start(
+    pub(super) async fn start(
         &self,
         desk: &Desk,
         config: ProcessorConfig,
@@ -77,7 +77,7 @@ impl Database {
     }
 }
 
-fn config() -> PostgresConfig {
+pub(super) fn config() -> PostgresConfig {
     PostgresConfig::default().with_shards(SHARDS)
 }
 
@@ -97,7 +97,7 @@ async fn count(
     }
 }
 
-async fn emit(
+pub(super) async fn emit(
     client: &impl tokio_postgres::GenericClient,
     key: &str,
     n: i64,
@@ -106,7 +106,7 @@ async fn emit(
     client.execute(insert, &[&key, &n]).await.map(drop)
 }
 
-fn queue(key: &str) -> QueueName {
+pub(super) fn queue(key: &str) -> QueueName {
     QueueName::new("orders", key).expect("a name")
 }
 
@@ -267,46 +267,6 @@ pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
     desk.seen("a", &[-1, 2, 4, 6, -3]).await;
     let gone = source.retry(ids[0]).await.expect_err("gone");
     assert!(matches!(gone, OutboxError::NotFound(_)), "{gone}");
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
-}
-
-/// The database itself refuses who has a smaller token than one that wrote before.
-pub(crate) async fn a_smaller_token_is_refused(world: &World) {
-    let mut database = Database::new(world).await;
-    let client = database.client().await;
-    let desk = world.desk().await;
-    let all = "INSERT INTO txn_outbox.fence SELECT s, 1000000 FROM generate_series(0, 255) s";
-    client.batch_execute(all).await.expect("written");
-    emit(&client, "a", 1).await.expect("emitted");
-    let source = database.source(&desk).await;
-    let made = Arc::new(AtomicU64::new(0));
-    let seen = made.clone();
-    // Effects outside of the domain, fails or not by its turn.
-    let handler = move |_: Delivery| {
-        let turn = made.fetch_add(1, Ordering::Relaxed);
-        async move {
-            match turn.is_multiple_of(2) {
-                true => Ok(()),
-                false => Err(std::io::Error::other("it failed").into()),
-            }
-        }
-    };
-    let config = world.config().with_max_failures(1);
-    let processor = Processor::start(&desk.domain, source.clone(), config, Arc::new(handler)).await;
-    let processor = processor.expect("starts");
-    until(|| seen.load(Ordering::Relaxed) >= 4).await;
-    let backlog = source.backlog().await.expect("counts");
-    assert_eq!((backlog.events, backlog.dead), (1, 0), "neither removed nor set aside");
-    client.batch_execute("DELETE FROM txn_outbox.fence").await.expect("written");
-    let looked = std::time::Instant::now();
-    loop {
-        let backlog = source.backlog().await.expect("counts");
-        if backlog.events == 0 {
-            break;
-        }
-        assert!(looked.elapsed() < PATIENCE, "it is not settled");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
     assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
 }
 

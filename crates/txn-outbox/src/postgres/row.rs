@@ -1,0 +1,82 @@
+//! Rows of the tables, as events.
+
+use serde_json::value::RawValue;
+use tokio_postgres::Row;
+
+use crate::error::{OutboxError, Result};
+use crate::event::{DeadLetter, Event};
+use crate::name::QueueName;
+
+/// The newest format of rows that is known.
+const NEWEST: i32 = 1;
+
+/// The columns of an event, and the epoch at the same moment.
+pub(super) const EVENT: &str = "topic, key, sequence, format, id, payload::text, emitted_ms, failures, error, died_ms, \
+     mark::text, (SELECT epoch::text FROM txn_outbox.settings)";
+
+pub(super) fn check_format(document: &str, format: i32) -> Result<()> {
+    match format > NEWEST {
+        true => Err(OutboxError::NewerFormat {
+            document: document.to_owned(),
+            format: format.unsigned_abs(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// The event of a row, as [`EVENT`] asks for it.
+///
+/// # Errors
+/// [`OutboxError::NewerFormat`], [`OutboxError::Database`] if it is not what this version expects.
+pub(super) fn event_of(row: &Row) -> Result<Event> {
+    let id: String = column(row, 4)?;
+    check_format(&format!("the row {id:?} of txn_outbox.event"), column(row, 3)?)?;
+    let invalid = |why: serde_json::Error| OutboxError::InvalidPayload {
+        queue: id.clone(),
+        why: why.to_string(),
+    };
+    let payload = RawValue::from_string(column(row, 5)?).map_err(invalid)?;
+    let (sequence, emitted_ms) = (unsigned(column(row, 2)?), unsigned(column(row, 6)?));
+    let failures = u32::try_from(column::<i32>(row, 7)?).unwrap_or_default();
+    let event = Event::new(id, queue_of(row)?, sequence, emitted_ms, failures, payload);
+    Ok(Event { mark: Some(column::<String>(row, 10)?.into()), ..event })
+}
+
+/// The dead letter of a row, as [`EVENT`] asks for it.
+pub(super) fn letter_of(row: &Row) -> Result<DeadLetter> {
+    let error: Option<String> = column(row, 8)?;
+    let died_ms = unsigned(column::<Option<i64>>(row, 9)?.unwrap_or(0));
+    Ok(DeadLetter { event: event_of(row)?, error: error.unwrap_or_default(), died_ms })
+}
+
+/// The epoch that stood when a row was read, as [`EVENT`] asks for it.
+pub(super) fn epoch_of(row: &Row) -> Result<Option<String>> {
+    column(row, 11)
+}
+
+/// The queue of a row that begins with topic and key.
+pub(super) fn queue_of(row: &Row) -> Result<QueueName> {
+    QueueName::new(&column::<String>(row, 0)?, &column::<String>(row, 1)?)
+}
+
+pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    at: usize,
+) -> Result<T> {
+    row.try_get(at).map_err(|error| OutboxError::Database {
+        what: format!("it is not what this version expects: column {at} of an answer"),
+        source: Some(Box::new(error)),
+    })
+}
+
+/// Numbers of the database have a sign.
+pub(super) fn number(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| OutboxError::Database {
+        what: format!("{number} does not fit into its numbers"),
+        source: None,
+    })
+}
+
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}

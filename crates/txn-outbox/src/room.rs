@@ -1,0 +1,45 @@
+//! How many queues are worked on at once, and whether others wait for that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Room for so many queues at once.
+#[derive(Debug)]
+pub(crate) struct Room {
+    permits: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl Room {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(most)), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Waits for room. It is never closed. Cancel safe.
+    pub(crate) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        let _waiting = Waiting::of(&self.waiting);
+        self.permits.clone().acquire_owned().await.ok()
+    }
+
+    /// Whether somebody waits for room: whoever has had a turn makes some then.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn of(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,142 @@
+//! What others, and one's own handlers and sources, may do to a processor: it goes on with everything else.
+
+mod scenarios;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use scenarios::{Desk, PATIENCE, SHARDS, Watched, World, until};
+use serde_json::json;
+use tokio::sync::{Notify, oneshot};
+use txn_core::store::MemoryStore;
+use txn_core::{Error, Raw};
+use txn_outbox::{Delivery, Failure, Handler, OutboxError, Processor};
+
+fn world() -> World {
+    let store = Arc::new(MemoryStore::new());
+    World { store, name: "test".to_owned(), lease: Duration::from_secs(1) }
+}
+
+/// What a handler left running goes on after its processor was stopped, and its lock was not given back in time: it
+/// changes nothing any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_outlives_the_stop_is_refused() {
+    let world = world();
+    let desk = world.desk().await;
+    desk.place("a", 1).await;
+    let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (told, answer) = oneshot::channel();
+    let (log, told) = (desk.log.clone(), Arc::new(parking_lot::Mutex::new(Some(told))));
+    let (begins, waits) = (begun.clone(), goes_on.clone());
+    let handler = move |delivery: Delivery| {
+        let (log, told) = (log.clone(), told.lock().take());
+        let (begins, waits) = (begins.clone(), waits.clone());
+        async move {
+            tokio::spawn(async move {
+                begins.notify_one();
+                waits.notified().await;
+                let late = delivery.transact::<_, OutboxError, _>(async |tx| {
+                    Ok(tx.put(&log, "a", &json!({"seen": [1]}))?)
+                });
+                let late = late.await;
+                let _ = told.map(|told| told.send(late));
+            });
+            std::future::pending().await
+        }
+    };
+    let processor = desk.outbox.start(world.config(), handler).await.expect("starts");
+    begun.notified().await;
+    assert!(!processor.stop(Duration::ZERO).await, "the handler has not ended");
+    goes_on.notify_one();
+    let late = answer.await.expect("told").expect_err("refused");
+    assert!(matches!(late, OutboxError::Lock(_)), "{late}");
+    assert!(desk.read("a").await.is_empty());
+    // Others handle it.
+    let other = desk.start(world.config()).await;
+    desk.seen("a", &[1]).await;
+    assert!(other.stop(PATIENCE).await);
+}
+
+/// With room for one queue only, a queue whose work panicked is taken up again, and the room is there for others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_keeps_neither_its_queue_nor_its_room() {
+    let world = world();
+    let desk = world.desk().await;
+    desk.place("a", 1).await;
+    let source = Watched::new(desk.outbox.source(), 3);
+    let config = world.config().with_concurrency(1).with_longest_pause(Duration::from_millis(20));
+    let handler: Arc<dyn Handler> = Arc::new(desk.handler());
+    let processor = Processor::start(&desk.domain, source.clone(), config, handler).await;
+    let processor = processor.expect("starts");
+    desk.seen("a", &[1]).await;
+    assert_eq!(source.panics.load(Ordering::Acquire), 0);
+    desk.place("b", 1).await;
+    desk.seen("b", &[1]).await;
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// With room for one queue only, one that is never empty lets others have their turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
+    let world = world();
+    let desk = world.desk().await;
+    let turns = Arc::new(AtomicU64::new(0));
+    let (handled, outbox, seen) = (desk.handler(), desk.outbox.clone(), turns.clone());
+    let handler = move |delivery: Delivery| {
+        let (handled, outbox, seen) = (handled.clone(), outbox.clone(), seen.clone());
+        async move {
+            if delivery.event().queue.key() != "hot" {
+                return handled(delivery).await;
+            }
+            seen.fetch_add(1, Ordering::Relaxed);
+            // Each is followed by another one.
+            delivery
+                .transact::<_, Failure, _>(async |tx| {
+                    Ok(outbox.emit(tx, "orders", "hot", &0).await.map(drop)?)
+                })
+                .await
+        }
+    };
+    for _ in 0..10 {
+        desk.place("hot", 0).await;
+    }
+    let config = world.config().with_concurrency(1).with_batch(5);
+    let processor = desk.outbox.start(config, handler).await.expect("starts");
+    until(|| turns.load(Ordering::Relaxed) > 10).await;
+    for key in ["a", "b", "c"] {
+        desk.place(key, 1).await;
+    }
+    for key in ["a", "b", "c"] {
+        desk.seen(key, &[1]).await;
+    }
+    // It goes on as well.
+    let before = turns.load(Ordering::Relaxed);
+    until(|| turns.load(Ordering::Relaxed) > before + 10).await;
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// Locks of a newer program, also that of a shard, keep nobody from the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_lock_does_not_stop_the_sharing_of_shards() {
+    let world = world();
+    let desk = world.desk().await;
+    let first = desk.start(world.config()).await;
+    until(|| first.shards().len() == usize::from(SHARDS)).await;
+    assert!(first.stop(PATIENCE).await);
+    write_newer(&desk, "lock:elsewhere/a").await;
+    write_newer(&desk, "lock:outbox-shard/outbox/00").await;
+    let processor = desk.start(world.config()).await;
+    until(|| processor.shards() == (1..SHARDS).collect::<BTreeSet<u16>>()).await;
+    assert!(processor.stop(PATIENCE).await);
+}
+
+async fn write_newer(desk: &Desk, document: &str) {
+    let raw = desk.domain.collection::<Raw>("test-locks").await.expect("opens");
+    let newer = Raw::new(r#"{"kind":"lock","format":2}"#);
+    desk.domain
+        .transact::<_, Error, _>(async |tx| tx.put(&raw, document, &newer))
+        .await
+        .expect("written");
+}

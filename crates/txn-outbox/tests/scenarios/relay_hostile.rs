@@ -1,0 +1,236 @@
+//! What happens to a relational outbox behind its back: later holders, commits that nobody waited for, databases that forget,
+//! rows that cannot be, tables that are locked.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use txn_outbox::postgres::{Plain, PostgresSource};
+use txn_outbox::{Delivery, EventSource, Failure, OutboxError, Processor, QueueName};
+
+use super::relay::{Database, config, emit, queue};
+use super::watched::Watched;
+use super::world::{PATIENCE, SHARDS, World, until, until_some};
+
+fn all() -> BTreeSet<u16> {
+    (0..SHARDS).collect()
+}
+
+/// Waits until a count in the database is what it has to be.
+async fn until_count(client: &tokio_postgres::Client, statement: &str, wanted: i64) {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let count: i64 = client.query_one(statement, &[]).await.expect("asked").get(0);
+        if count == wanted {
+            return;
+        }
+        assert!(std::time::Instant::now() < until, "{statement}: {count}, not {wanted}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+const EVENTS: &str = "SELECT count(*) FROM txn_outbox.event";
+
+/// A claim raises the token before anything is read, so that who had the shard before writes nothing. A larger token than
+/// that of who holds the shard is told by its name.
+pub(crate) async fn a_smaller_token_is_refused(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let source = database.source(&desk).await;
+    let (turns, errs) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (seen, fails) = (turns.clone(), errs.clone());
+    // Effects outside of the domain.
+    let handler = move |_: Delivery| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        let fails = fails.load(Ordering::Relaxed);
+        async move {
+            match fails {
+                false => Ok(()),
+                true => Err(std::io::Error::other("it failed").into()),
+            }
+        }
+    };
+    let config = world.config().with_max_failures(1);
+    let processor =
+        Processor::start(&desk.domain, source.clone(), config.clone(), Arc::new(handler));
+    let processor = processor.await.expect("starts");
+    let claimed = "SELECT count(*) FROM txn_outbox.fence WHERE token > 0";
+    until_count(&client, claimed, i64::from(SHARDS)).await;
+    assert_eq!(turns.load(Ordering::Relaxed), 0, "no event was there yet");
+    // A later holder of all shards.
+    client.batch_execute("UPDATE txn_outbox.fence SET token = 1000000").await.expect("written");
+    for fails in [false, true] {
+        errs.store(fails, Ordering::Relaxed);
+        let before = turns.load(Ordering::Relaxed);
+        emit(&client, if fails { "b" } else { "a" }, 1).await.expect("emitted");
+        until(|| turns.load(Ordering::Relaxed) > before).await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let backlog = source.backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.dead), (2, 0), "neither removed nor set aside");
+    assert!(processor.stop(PATIENCE).await);
+    // Whoever comes with smaller tokens gets no shard, and hears why.
+    let watched = Watched::new(source.clone(), 0);
+    let idle = |_: Delivery| async { Ok::<(), Failure>(()) };
+    let processor = Processor::start(&desk.domain, watched.clone(), config, Arc::new(idle)).await;
+    let processor = processor.expect("starts");
+    let told = until_some(|| watched.refused.lock().take()).await;
+    assert!(told.contains("the token 1000000 of the shard"), "{told}");
+    assert!(processor.shards().is_empty());
+    client.batch_execute("UPDATE txn_outbox.fence SET token = 0").await.expect("written");
+    until_count(&client, EVENTS, 0).await;
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+/// A transaction that handled an event without its handler hearing of it: a failure that is told afterwards is none.
+pub(crate) async fn a_commit_in_the_background_is_no_failure(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let source = database.source(&desk).await;
+    emit(&client, "a", 1).await.expect("emitted");
+    emit(&client, "a", 2).await.expect("emitted");
+    let (domain, log, taking) = (desk.domain.clone(), desk.log.clone(), source.clone());
+    let handler = move |delivery: Delivery| {
+        let (domain, log, taking) = (domain.clone(), log.clone(), taking.clone());
+        async move {
+            let event = delivery.event().clone();
+            domain
+                .transact::<_, Failure, _>(async |tx| {
+                    delivery.claim().check(tx).await?;
+                    taking.take(tx, &event).await?;
+                    let found = tx.get(&log, "a").await?;
+                    let mut seen = found.unwrap_or_else(|| json!({"seen": []}));
+                    let number: i64 = event.payload()?;
+                    seen["seen"].as_array_mut().expect("a list").push(json!(number));
+                    Ok(tx.put(&log, "a", &seen)?)
+                })
+                .await?;
+            Err(std::io::Error::other("its answer was lost").into())
+        }
+    };
+    let config = world.config().with_max_failures(1);
+    let processor = Processor::start(&desk.domain, source.clone(), config, Arc::new(handler)).await;
+    let processor = processor.expect("starts");
+    desk.seen("a", &[1, 2]).await;
+    until_count(&client, EVENTS, 0).await;
+    assert_eq!(processor.figures().set_aside, 0);
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+/// A database that forgot commits gives the numbers of handled events to new ones: these are neither handled as if nothing
+/// were, nor removed, until somebody gives it a new epoch.
+pub(crate) async fn a_database_that_counts_anew_is_named(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let (processor, source) = database.start(&desk, world.config()).await;
+    for n in 1..=3 {
+        emit(&client, "a", n).await.expect("emitted");
+    }
+    desk.seen("a", &[1, 2, 3]).await;
+    until_count(&client, EVENTS, 0).await;
+    client.batch_execute("UPDATE txn_outbox.queue SET appended = 1").await.expect("forgotten");
+    emit(&client, "a", 4).await.expect("emitted");
+    let named = source.next(&queue("a"), 10).await.expect_err("named");
+    assert!(
+        matches!(&named, OutboxError::CountsAnew { event, handled: 3 } if event == "orders/2/a"),
+        "{named}"
+    );
+    until_count(&client, EVENTS, 1).await;
+    client
+        .batch_execute("UPDATE txn_outbox.settings SET epoch = gen_random_uuid()")
+        .await
+        .expect("written");
+    // Whoever read the epoch before does not go on with it.
+    let stale = source.next(&queue("a"), 10).await.expect_err("stale");
+    assert!(stale.to_string().contains("epoch"), "{stale}");
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    until_count(&client, EVENTS, 1).await;
+    let (processor, source) = database.start(&desk, world.config()).await;
+    desk.seen("a", &[1, 2, 3, 4]).await;
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+/// Looks find everything by and by, end in the database when their time is over, and hold up nothing else.
+pub(crate) async fn looks_are_bounded(world: &World) {
+    let mut database = Database::new(world).await;
+    let mut client = database.client().await;
+    let desk = world.desk().await;
+    let many = "INSERT INTO txn_outbox.event (topic, key, payload) \
+         SELECT 'orders', 'k' || n, '1' FROM generate_series(1, 2000) n";
+    client.batch_execute(many).await.expect("emitted");
+    let limit = Duration::from_secs(2);
+    let source =
+        PostgresSource::open(&desk.domain, database.connector(), config().with_limit(limit)).await;
+    let source = source.expect("opens");
+    let (mut found, mut looks) = (BTreeSet::new(), 0);
+    while found.len() < 2000 {
+        let one = source.discover(&all()).await.expect("looks");
+        assert!(one.len() <= 800, "{}", one.len());
+        found.extend(one);
+        looks += 1;
+        assert!(looks < 20, "{} are not found", 2000 - found.len());
+    }
+    let clients = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    source.next(&queue("k1"), 1).await.expect("reads");
+    until_count(&client, clients, 3).await;
+    let open = client.transaction().await.expect("begins");
+    open.batch_execute("LOCK TABLE txn_outbox.event").await.expect("locked");
+    source.discover(&all()).await.expect_err("it waits for the lock");
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let count: i64 = loop {
+        let count = open.query_one(waits, &[]).await.expect("asked").get(0);
+        if count == 0 || looks > 1_000 {
+            break count;
+        }
+        looks += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(count, 0, "the statement goes on in the database");
+    open.rollback().await.expect("unlocked");
+    assert!(source.shutdown(PATIENCE).await);
+}
+
+/// A row that cannot be keeps nobody from the others.
+pub(crate) async fn a_bad_row_hides_no_other(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let bad = "ALTER TABLE txn_outbox.event DROP CONSTRAINT event_topic_check; \
+         INSERT INTO txn_outbox.event (topic, key, payload) VALUES ('a/b', 'k', '1');";
+    client.batch_execute(bad).await.expect("written");
+    emit(&client, "a", 1).await.expect("emitted");
+    let (processor, source) = database.start(&desk, world.config()).await;
+    desk.seen("a", &[1]).await;
+    assert_eq!(source.discover(&all()).await.expect("looks"), []);
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}
+
+/// What a name may be is the same on both sides, whatever encoding the database has.
+pub(crate) async fn names_are_counted_in_utf8(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let desk = world.desk().await;
+    let latin =
+        "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    client.batch_execute(latin).await.expect("made");
+    let mut of_latin = database.config();
+    of_latin.dbname("latin");
+    let connector = Arc::new(Plain(of_latin.clone()));
+    PostgresSource::install(&desk.domain, connector, &config()).await.expect("installs");
+    let (client, connection) = of_latin.connect(tokio_postgres::NoTls).await.expect("connects");
+    let connected = tokio::spawn(connection);
+    let insert = "INSERT INTO txn_outbox.event (topic, key, payload) VALUES ($1, 'k', '1')";
+    let (fits, long) = ("\u{e9}".repeat(32), "\u{e9}".repeat(33));
+    QueueName::new(&fits, "k").expect("fits");
+    client.execute(insert, &[&fits]).await.expect("fits");
+    for refused in [long.as_str(), "a\u{85}", "a\u{7f}"] {
+        QueueName::new(refused, "k").expect_err("refused");
+        client.execute(insert, &[&refused]).await.expect_err("refused");
+    }
+    connected.abort();
+}

@@ -1,0 +1,99 @@
+//! A source in front of another one, that panics when it is told to, and keeps why a claim was refused.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use txn_core::Transaction;
+use txn_outbox::{
+    Backlog, Claim, DeadLetter, Event, EventSource, Fresh, Noted, QueueName, Result, Verdict,
+};
+
+#[derive(Debug)]
+pub(crate) struct Watched {
+    source: Arc<dyn EventSource>,
+    /// How often it panics when it is asked for what is next of a queue.
+    pub(crate) panics: AtomicU64,
+    /// Why a claim was refused last.
+    pub(crate) refused: Mutex<Option<String>>,
+}
+
+impl Watched {
+    pub(crate) fn new(source: Arc<dyn EventSource>, panics: u64) -> Arc<Self> {
+        Arc::new(Self { source, panics: AtomicU64::new(panics), refused: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl EventSource for Watched {
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    fn shards(&self) -> u16 {
+        self.source.shards()
+    }
+
+    fn fresh(&self) -> &Fresh {
+        self.source.fresh()
+    }
+
+    async fn claimed(&self, claim: &Claim) -> Result<()> {
+        let claimed = self.source.claimed(claim).await;
+        if let Err(error) = &claimed {
+            *self.refused.lock() = Some(error.to_string());
+        }
+        claimed
+    }
+
+    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
+        self.source.discover(shards).await
+    }
+
+    async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
+        let less = |left: u64| left.checked_sub(1);
+        let left = self.panics.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        assert!(left.is_err(), "by purpose");
+        self.source.next(queue, most).await
+    }
+
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
+        self.source.take(tx, event).await
+    }
+
+    async fn taken(&self, claim: &Claim, event: &Event) -> Result<()> {
+        self.source.taken(claim, event).await
+    }
+
+    async fn done(&self, claim: &Claim, event: &Event) -> Result<()> {
+        self.source.done(claim, event).await
+    }
+
+    async fn failed(
+        &self,
+        claim: &Claim,
+        event: &Event,
+        why: &str,
+        verdict: Verdict,
+    ) -> Result<Noted> {
+        self.source.failed(claim, event, why, verdict).await
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+        self.source.dead_letters().await
+    }
+
+    async fn retry(&self, id: &str) -> Result<()> {
+        self.source.retry(id).await
+    }
+
+    async fn discard(&self, id: &str) -> Result<()> {
+        self.source.discard(id).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog> {
+        self.source.backlog().await
+    }
+}

@@ -1,0 +1,8 @@
+//! Loads with exact books, and kill soaks, on real servers: see `cargo xtask torture`.
+
+pub mod cluster;
+pub mod fault;
+mod load;
+pub mod report;
+pub mod single;
+pub mod systems;

@@ -1,0 +1,165 @@
+//! Workers that are killed and paused at random.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+use txn_testkit::servers::Process;
+
+use super::{Job, Plan};
+
+/// How long a worker is left alone, in milliseconds: mostly longer than it takes to find out who is dead, and to take over.
+const LIFE: std::ops::Range<u64> = 2_000..14_000;
+
+/// What was done to the workers, and what they said.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    kills: AtomicU64,
+    pauses: AtomicU64,
+    said: Mutex<Vec<String>>,
+    /// What must not be.
+    odd: Mutex<Vec<String>>,
+}
+
+impl Course {
+    pub(crate) fn counted(&self) -> Vec<(String, u64)> {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        vec![
+            ("workers killed".to_owned(), of(&self.kills)),
+            ("workers paused beyond their lease".to_owned(), of(&self.pauses)),
+        ]
+    }
+
+    /// The lines that workers wrote.
+    pub(crate) fn said(&self) -> Vec<String> {
+        self.said.lock().clone()
+    }
+
+    /// Workers that ended by themselves.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.odd.lock().clone()
+    }
+}
+
+/// Workers, until they are told to end.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) course: Arc<Course>,
+    stop: CancellationToken,
+    members: JoinSet<Result<(), String>>,
+}
+
+impl Crew {
+    /// Starts the workers of a plan on a domain, and whoever kills and pauses each.
+    pub(crate) fn start(plan: &Plan, domain: &str) -> Self {
+        let lease_ms = u64::try_from(plan.lease.as_millis()).unwrap_or(u64::MAX);
+        let job =
+            Job { system: plan.system, url: plan.url.clone(), domain: domain.to_owned(), lease_ms };
+        let (course, stop, mut members) =
+            (Arc::new(Course::default()), CancellationToken::new(), JoinSet::new());
+        for _ in 0..plan.workers {
+            let (plan, job, course, stop) =
+                (plan.clone(), job.clone(), course.clone(), stop.clone());
+            members.spawn(async move { member(&plan, &job, &course, &stop).await });
+        }
+        Self { course, stop, members }
+    }
+
+    /// Kills all, and waits for the last word of each.
+    ///
+    /// # Errors
+    /// If one could not be started, killed or paused.
+    pub(crate) async fn end(mut self) -> Result<Arc<Course>, String> {
+        self.stop.cancel();
+        while let Some(ended) = self.members.join_next().await {
+            ended.map_err(|error| error.to_string())??;
+        }
+        Ok(self.course)
+    }
+}
+
+/// One worker after the other, in one place of the crew.
+async fn member(
+    plan: &Plan,
+    job: &Job,
+    course: &Arc<Course>,
+    stop: &CancellationToken,
+) -> Result<(), String> {
+    while !stop.is_cancelled() {
+        let mut worker = Worker::start(plan, job, course)?;
+        loop {
+            wait(Duration::from_millis(fastrand::u64(LIFE)), stop).await;
+            if let Some(status) = worker.child.try_wait().map_err(|error| error.to_string())? {
+                course.odd.lock().push(format!("a worker ended by itself: {status}"));
+                break;
+            }
+            if stop.is_cancelled() || fastrand::bool() {
+                worker.kill().await?;
+                course.kills.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+            if worker.pause().await? {
+                // Beyond its lease, and beyond what others need to notice.
+                wait(plan.lease.mul_f64(1.2 + fastrand::f64()), stop).await;
+                worker.process.resume().map_err(|error| error.to_string())?;
+                course.pauses.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        worker.said.await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+async fn wait(span: Duration, stop: &CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(span) => {}
+    }
+}
+
+struct Worker {
+    child: Child,
+    process: Process,
+    said: JoinHandle<()>,
+}
+
+impl Worker {
+    fn start(plan: &Plan, job: &Job, course: &Arc<Course>) -> Result<Self, String> {
+        let job = serde_json::to_string(job).map_err(|error| error.to_string())?;
+        let mut child = Command::new(&plan.binary)
+            .args(["--worker", &job])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("no worker: {error}"))?;
+        let process = child.id().and_then(Process::of).ok_or("a worker is gone at once")?;
+        let lines = child.stdout.take().map(|pipe| BufReader::new(pipe).lines());
+        let course = course.clone();
+        let said = tokio::spawn(async move {
+            let Some(mut lines) = lines else { return };
+            // A line that was cut off by a kill is none.
+            while let Ok(Some(line)) = lines.next_line().await {
+                course.said.lock().push(line);
+            }
+        });
+        Ok(Self { child, process, said })
+    }
+
+    async fn kill(&mut self) -> Result<(), String> {
+        self.child.kill().await.map_err(|error| error.to_string())
+    }
+
+    /// Returns whether it was there to be paused.
+    async fn pause(&self) -> Result<bool, String> {
+        let process = self.process.clone();
+        let paused = tokio::task::spawn_blocking(move || process.pause()).await;
+        paused.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,56 @@
+//! A short kill soak of each system on top of the engine, on an Elasticsearch and on an OpenSearch. `cargo xtask torture` runs
+//! them for as long as it is told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use txn_testkit::env;
+use txn_torture::systems::{Plan, System};
+
+/// Long enough for each worker to be killed and paused a few times.
+const SPAN: Duration = Duration::from_secs(30);
+
+async fn soak(system: System, url: &str) {
+    let binary = PathBuf::from(std::env!("CARGO_BIN_EXE_txn-torture"));
+    let report = Plan::new(system, url, SPAN, binary).run().await.expect("runs");
+    println!("{system:?}\n{report}");
+    assert!(report.violations.is_empty(), "{report}");
+}
+
+mod elasticsearch {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn requests_outlive_killed_processors() {
+        soak(System::Requests, &env::elasticsearch_url()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn locks_outlive_killed_holders() {
+        soak(System::Locks, &env::elasticsearch_url()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn events_outlive_killed_processors() {
+        soak(System::Outbox, &env::elasticsearch_url()).await;
+    }
+}
+
+mod opensearch {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn requests_outlive_killed_processors() {
+        soak(System::Requests, &env::opensearch_url()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn locks_outlive_killed_holders() {
+        soak(System::Locks, &env::opensearch_url()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn events_outlive_killed_processors() {
+        soak(System::Outbox, &env::opensearch_url()).await;
+    }
+}
