@@ -9,19 +9,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::{
-    Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction, Typed,
-};
+use txn_core::{Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction};
 
-use crate::history::{Content, Doc, Fate, History, Kind};
+use crate::history::{Content, Doc, Fate, History, Kind, World, audited};
 use crate::past;
 use crate::process::{Process, is_planned, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SHEETS, SLOTS, TOKENS};
 use crate::witness::Told;
 use txn_sim::server::Server;
-
-/// A collection of the world.
-pub(crate) type World = Collection<Typed<Content>>;
 
 /// A type of documents that panics whenever one is read or written.
 #[derive(Debug)]
@@ -122,13 +117,6 @@ impl Plan {
             Self::LookBack(_) => Kind::LookBack,
         }
     }
-}
-
-/// Everything of which several documents together have a meaning.
-pub(crate) fn audited() -> Vec<Doc> {
-    let accounts = (0..ACCOUNTS).map(Doc::Account);
-    let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
-    accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
 }
 
 fn account(dice: &mut fastrand::Rng) -> Doc {

@@ -6,7 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use txn_core::Tid;
+use txn_core::{Collection, Tid, Typed};
+
+use crate::scenario::{ACCOUNTS, TOKENS};
+
+/// A collection of the world.
+pub(crate) type World = Collection<Typed<Content>>;
 
 /// The content of every document of the simulated world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +85,13 @@ impl Doc {
     pub fn lasts(self) -> bool {
         matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Sheet(_) | Self::Annex(_))
     }
+}
+
+/// Everything of which several documents together have a meaning.
+pub(crate) fn audited() -> Vec<Doc> {
+    let accounts = (0..ACCOUNTS).map(Doc::Account);
+    let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
+    accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
 }
 
 /// What an operation was.

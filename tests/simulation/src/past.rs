@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use txn_core::{Domain, Error};
 
-use crate::actor::{World, audited};
-use crate::history::{Content, Doc, Fate, History, Kind};
+use crate::history::{Content, Doc, Fate, History, Kind, World, audited};
 use crate::scenario::SHEETS;
 
 /// Moments that are looked at when everything has ended.

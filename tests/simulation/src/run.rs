@@ -16,10 +16,10 @@ use txn_core::{Config, Domain, Error, State, TransactionOutcome};
 use txn_protocol::rule::Rules;
 use txn_sim::{CountingStore, FaultStore};
 
-use crate::actor::{Actor, Bomb, World};
+use crate::actor::{Actor, Bomb};
 use crate::counts::Verdict;
 use crate::disks;
-use crate::history::{Content, Doc, Fate, History};
+use crate::history::{Content, Doc, Fate, History, World};
 use crate::invariants;
 use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;

@@ -72,8 +72,8 @@ impl Domain {
         kept.map_err(AttemptError::into_error)
     }
 
-    /// The latest moment that a reader can be at now: as long ago as clocks may differ ([`Config::max_drift`]
-    /// (crate::Config::max_drift)), as the time since the Unix epoch.
+    /// The latest moment that a reader can be at now: as long ago as clocks may differ ([`max_drift`](crate::Config::max_drift)), as
+    /// the time since the Unix epoch.
     #[must_use]
     pub fn latest_timestamp(&self) -> Duration {
         self.engine.config.clock.wall().saturating_sub(self.engine.config.max_drift)
