@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use txn_core::store::Filter;
 use txn_lock::scan::{PAGE, candidates};
-use txn_outbox::{EventSource, Processor, ProcessorConfig};
+use txn_outbox::{EventSource, Processor, ProcessorConfig, Topics};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::model::Account;
-use crate::owners::{Owner, Owners, key_of};
+use crate::owners::{Owner, Owners, TOPIC, key_of};
 
 /// What came of building all owners anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -75,7 +75,9 @@ impl Bank {
     /// [`BankError::NoOwners`], or as [`Processor::start`].
     pub async fn derive_owners(&self, config: ProcessorConfig) -> Result<Processor> {
         let owners = self.kept()?;
-        Ok(owners.outbox.start(config, owners.clone()).await?)
+        // Whatever else is emitted in the domain waits for who knows it.
+        let handler = Topics::new().with(TOPIC, owners.clone());
+        Ok(owners.outbox.start(config, handler).await?)
     }
 
     /// Builds all owners anew from the accounts, each in a transaction of its own. Transfers and processors may go on

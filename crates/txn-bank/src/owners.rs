@@ -16,7 +16,7 @@ use crate::error::{BankError, Result};
 use crate::model::{Account, Currency};
 
 /// The topic of the events: the key is that of an owner.
-const TOPIC: &str = "owners";
+pub(crate) const TOPIC: &str = "owners";
 
 /// Most bytes of the key of a queue.
 const MOST_KEY: usize = 300;

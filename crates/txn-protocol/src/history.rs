@@ -53,9 +53,9 @@ impl Kept {
 }
 
 impl Ancestor {
-    /// Whether it stood there at a time, or before. The first version is the oldest that is known, so it counts from ever.
+    /// Whether it stood there at a time, or before. A first version that no transaction wrote counts from ever.
     fn stood_at(&self, time: Duration) -> bool {
-        self.number == 0 || self.tid.is_some_and(|tid| tid.unix_time() <= time)
+        self.tid.map_or(self.number == 0, |tid| tid.unix_time() <= time)
     }
 }
 
@@ -94,7 +94,7 @@ impl Links {
         Self { number, before: known.filter(is_linked).copied().collect() }
     }
 
-    /// The next step towards what stood there at `time`, which is before this version; none behind the first.
+    /// The next step towards what stood there at `time`, which is before this version; none if that was before the first.
     #[must_use]
     pub fn step(&self, time: Duration) -> Option<Step> {
         let index = self.before.iter().position(|version| version.stood_at(time))?;
@@ -361,6 +361,17 @@ mod tests {
                 assert!(looks <= 2 * (1 + length.ilog2()), "{looks} looks among {length}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_before_the_first_version_is_not_known() {
+        let links = Links::default().after(Some(tid(12)), Kept::Apart);
+        assert_eq!(links.step(Duration::from_secs(11)), None);
+        assert!(matches!(links.step(Duration::from_secs(12)), Some(Step::Found(_))));
+        let links = links.after(Some(tid(20)), Kept::Apart);
+        assert_eq!(links.step(Duration::from_secs(11)), None);
+        let links = Links::default().after(None, Kept::Apart);
+        assert!(matches!(links.step(Duration::ZERO), Some(Step::Found(_))));
     }
 
     #[test]

@@ -35,6 +35,15 @@ const MOST_ID: usize = 256;
 /// How often somebody who lost the race for a new id looks again at what won.
 pub(crate) const LOOKS: usize = 3;
 
+/// A request that this process leaves alone for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deferral {
+    /// Until when, on the monotonic clock.
+    pub(crate) until: Duration,
+    /// For how long that was.
+    pub(crate) pause: Duration,
+}
+
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
     /// What an application adds to each request.
@@ -49,8 +58,8 @@ pub(crate) struct Inner {
     pub(crate) watchers: Watchers,
     /// The requests that this process is at.
     pub(crate) working: Mutex<BTreeSet<String>>,
-    /// When those may be tried again that failed here, on the monotonic clock.
-    pub(crate) deferred: Mutex<BTreeMap<String, Duration>>,
+    /// Those that failed here, or that something else is in the way of.
+    pub(crate) deferred: Mutex<BTreeMap<String, Deferral>>,
     /// What was submitted here, for the processors of this process.
     pub(crate) fresh: Mutex<VecDeque<(String, Option<String>)>>,
     pub(crate) processors: AtomicUsize,

@@ -12,11 +12,14 @@ use txn_outbox::OutboxError;
 
 use crate::apply::Stop;
 use crate::error::{RequestError, Result};
-use crate::inner::{Halt, Inner, millis};
+use crate::inner::{Deferral, Halt, Inner, millis};
 use crate::model::{Claim, Entry, Reason, State};
 
 /// How often a store that does not answer is asked again before the request is left for later.
 const TRIES: usize = 8;
+
+/// How long a request is left alone at first that something else is in the way of.
+const FIRST_DEFERRAL: Duration = Duration::from_secs(1);
 
 /// The longest pause before a request that failed is tried again in the same process.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(60);
@@ -32,6 +35,8 @@ pub(crate) enum Processed {
     Failed,
     /// It failed too often, and is set aside.
     Quarantined,
+    /// Something else is in its way, such as a full queue: it is tried again later, and that does not count.
+    Waits,
     /// It is not to be processed, or not by this process.
     NotOurs,
 }
@@ -84,7 +89,9 @@ impl Inner {
         loop {
             let error = match self.carry_out(&entry, &grant).await {
                 Ok(processed) => {
-                    self.deferred.lock().remove(id);
+                    if !matches!(processed, Processed::Failed | Processed::Waits) {
+                        self.deferred.lock().remove(id);
+                    }
                     return Ok(processed);
                 }
                 Err(error) => error,
@@ -212,8 +219,29 @@ impl Inner {
             {
                 self.told(self.failed(entry, grant, &error.to_string()).await)
             }
+            Err(Halt::Failed(error @ (RequestError::Outbox(_) | RequestError::Companion(_)))) => {
+                self.told(self.waits(entry, grant, &error.to_string()).await)
+            }
             Err(Halt::Failed(error)) => self.told(Err(error)),
         }
+    }
+
+    /// Lets go of a request that something else is in the way of. Others may have it meanwhile; this process comes back later and
+    /// later, so that it holds up nothing.
+    async fn waits(&self, entry: &Entry, grant: &str, why: &str) -> Result<Processed> {
+        let waits = self.change(&entry.id, |entry, now| {
+            let ours = entry.is_claimed_as(grant);
+            if ours {
+                entry.reason = Some(Reason::Failed(why.to_owned()));
+                entry.enter(State::Created, now);
+            }
+            Ok((ours, if ours { Processed::Waits } else { Processed::NotOurs }))
+        });
+        let processed = waits.await?;
+        if processed == Processed::Waits {
+            self.defer(&entry.id, None);
+        }
+        Ok(processed)
     }
 
     /// Errors of the engine are for the caller to judge; all others make the request fail.
@@ -254,16 +282,23 @@ impl Inner {
                 Ok((true, (processed, entry.failures)))
             })
             .await?;
+        if processed == Processed::Failed {
+            let pause = Duration::from_millis(100).saturating_mul(1 << failures.min(16));
+            self.defer(&entry.id, Some(pause));
+        } else {
+            self.deferred.lock().remove(&entry.id);
+        }
+        Ok(processed)
+    }
+
+    /// Leaves a request alone for so long, or for twice as long as the last time.
+    fn defer(&self, id: &str, pause: Option<Duration>) {
         let mut deferred = self.deferred.lock();
         if deferred.len() >= self.config.max_open {
             deferred.clear();
         }
-        if processed == Processed::Failed {
-            let pause = Duration::from_millis(100).saturating_mul(1 << failures.min(16));
-            deferred.insert(entry.id.clone(), self.now() + pause.min(LONGEST_DEFERRAL));
-        } else {
-            deferred.remove(&entry.id);
-        }
-        Ok(processed)
+        let before = deferred.get(id).map_or(FIRST_DEFERRAL / 2, |deferral| deferral.pause);
+        let pause = pause.unwrap_or(before * 2).min(LONGEST_DEFERRAL);
+        deferred.insert(id.to_owned(), Deferral { until: self.now() + pause, pause });
     }
 }

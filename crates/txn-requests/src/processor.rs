@@ -64,7 +64,7 @@ impl Tally {
             Processed::Refused => self.rolled_back += 1,
             Processed::Failed => self.failed += 1,
             Processed::Quarantined => self.quarantined += 1,
-            Processed::NotOurs => {}
+            Processed::Waits | Processed::NotOurs => {}
         }
     }
 }
@@ -126,7 +126,9 @@ impl Inner {
             if work.len() >= self.config.batch {
                 break;
             }
-            if self.working.lock().contains(&entry.id) || self.is_deferred(&entry.id) {
+            // What others have to do must not fill the places of what this process can do.
+            let cannot = self.is_deferred(&entry.id) || !self.can_emit(&entry.request);
+            if cannot || self.working.lock().contains(&entry.id) {
                 continue;
             }
             if let Some(dead) = self.may_take(&entry).await? {
@@ -149,16 +151,8 @@ impl Inner {
         Ok(self.instances.look(&claim.instance, lease).await?.map(Some))
     }
 
-    fn is_deferred(&self, id: &str) -> bool {
-        let mut deferred = self.deferred.lock();
-        match deferred.get(id) {
-            Some(until) if *until > self.now() => true,
-            Some(_) => {
-                deferred.remove(id);
-                false
-            }
-            None => false,
-        }
+    pub(crate) fn is_deferred(&self, id: &str) -> bool {
+        self.deferred.lock().get(id).is_some_and(|deferral| deferral.until > self.now())
     }
 }
 

@@ -131,7 +131,11 @@ impl Inner {
         let mut tally = Tally::default();
         let mut watched: Option<Duration> = None;
         let mut committed = BTreeSet::new();
-        let found = self.aged(State::OPEN, application, self.config.recover_after).await?;
+        let mut found = self.aged(State::OPEN, application, self.config.recover_after).await?;
+        found.retain(|entry| {
+            let decided = matches!(entry.state, State::Committed | State::Terminating);
+            decided || (self.can_emit(&entry.request) && !self.is_deferred(&entry.id))
+        });
         for entry in found.into_iter().take(self.config.batch) {
             match entry.state {
                 State::Committed => {

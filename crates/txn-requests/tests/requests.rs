@@ -19,6 +19,7 @@ txn_fixtures::in_process! {
     whoever_is_killed_each_request_happens_once;
     a_paused_processor_does_nothing_twice;
     what_a_request_emits_commits_with_it_or_not_at_all;
+    what_waits_for_others_holds_up_nobody;
     without_an_outbox_what_emits_is_refused_and_left_to_others;
     what_could_never_be_emitted_is_refused;
     requests_of_the_format_before_are_carried_out;

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::{Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction};
 
-use crate::history::{Content, Doc, Fate, History, Kind, World, audited};
-use crate::past;
+use crate::history::{Content, Doc, Fate, History, Kind, World};
+use crate::past::{self, audited};
 use crate::process::{Process, is_planned, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SHEETS, SLOTS, TOKENS};
 use crate::witness::Told;
@@ -204,7 +204,10 @@ impl Actor {
                     let found =
                         past::look_back(&self.domain, &self.world, *moment, &audited()).await;
                     if let Ok(found) = &found {
-                        self.history.note(number, |operation| operation.reads.clone_from(found));
+                        self.history.note(number, |operation| {
+                            operation.moment = Some(*moment);
+                            operation.reads.clone_from(found);
+                        });
                     }
                     Some(fate(found.map(drop)))
                 }
@@ -286,7 +289,10 @@ impl Actor {
             Ok(committed) => committed.receipt.tid,
             Err(error) => error.tid(),
         };
-        self.history.note(number, |operation| operation.tid = operation.tid.or(tid));
+        let commit = result.as_ref().ok().and_then(|committed| committed.receipt.commit_tid);
+        self.history.note(number, |operation| {
+            (operation.tid, operation.commit) = (operation.tid.or(tid), commit);
+        });
         Some(fate(result.map(drop)))
     }
 

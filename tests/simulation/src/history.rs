@@ -8,8 +8,6 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use txn_core::{Collection, Tid, Typed};
 
-use crate::scenario::{ACCOUNTS, TOKENS};
-
 /// A collection of the world.
 pub(crate) type World = Collection<Typed<Content>>;
 
@@ -85,13 +83,6 @@ impl Doc {
     pub fn lasts(self) -> bool {
         matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Sheet(_) | Self::Annex(_))
     }
-}
-
-/// Everything of which several documents together have a meaning.
-pub(crate) fn audited() -> Vec<Doc> {
-    let accounts = (0..ACCOUNTS).map(Doc::Account);
-    let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
-    accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
 }
 
 /// What an operation was.
@@ -175,6 +166,10 @@ pub struct Operation {
     pub fate: Fate,
     /// Its last attempt.
     pub tid: Option<Tid>,
+    /// The version of what it wrote, if it was told.
+    pub commit: Option<Tid>,
+    /// The moment that it looked back to.
+    pub moment: Option<Duration>,
     /// What its last attempt read.
     pub reads: BTreeMap<Doc, Option<Content>>,
     /// What its last attempt wanted to write; nothing for a deletion.
@@ -208,6 +203,8 @@ impl History {
             ended: None,
             fate: Fate::Unheard,
             tid: None,
+            commit: None,
+            moment: None,
             reads: BTreeMap::new(),
             writes: BTreeMap::new(),
             legs: BTreeMap::new(),

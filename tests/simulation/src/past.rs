@@ -5,14 +5,21 @@ use std::time::Duration;
 
 use txn_core::{Domain, Error};
 
-use crate::history::{Content, Doc, Fate, History, Kind, World, audited};
-use crate::scenario::SHEETS;
+use crate::history::{Content, Doc, Fate, History, Kind, World};
+use crate::scenario::{ACCOUNTS, SHEETS, TOKENS};
 
 /// Moments that are looked at when everything has ended.
 const MOMENTS: usize = 6;
 
 /// What was there.
 pub(crate) type Moment = BTreeMap<Doc, Option<Content>>;
+
+/// Everything of which several documents together have a meaning.
+pub(crate) fn audited() -> Vec<Doc> {
+    let accounts = (0..ACCOUNTS).map(Doc::Account);
+    let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
+    accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
+}
 
 /// What stood there at a moment, without a transaction.
 pub(crate) async fn look_back(
@@ -26,14 +33,16 @@ pub(crate) async fn look_back(
     Ok(docs.iter().copied().zip(found).collect())
 }
 
-/// Looks at some moments at which transactions began or committed, and at the last one. Returns what that shows.
+/// Looks again at the moments that were looked at, at some at which transactions began or committed, and at the last one. Returns
+/// what that shows, and what has changed.
 pub(crate) async fn look_through(
     domain: &Domain,
     world: &World,
     history: &History,
     [since, now]: [Duration; 2],
     dice: &mut fastrand::Rng,
-) -> Result<Moment, Error> {
+    primaries_crash: bool,
+) -> Result<(Moment, Vec<String>), Error> {
     let operations = history.operations();
     let journals = operations.iter().map(|operation| Doc::Journal(operation.number));
     let mut docs = audited();
@@ -47,14 +56,26 @@ pub(crate) async fn look_through(
         moments.push((*tid + Duration::from_millis(dice.u64(..3_000))).clamp(since, latest));
     }
     moments.push(latest);
+    let mut violations = Vec::new();
+    for look in operations.iter().filter(|look| look.kind == Kind::LookBack && look.is_committed())
+    {
+        let Some(moment) = look.moment else { continue };
+        let seen: Vec<Doc> = look.reads.keys().copied().collect();
+        let again = look_back(domain, world, moment, &seen).await?;
+        if again != look.reads && !primaries_crash {
+            violations
+                .push(format!("past: what {} found then is something else by now", look.number));
+        }
+    }
     let mut last = Moment::new();
     for moment in moments {
         let number = history.begin("historian", Kind::LookBack, now);
         last = look_back(domain, world, moment, &docs).await?;
         history.note(number, |operation| {
             (operation.fate, operation.ended) = (Fate::Committed, Some(now));
+            operation.moment = Some(moment);
             operation.reads.clone_from(&last);
         });
     }
-    Ok(last)
+    Ok((last, violations))
 }

@@ -509,7 +509,10 @@ impl Simulation {
         let world: World = domain.collection("world").await?;
         let mut dice = self.scenario.trouble.fork();
         let span = [since, self.origin.elapsed()];
-        let last = past::look_through(&domain, &world, &self.history, span, &mut dice).await?;
+        let (history, crashes) = (&self.history, self.scenario.crashes);
+        let look = past::look_through(&domain, &world, history, span, &mut dice, crashes);
+        let (last, changed) = look.await?;
+        self.violations.extend(changed);
         for (doc, content) in last {
             if content.as_ref() != finals.get(&doc) {
                 self.violations
@@ -540,12 +543,9 @@ impl Simulation {
             let name = process.name();
             self.violations.push(format!("liveness: {name} asks the store without an end"));
         }
-        for operation in &operations {
-            if let Fate::Aborted(why) = &operation.fate
-                && !self.scenario.may_be_told(why)
-            {
-                self.violations.push(format!("operation {} failed: {why}", operation.number));
-            }
+        for operation in operations.iter().filter(|operation| !self.scenario.is_fair(operation)) {
+            self.violations
+                .push(format!("operation {} failed: {:?}", operation.number, operation.fate));
         }
         let mut counts = self.told.counts.lock().clone();
         let copied = self.meddler.strays.load(Ordering::Relaxed);

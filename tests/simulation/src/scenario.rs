@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use txn_sim::FaultPlan;
 
+use crate::history::{Fate, Operation};
+
 use txn_sim::server::{Manners, SHARDS};
 
 /// How long an attempt may take, and the longest lease.
@@ -387,9 +389,10 @@ impl Scenario {
         refuses || self.annex != Annex::None
     }
 
-    /// Whether this is a reason for a caller why nothing was changed.
+    /// Whether its caller may be told so why nothing was changed.
     #[must_use]
-    pub fn may_be_told(&self, why: &str) -> bool {
+    pub fn is_fair(&self, operation: &Operation) -> bool {
+        let Fate::Aborted(why) = &operation.fate else { return true };
         let expected = ["mismatch", "Conflict", "Unavailable"];
         // Clocks that are too far apart are a reason to refuse a commit.
         let clocks = self.clocks != Clocks::Tame && why.starts_with("Misconfigured");

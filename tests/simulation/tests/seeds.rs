@@ -48,6 +48,10 @@ fn kept_seeds() {
     for seed in [6_003_907, 7_001_937] {
         assert_eq!(run(seed, groups).violations, Vec::<String>::new(), "seed {seed}");
     }
+    for seed in [9_100_038, 9_100_264, 9_100_265] {
+        let violations = run(seed, Troubles::all()).violations;
+        assert_eq!(violations, Vec::<String>::new(), "seed {seed}");
+    }
 }
 
 #[test]

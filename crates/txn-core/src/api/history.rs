@@ -83,8 +83,10 @@ impl Domain {
     /// [`Tid::unix_time`](crate::Tid::unix_time) of a commit.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the moment is later than [`Domain::latest_timestamp`].
+    /// [`ErrorKind::Invalid`] if the moment is later than [`Domain::latest_timestamp`]; [`ErrorKind::Misconfigured`] if this process's
+    /// clock is known to be wrong.
     pub fn at(&self, timestamp: Duration) -> Result<ReaderAt<'_>> {
+        self.engine.check_clock()?;
         let latest = self.latest_timestamp();
         if timestamp > latest {
             let message = format!(
@@ -107,11 +109,8 @@ impl Domain {
     pub async fn purge_history<C: Codec>(&self, collection: &Collection<C>) -> Result<u64> {
         let engine = &self.engine;
         let history = engine.history_of(&collection.name)?;
-        let deadline = engine.deadline(engine.config.deadline);
-        engine
-            .purge_history(&collection.name, &history, &deadline)
-            .await
-            .map_err(AttemptError::into_error)
+        let purged = engine.purge_history(&collection.name, &history).await;
+        purged.map_err(AttemptError::into_error)
     }
 }
 
@@ -192,10 +191,6 @@ impl Now {
             None => Known::Torn,
             Some((_, tid)) if !stood(*tid) => Known::Past,
             Some((head, tid)) if before.is_of(head, *tid) => Known::Is(observed.image.clone()),
-            // A client that keeps no history wrote it since, and before that moment.
-            Some((_, tid)) if observed.tid > *tid && stood(observed.tid) => {
-                Known::Is(observed.image.clone())
-            }
             Some(_) => Known::Torn,
         }
     }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use tokio_util::sync::CancellationToken;
 
-use super::participants::{Participants, participant_of};
+use super::participants::{HEAD_BYTES, Participants, participant_of};
 use super::receipt::Receipt;
 use super::stage::{Decisive, Stage};
 use super::{Attempt, Mutation, ReadEntry};
@@ -379,7 +379,8 @@ impl Attempt {
         };
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
         let key = self.engine.table.record_key(self.tid);
-        self.engine.limits().check(&key, source.len()).map_err(|refusal| {
+        let heads = self.heads_among(writes).len() * HEAD_BYTES;
+        self.engine.limits().check(&key, source.len() + heads).map_err(|refusal| {
             Error::invalid(format!(
                 "the transaction is too large, for its record is one document: {}",
                 refusal.reason

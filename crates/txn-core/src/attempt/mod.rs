@@ -36,7 +36,7 @@ use crate::engine::observe::ReadEntry;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
-use txn_protocol::document::{Image, Stored};
+use txn_protocol::document::Stored;
 use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
 
@@ -297,7 +297,7 @@ impl Attempt {
         working.note_write(key.clone(), mutation);
         if let Some(head) = head {
             // What it becomes is known under the locks.
-            working.note_write(head, Mutation::Put(Image::default()));
+            working.note_write(head, Mutation::Put(participants::stand_in()));
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! What stands in the record of a commit: by the locks that are held, and by what the closure wants of their documents.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::{Attempt, Held, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::history::{History, head_of};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Version};
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::history;
@@ -72,6 +72,9 @@ impl Attempt {
                 Some(head) => head.as_ref(),
                 None => writes.get(key),
             };
+            if mutation.and_then(Mutation::image).is_some_and(|image| *image == stand_in()) {
+                return Err(opened_anew(key));
+            }
             let change = mutation.map_or(Change::Read, Mutation::change);
             let op = operation(change, !absent).map_err(|_| Self::exists(key))?;
             let placeholder = absent.then_some(lock.version);
@@ -105,7 +108,9 @@ impl Attempt {
         for (key, mutation) in writes {
             let Some(kept) = self.history_of(key) else { continue };
             let at = kept.head(key);
-            let (Some(document), Some(head)) = (held.get(key), held.get(&at)) else { continue };
+            let Some(document) = held.get(key) else { continue };
+            // It was kept from a later moment on than the closure wrote it.
+            let head = held.get(&at).ok_or_else(|| opened_anew(key))?;
             let exists = !document.before.absent;
             let op = operation(mutation.change(), exists).map_err(|_| Self::exists(key))?;
             if op == Op::Read {
@@ -133,6 +138,22 @@ impl Attempt {
         Ok(heads)
     }
 }
+
+/// What stands for a head until its document is locked. It is never written.
+pub(super) fn stand_in() -> Image {
+    static STAND_IN: LazyLock<Image> = LazyLock::new(|| {
+        Image::parse(r#"{"stands for":"the head of a document"}"#).unwrap_or_default()
+    });
+    STAND_IN.clone()
+}
+
+fn opened_anew(key: &Key) -> Error {
+    let message = "its collection was opened anew meanwhile, with or without its past: run the transaction again";
+    Error::new(ErrorKind::Conflict, message).at(key)
+}
+
+/// More than a head has: the way back to some thousands of millions of versions.
+pub(super) const HEAD_BYTES: usize = 4 * 1024;
 
 fn stored(before: &Stored) -> Option<&Stored> {
     (!before.absent).then_some(before)

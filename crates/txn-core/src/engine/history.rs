@@ -54,6 +54,10 @@ impl Histories {
     pub(crate) fn of(&self, collection: &str) -> Option<Arc<History>> {
         self.0.read().get(collection).cloned()
     }
+
+    pub(crate) fn forget(&self, collection: &str) {
+        self.0.write().remove(collection);
+    }
 }
 
 /// Of names: `h` the head of a document, `v` a past version. The first version may have no tid.
@@ -121,6 +125,11 @@ impl Engine {
         let opened = self.open_collection(name, false, None, deadline).await?;
         let collection = format!("{}-history", opened.name);
         let past = self.open_collection(&collection, true, Some(UNSEARCHED), deadline).await?;
+        let key = history_entry(&opened.uid);
+        if self.read_registry(&key, deadline).await?.is_none() {
+            self.check_free(&past.name, deadline).await?;
+        }
+        // From here on: whatever was committed until now is what stood there at first.
         let entry = Entry {
             format: Format::default(),
             collection: past.name.to_string(),
@@ -128,10 +137,6 @@ impl Engine {
             retention_ms: millis(retention),
         };
         let source = serde_json::to_string(&entry).map_err(|e| Error::invalid(e.to_string()))?;
-        let key = history_entry(&opened.uid);
-        if self.read_registry(&key, deadline).await?.is_none() {
-            self.check_free(&past.name, deadline).await?;
-        }
         let (place, source) = (RegistryDocument(&key), Source::from(source));
         let settled =
             self.settle(&place, &MakeOnce, (None, None), |_| Ok(source.clone()), deadline);
@@ -150,15 +155,14 @@ impl Engine {
         }
     }
 
-    /// Whether a collection may have heads and past versions: nothing else is in it.
+    /// Whether a collection may have heads and past versions: nothing is in it, not even those of an earlier life.
     async fn check_free(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
         self.refresh(name, deadline).await?;
         let mut pages = self.pages(name, Filter::All, PAGE);
         while let Some(documents) = self.next_page(&mut pages, deadline).await? {
-            let ours = |key: &Key| key.id.starts_with("h/") || key.id.starts_with("v/");
-            if let Some((key, ..)) = documents.iter().find(|(key, ..)| !ours(key)) {
+            if let Some((key, ..)) = documents.first() {
                 let message = format!(
-                    "the history would be kept in the collection {name:?}, which has other documents: rename that one"
+                    "the history would be kept in the collection {name:?}, which is not empty: delete or rename that one"
                 );
                 return Err(Error::new(ErrorKind::Misconfigured, message).at(key).into());
             }
@@ -174,7 +178,7 @@ impl Engine {
     ) -> Result<(), AttemptError> {
         let key = history_entry(&opened.uid);
         let Some((_, source)) = self.read_registry(&key, deadline).await? else {
-            self.histories.0.write().remove(&opened.name);
+            self.histories.forget(&opened.name);
             return Ok(());
         };
         let entry: Entry = serde_json::from_str(&source)
@@ -217,7 +221,7 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Ancestor, AttemptError> {
         loop {
-            match links.step(time).ok_or_else(|| no_longer_kept(key))? {
+            match links.step(time).ok_or_else(|| not_known(key))? {
                 Step::Found(version) => return Ok(version),
                 Step::Look(version) => {
                     links = self.past_version(key, history, version, deadline).await?.links;
@@ -272,6 +276,11 @@ pub(crate) fn overwritten(key: &Key, version: Option<Tid>) -> Error {
     let message = format!(
         "what it was then is not known: a client that keeps no history wrote over the version {which}"
     );
+    Error::damaged(message).at(key)
+}
+
+fn not_known(key: &Key) -> Error {
+    let message = "what it was then is not known: it was written later by a client that keeps no history, before the first that does";
     Error::damaged(message).at(key)
 }
 

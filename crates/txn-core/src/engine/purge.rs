@@ -13,11 +13,13 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::history::{History, head_of};
-use crate::engine::pages::PAGE;
 use crate::engine::store_access::ReadPreference;
 use crate::error::ErrorKind;
 use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::View;
+
+/// Documents of one page: they may be large.
+const PAGE: usize = 100;
 
 /// A past version that was found.
 struct Found {
@@ -33,14 +35,20 @@ impl Engine {
         &self,
         collection: &Arc<str>,
         history: &History,
-        deadline: &Deadline,
     ) -> Result<u64, AttemptError> {
+        self.check_clock()?;
+        let deadline = &self.deadline(self.config.deadline);
         let kept = history.retention.saturating_add(self.config.max_drift);
         let horizon = self.config.clock.wall().saturating_sub(kept);
         self.refresh(&history.collection, deadline).await?;
         let mut pages = self.pages(&history.collection, Filter::All, PAGE);
         let mut deleted = 0;
-        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
+        while let Some(documents) = {
+            // Whatever is left of the collection has its time, however large it is.
+            let deadline = self.deadline(self.config.deadline);
+            self.next_page(&mut pages, &deadline).await?
+        } {
+            let deadline = &self.deadline(self.config.deadline);
             let mut past: BTreeMap<Key, Vec<Found>> = BTreeMap::new();
             for (at, version, _) in documents {
                 let Some((key, tid)) = history.document(collection, &at) else { continue };
@@ -54,7 +62,8 @@ impl Engine {
             for (found, oldest) in past.into_values().zip(oldest) {
                 let Some(oldest) = oldest? else { continue };
                 let before = |found: &Found| match oldest {
-                    Oldest::Now => true,
+                    // What stands there now may be overwritten this moment, and its version kept already.
+                    Oldest::Now(tid) => found.tid < tid,
                     Oldest::Past(Ancestor { tid, .. }) => found.tid < tid,
                 };
                 let drop = found.into_iter().filter(before);
@@ -83,7 +92,7 @@ impl Engine {
             return Ok(None);
         };
         if stored.tid.is_some_and(|tid| tid.unix_time() <= horizon) {
-            return Ok(Some(Oldest::Now));
+            return Ok(Some(Oldest::Now(stored.tid)));
         }
         let located = match head_of(&at, &stored.image, stored.image.as_str()) {
             Ok(head) => self.locate(key, history, head.links, horizon, deadline).await,
@@ -102,8 +111,8 @@ impl Engine {
 
 /// The oldest version that somebody may still ask for.
 enum Oldest {
-    /// What stands there now.
-    Now,
+    /// What stands there now, and the commit that wrote it.
+    Now(Option<Tid>),
     /// A past one.
     Past(Ancestor),
 }

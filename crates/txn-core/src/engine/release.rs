@@ -52,6 +52,7 @@ impl Engine {
         self.change_domain(deadline, |document| document.collections.remove(&name).is_some())
             .await?;
         self.delete(&history_entry(&uid), deadline).await?;
+        self.histories.forget(&name);
         // The claim goes last: as long as it stands nobody else has the collection.
         self.delete(&key, deadline).await
     }

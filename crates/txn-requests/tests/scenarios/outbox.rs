@@ -6,7 +6,7 @@ use serde_json::json;
 use txn_core::{Config, Domain, Error, Raw};
 use txn_fixtures::process::Process;
 use txn_outbox::http::{self, HeaderText, HttpRequest, Method};
-use txn_outbox::{Event, EventSource, Outbox, OutboxConfig, QueueName};
+use txn_outbox::{Event, EventSource, Outbox, OutboxConfig, OutboxError, QueueName};
 use txn_requests::{Emit, Operation, Request, RequestError, Requests, RequestsConfig, State};
 
 use super::{PATIENCE, World};
@@ -199,4 +199,32 @@ pub(crate) async fn whoever_is_killed_a_request_emits_once(world: &World) {
         assert_eq!(waiting(&outbox, topic, key).await.len(), submitted, "{topic} {key}");
     }
     assert!(processor.stop(PATIENCE).await && survivor.shutdown(PATIENCE).await);
+}
+
+/// Requests whose queue is full fill a whole look, and one that is younger has nothing to do with them.
+pub(crate) async fn what_waits_for_others_holds_up_nobody(world: &World) {
+    let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
+    let narrow = OutboxConfig::default().with_shards(8).with_max_backlog(1);
+    let outbox = Outbox::open(&domain, narrow).await.expect("opens");
+    let config = world.config().with_outbox(Some(outbox.clone())).with_batch(2);
+    let requests = Requests::open(&domain, config).await.expect("opens");
+    domain
+        .transact::<_, OutboxError, _>(async |tx| outbox.emit(tx, "t", "k", &json!(0)).await)
+        .await
+        .expect("fills the queue");
+    let event = || world.transfer("alice", "bob", 1).with_event(Emit::new("t", "k", json!(1)));
+    for id in ["a", "b", "c"] {
+        requests.submit(&event(), id).await.expect("stored");
+    }
+    requests.submit(&world.transfer("alice", "bob", 10), "young").await.expect("stored");
+    let mut committed = 0;
+    for _ in 0..3 {
+        committed += requests.process_open(None).await.expect("looks").committed;
+    }
+    assert_eq!(committed, 1, "what waits fills no place");
+    assert!(requests.status("young").await.expect("known").state.is_committed());
+    let waits = requests.status("a").await.expect("known");
+    assert_eq!(waits.state, State::Created);
+    assert!(format!("{:?}", waits.reason).contains('k'), "it says what it waits for: {waits:?}");
+    assert_eq!(world.balance(&domain, "bob").await, 10);
 }

@@ -34,6 +34,14 @@ fn violations(ledger: &Ledger, look: &Operation) -> Vec<String> {
             let half = operation.number;
             violations.push(format!("{number} found {half} in {shown} of {written:?}"));
         }
+        if let (Some(commit), Some(moment)) = (operation.commit, look.moment)
+            && (commit.unix_time() <= moment) != (shown == written.len())
+            && !written.is_empty()
+        {
+            let other = operation.number;
+            violations
+                .push(format!("{number} found {shown} of {other}, which committed as {commit}"));
+        }
         let journal = Doc::Journal(operation.number);
         if found(&journal).is_some() && shown == 0 {
             violations.push(format!("{number} found {journal:?} and not what belongs to it"));
