@@ -9,6 +9,9 @@ use crate::handler::{Delivery, Failure, Handler};
 
 /// Hands each event to the handler of its topic. One whose topic has none waits, without counting as failed, for a processor
 /// that has: as when a newer version of a program begins to emit it.
+///
+/// Processors of one outbox share its shards whatever they know, and one that has a shard keeps it: in the end every one of them has
+/// to know every topic, or what it does not know waits as long as it lives.
 #[derive(Default)]
 pub struct Topics(BTreeMap<String, Box<dyn Handler>>);
 

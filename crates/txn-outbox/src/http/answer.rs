@@ -81,17 +81,41 @@ impl Answer {
 pub(crate) struct Secret(pub(crate) Vec<SecretString>);
 
 impl Secret {
-    /// A text without them, as far as they stand there as they are.
+    /// A text without them, as far as they stand there as they are, whole, behind their scheme, or cut off at the end.
     pub(crate) fn blot(&self, text: &str) -> String {
-        let secrets = self.0.iter().map(ExposeSecret::expose_secret);
-        secrets
-            .filter(|secret| !secret.is_empty())
-            .fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
+        let whole = self.0.iter().map(ExposeSecret::expose_secret);
+        // Of "Bearer abc" whoever answers may say "abc".
+        let behind = |secret: &'_ str| secret.split_once(' ').map(|(_, behind)| behind.to_owned());
+        let mut secrets: Vec<String> =
+            whole.flat_map(|secret| [Some(secret.to_owned()), behind(secret)]).flatten().collect();
+        secrets.retain(|secret| !secret.is_empty());
+        // One that begins another leaves nothing of it.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        let mut text = text.to_owned();
+        if let Some(cut) = secrets.iter().filter_map(|secret| cut_off(&text, secret)).max() {
+            text.truncate(text.len() - cut);
+            text.push_str(BLOT);
+        }
+        secrets.iter().fold(text, |text, secret| text.replace(secret.as_str(), BLOT))
     }
 
     pub(crate) fn longest(&self) -> usize {
         self.0.iter().map(|secret| secret.expose_secret().len()).max().unwrap_or(0)
     }
+}
+
+const BLOT: &str = "[secret]";
+
+/// Fewer bytes of a secret tell nothing of it.
+const TELLING: usize = 4;
+
+/// How many bytes at the end of a text begin a secret.
+fn cut_off(text: &str, secret: &str) -> Option<usize> {
+    let lengths = (TELLING..secret.len()).rev();
+    lengths
+        .filter_map(|length| secret.get(..length))
+        .find(|start| text.ends_with(start))
+        .map(str::len)
 }
 
 /// How long an answer asks to wait: in seconds, or until a date.
@@ -118,6 +142,22 @@ mod tests {
         }
         for status in [100, 199, 301, 302, 304, 307, 308, 400, 401, 404, 409, 410, 422, 600] {
             assert_eq!(Meaning::of(status), Meaning::Never, "{status}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_secret_is_kept() {
+        let secret = |text: &str| SecretString::from(text.to_owned());
+        let secrets = Secret(vec![secret("token"), secret("Bearer token-and-more")]);
+        for (text, blotted) in [
+            ("Bearer token-and-more!", "[secret]!"),
+            (r#"{"error":"bad token-and-more"}"#, r#"{"error":"bad [secret]"}"#),
+            ("a token", "a [secret]"),
+            ("cut Bearer token-and-m", "cut [secret]"),
+            ("cut: token-and", "cut: [secret]"),
+            ("nothing of it", "nothing of it"),
+        ] {
+            assert_eq!(secrets.blot(text), blotted, "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What came of requests, by the ids of their events.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use txn_core::{Collection, Domain, Transaction};
@@ -24,8 +25,8 @@ const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "at_ms":{"type":"date","format":"epoch_millis"},"error":{"type":"text","index":false},
     "headers":{"type":"object","enabled":false},"body":{"type":"text","index":false}}}"#;
 
-/// What came of a request when it was called last, as far as that was noted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What came of a request when it was called last, as far as that was noted. `Debug` shows nothing that the answer said.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HttpResult {
     pub(crate) format: Format<NEWEST>,
@@ -54,6 +55,20 @@ pub struct HttpResult {
     /// The beginning of the body of the answer, if it is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+}
+
+impl fmt::Debug for HttpResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpResult")
+            .field("id", &self.id)
+            .field("to", &self.to)
+            .field("state", &self.state)
+            .field("status", &self.status)
+            .field("attempts", &self.attempts)
+            .field("at_ms", &self.at_ms)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What came of a request.
