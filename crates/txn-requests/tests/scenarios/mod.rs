@@ -275,18 +275,18 @@ pub(crate) async fn operations_do_what_they_say(world: &World) {
 }
 
 pub(crate) async fn a_refused_request_rolls_back_with_its_reason(world: &World) {
-    let domain = world.fund(&[("alice", 10), ("bob", 0)]).await;
+    let domain = world.fund(&[("alice", 7_654_321), ("bob", 0)]).await;
     let requests = world.requests().await;
-    requests.submit(&world.transfer("alice", "bob", 11), "much").await.expect("stored");
+    requests.submit(&world.transfer("alice", "bob", 7_654_322), "much").await.expect("stored");
     assert_eq!(requests.process_open(None).await.expect("looks").rolled_back, 1);
     let status = requests.wait("much", PATIENCE).await.expect("decided");
     assert_eq!(status.state, State::RolledBack);
     assert!(status.times.rolled_back_ms.is_some());
     let Some(Reason::Refused(refusal)) = &status.reason else { panic!("{status:?}") };
     assert_eq!((refusal.operation, refusal.why), (0, Why::BelowMinimum));
-    assert_eq!(refusal.current, Some(json!(10)));
+    assert_eq!(refusal.current, Some(json!(7_654_321)));
     assert!(
-        !format!("{refusal} {refusal:?}").contains("10"),
+        !format!("{refusal} {refusal:?}").contains("7654321"),
         "a value of a document is told: {refusal}"
     );
     assert_eq!(world.balance(&domain, "bob").await, 0);
