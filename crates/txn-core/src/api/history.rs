@@ -45,7 +45,7 @@ impl Domain {
     /// what it overwrites is lost to readers at a timestamp, and they say so. So it is where plain clients write.
     ///
     /// Costs for each document that a transaction writes: two writes of a small document beside it (its head), one write of
-    /// what is overwritten, and a round trip before the commit. A document alone is no longer one conditional write. Heads stay,
+    /// what is overwritten, and two round trips before the commit. A document alone is no longer one conditional write. Heads stay,
     /// also those of deleted documents; past versions are dropped by [`Domain::purge_history`].
     ///
     /// # Errors
