@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use txn_core::{Collection, Domain, Transaction, Typed};
+use txn_lock::name;
 use txn_lock::stored::{Format, Stored, Versioned};
 use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxConfig, OutboxError};
 
@@ -63,14 +64,7 @@ pub(crate) fn key_of(owner: &str) -> Cow<'_, str> {
     if owner.len() <= MOST_KEY {
         return Cow::Borrowed(owner);
     }
-    // FNV-1a of 128 bits.
-    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    for byte in owner.bytes() {
-        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    }
-    let hash = format!("#{hash:032x}");
-    let begin = &owner[..owner.floor_char_boundary(MOST_KEY - hash.len())];
-    Cow::Owned(format!("{begin}{hash}"))
+    Cow::Owned(name::shortened(owner, MOST_KEY))
 }
 
 /// The owners of a bank, and the events that keep them up to date.

@@ -28,6 +28,21 @@ pub fn fits(text: &str, most: usize) -> bool {
     !text.is_empty() && text.len() <= most && !text.contains(char::is_control)
 }
 
+/// A text as a name of at most `most` bytes: its beginning, without control characters, and a hash of all of it. Never
+/// changed: documents are found under it. `most` has room for the hash, which takes 33 bytes.
+#[must_use]
+pub fn shortened(text: &str, most: usize) -> String {
+    // FNV-1a of 128 bits.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in text.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    let hash = format!("#{hash:032x}");
+    let mut name: String = text.chars().filter(|c| !c.is_control()).collect();
+    name.truncate(name.floor_char_boundary(most.saturating_sub(hash.len())));
+    name + &hash
+}
+
 fn check(
     what: &'static str,
     text: &str,

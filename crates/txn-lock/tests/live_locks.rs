@@ -7,13 +7,4 @@ use std::time::Duration;
 /// Servers of tests are slow and busy.
 const LEASE: Duration = Duration::from_secs(20);
 
-txn_fixtures::on_servers! {
-    one_at_a_time;
-    tokens_grow_over_unlock_break_and_delete;
-    a_timeout_says_who_holds_it;
-    a_lock_is_held_beyond_its_lease;
-    what_a_killed_process_held_is_taken_over;
-    a_paused_holder_finds_out_and_its_effects_are_refused;
-    a_newer_format_is_refused_by_name;
-    a_shutdown_gives_everything_back;
-}
+scenarios::all! { txn_fixtures::on_servers }

@@ -106,6 +106,8 @@ macro_rules! setters {
     };
 }
 
+pub(crate) use setters;
+
 setters! { OutboxConfig:
     /// Sets [`OutboxConfig::shards`].
     with_shards: shards: u16;

@@ -23,9 +23,9 @@ use txn_lock::stored::{Format, Stored, Versioned};
 use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxError};
 
 use crate::apply::{Handles, Stop, carry_out};
-use crate::emit::UPDATES;
+use crate::emit::{UPDATES, check_domain};
 use crate::error::{RequestError, Result};
-use crate::handles::OpenHandles;
+use crate::handles::{OpenHandles, collection};
 use crate::request::{Condition, Expect, Operation, Target};
 use crate::validate;
 
@@ -106,10 +106,8 @@ impl Dependents {
     /// # Errors
     /// [`RequestError::InvalidConfig`] if the outbox is that of another domain.
     pub fn new(domain: &Domain, outbox: &Outbox) -> Result<Self> {
-        if outbox.domain_name() != domain.name() {
-            return Err(RequestError::InvalidConfig("the outbox is that of another domain"));
-        }
-        let handles = OpenHandles::new(domain, &format!("{}-requests", domain.name()));
+        check_domain(outbox, domain)?;
+        let handles = OpenHandles::new(domain, &collection(domain));
         let inner = Inner { domain: domain.clone(), outbox: outbox.clone(), handles };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -194,17 +192,10 @@ fn log(write: &DependentWrite, handles: &Handles) -> Result<BTreeMap<String, Log
 fn queue_of(key: &Key) -> String {
     let routing = key.routing.as_deref().map(|routing| format!("?{routing}")).unwrap_or_default();
     let text = format!("{}/{}{routing}", key.collection, key.id);
-    if name::fits(&text, MOST_KEY) {
-        return text;
+    match name::fits(&text, MOST_KEY) {
+        true => text,
+        false => name::shortened(&text, MOST_KEY),
     }
-    // FNV-1a of 128 bits.
-    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    for byte in text.bytes() {
-        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    }
-    let hash = format!("#{hash:032x}");
-    let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    format!("{}{hash}", &text[..text.floor_char_boundary(MOST_KEY - hash.len())])
 }
 
 #[async_trait]

@@ -10,6 +10,14 @@ use crate::event::Emit;
 /// The topic of updates that depend on a write.
 pub(crate) const UPDATES: &str = "dependent-updates";
 
+/// Refuses an outbox whose events would not commit with what is written here.
+pub(crate) fn check_domain(outbox: &Outbox, domain: &Domain) -> Result<()> {
+    match outbox.domain_name() == domain.name() {
+        true => Ok(()),
+        false => Err(RequestError::InvalidConfig("the outbox is that of another domain")),
+    }
+}
+
 /// Emits what requests leave in an outbox.
 #[derive(Debug)]
 pub(crate) struct Emitter {
@@ -20,9 +28,7 @@ pub(crate) struct Emitter {
 impl Emitter {
     /// For requests of a domain, of so many bytes at most.
     pub(crate) fn new(outbox: &Outbox, domain: &Domain, max_bytes: usize) -> Result<Self> {
-        if outbox.domain_name() != domain.name() {
-            return Err(RequestError::InvalidConfig("the outbox is that of another domain"));
-        }
+        check_domain(outbox, domain)?;
         let http = HttpRequests::new(outbox).with_max_bytes(max_bytes);
         Ok(Self { outbox: outbox.clone(), http })
     }

@@ -12,6 +12,11 @@ use crate::request::Operation;
 /// Most collections that are remembered as open.
 const MOST_COLLECTIONS: usize = 1_000;
 
+/// The collection of the requests of a domain.
+pub(crate) fn collection(domain: &Domain) -> String {
+    format!("{}-requests", domain.name())
+}
+
 /// Collections as they are opened. One of them no operation may change.
 pub(crate) struct OpenHandles {
     domain: Domain,

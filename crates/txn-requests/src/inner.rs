@@ -23,7 +23,7 @@ use crate::companion::Companion;
 use crate::config::RequestsConfig;
 use crate::emit::Emitter;
 use crate::error::{RequestError, Result};
-use crate::handles::OpenHandles;
+use crate::handles::{OpenHandles, collection};
 use crate::model::{Entries, Entry, MAPPINGS, State, Status};
 use crate::request::Request;
 use crate::selection::Selection;
@@ -127,9 +127,7 @@ impl Inner {
         companion: Option<Arc<dyn Companion>>,
     ) -> Result<Self> {
         config.check()?;
-        let entries = domain
-            .create_collection(&format!("{}-requests", domain.name()), Some(MAPPINGS))
-            .await?;
+        let entries = domain.create_collection(&collection(domain), Some(MAPPINGS)).await?;
         let processors = format!("{}-processors", domain.name());
         let instances =
             Instances::open(domain, &processors, Some(instance::MAPPINGS), config.lease).await?;

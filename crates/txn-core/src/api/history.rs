@@ -11,10 +11,10 @@ use crate::api::domain::Domain;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::history::{History, head_of, overwritten};
+use crate::engine::history::{History, overwritten, read_head};
 use crate::engine::observe::ReadEntry;
 use crate::engine::wait_reason::WaitReason;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::history::{Before, Head, Links};
@@ -42,15 +42,15 @@ impl Domain {
     /// it, called `<name>-history`. Idempotent, and for good: [`Domain::release_collection`] ends it.
     ///
     /// Call it where the collection is made. A process that opened the collection before keeps no history until it opens it again;
-    /// what it overwrites is lost to readers at a timestamp, and they say so. So it is where plain clients write.
+    /// what it overwrites is lost to readers at a timestamp, and they say so. What plain clients write has no version of its own.
     ///
     /// Costs for each document that a transaction writes: two writes of a small document beside it (its head), one write of
     /// what is overwritten, and two round trips before the commit. A document alone is no longer one conditional write. Heads stay,
     /// also those of deleted documents; past versions are dropped by [`Domain::purge_history`].
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if it is kept for another time already, or the collection for it cannot be made;
-    /// [`ErrorKind::Invalid`] for a retention that is not longer than [`Config::max_drift`](crate::Config::max_drift).
+    /// [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) if it is kept for another time already, or the collection for it cannot be made;
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a retention that is not longer than [`Config::max_drift`](crate::Config::max_drift).
     ///
     /// # Cancel safety
     /// Dropped half-way, it can be called again.
@@ -83,7 +83,7 @@ impl Domain {
     /// [`Tid::unix_time`](crate::Tid::unix_time) of a commit.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the moment is later than [`Domain::latest_timestamp`]; [`ErrorKind::Misconfigured`] if this process's
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the moment is later than [`Domain::latest_timestamp`]; [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) if this process's
     /// clock is known to be wrong.
     pub fn at(&self, timestamp: Duration) -> Result<ReaderAt<'_>> {
         self.engine.check_clock()?;
@@ -102,7 +102,7 @@ impl Domain {
     /// at once. A head of each document that was ever written stays.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the collection keeps no history; else as the store says.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history; else as the store says.
     ///
     /// # Cancel safety
     /// Dropped half-way, it can be called again.
@@ -124,9 +124,9 @@ impl ReaderAt<'_> {
     /// The document as it stood then, or `None` if it did not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the collection keeps no history, did not at that moment, or keeps it no longer;
-    /// [`ErrorKind::Damaged`] if a client that keeps no history overwrote what stood there then; [`ErrorKind::Conflict`] if a
-    /// transaction that may belong to that moment is not decided before the deadline; [`ErrorKind::Unavailable`] if the store does
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history, did not at that moment, or keeps it no longer;
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if a client that keeps no history overwrote what stood there then; [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if a
+    /// transaction that may belong to that moment is not decided before the deadline; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does
     /// not answer in time.
     pub async fn get<C: Codec>(
         &self,
@@ -208,12 +208,13 @@ impl Engine {
     fn check_kept(&self, history: &History, time: Duration) -> Result<()> {
         let oldest = self.config.clock.wall().saturating_sub(history.retention);
         if time < history.since {
-            let message = "the history of the collection began later than that moment";
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(Error::invalid(
+                "the history of the collection began later than that moment",
+            ));
         }
         if time < oldest {
             let message = format!("the history is kept for {:?} only", history.retention);
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(Error::invalid(message));
         }
         Ok(())
     }
@@ -274,9 +275,8 @@ impl Engine {
         for key in keys {
             let (Some(document), Some(head)) = (entries.next(), entries.next()) else { break };
             let at = history.head(&key);
-            let parse = |image: &Image| head_of(&at, image, image.as_str());
-            let parsed = head.observed.image.as_ref().map(parse).transpose()?;
-            let head = parsed.map(|parsed| (parsed, head.observed.tid));
+            let read = |image: &Image| Ok::<_, Error>((read_head(&at, image)?, head.observed.tid));
+            let head = head.observed.image.as_ref().map(read).transpose()?;
             now.push(Now { key, document, head });
         }
         Ok(now)

@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use super::{Attempt, Held, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::history::{History, head_of};
+use crate::engine::history::{History, read_head};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Version};
-use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::document::{Image, View};
 use txn_protocol::history;
 use txn_protocol::machines::attempt::{Change, operation};
 use txn_protocol::machines::invariant::Invariant;
@@ -38,7 +38,7 @@ pub(super) struct Past {
 impl Attempt {
     /// Notes that the head of a document's history is written with it. What it becomes is known under the locks.
     pub(super) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
-        let Some(history) = self.engine.histories.of(&key.collection) else { return Ok(None) };
+        let Some(history) = self.history_of(key) else { return Ok(None) };
         let longest = history.version(key, Some(self.tid));
         self.engine.limits().check(&longest, 0).map_err(|refusal| {
             let message = format!("its past versions cannot be kept: {}", refusal.reason);
@@ -117,11 +117,10 @@ impl Attempt {
                 heads.insert(at, None);
                 continue;
             }
-            let head = stored(&head.before)
-                .map(|head| {
-                    head_of(&at, &head.image, head.image.as_str()).map(|parsed| (parsed, head.tid))
-                })
-                .transpose()?;
+            let head = match head.before.absent {
+                true => None,
+                false => Some((read_head(&at, &head.before.image)?, head.before.tid)),
+            };
             let known = head.as_ref().map(|(head, tid)| (head, *tid));
             let image = exists.then_some(&document.before.image);
             let before = history::Before { tid: document.before.tid, image };
@@ -154,10 +153,6 @@ fn opened_anew(key: &Key) -> Error {
 
 /// More than a head has: the way back to some thousands of millions of versions.
 pub(super) const HEAD_BYTES: usize = 4 * 1024;
-
-fn stored(before: &Stored) -> Option<&Stored> {
-    (!before.absent).then_some(before)
-}
 
 /// A participant that is no placeholder.
 pub(super) fn participant_of(

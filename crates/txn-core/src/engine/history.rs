@@ -109,9 +109,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The head that a document has, with the commit that wrote it.
-pub(crate) fn head_of(key: &Key, image: &Image, source: &str) -> Result<Head, Error> {
-    Head::parse(image).map_err(|fault| unreadable(key, source, &fault))
+/// Reads the head that has this key.
+pub(crate) fn read_head(key: &Key, image: &Image) -> Result<Head, Error> {
+    Head::parse(image).map_err(|fault| unreadable(key, image.as_str(), &fault))
 }
 
 impl Engine {

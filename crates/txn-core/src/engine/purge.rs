@@ -12,7 +12,7 @@ use txn_protocol::tid::Tid;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::history::{History, head_of};
+use crate::engine::history::{History, read_head};
 use crate::engine::store_access::ReadPreference;
 use crate::error::ErrorKind;
 use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
@@ -37,18 +37,17 @@ impl Engine {
         history: &History,
     ) -> Result<u64, AttemptError> {
         self.check_clock()?;
-        let deadline = &self.deadline(self.config.deadline);
         let kept = history.retention.saturating_add(self.config.max_drift);
         let horizon = self.config.clock.wall().saturating_sub(kept);
-        self.refresh(&history.collection, deadline).await?;
+        self.refresh(&history.collection, &self.deadline(self.config.deadline)).await?;
         let mut pages = self.pages(&history.collection, Filter::All, PAGE);
         let mut deleted = 0;
-        while let Some(documents) = {
-            // Whatever is left of the collection has its time, however large it is.
-            let deadline = self.deadline(self.config.deadline);
-            self.next_page(&mut pages, &deadline).await?
-        } {
+        loop {
+            // Each page has its time, however large the collection is.
             let deadline = &self.deadline(self.config.deadline);
+            let Some(documents) = self.next_page(&mut pages, deadline).await? else {
+                return Ok(deleted);
+            };
             let mut past: BTreeMap<Key, Vec<Found>> = BTreeMap::new();
             for (at, version, _) in documents {
                 let Some((key, tid)) = history.document(collection, &at) else { continue };
@@ -72,9 +71,8 @@ impl Engine {
             let outcomes = self.write_all(&deletes).await;
             // What is not acknowledged is found again by the next call.
             let gone = |outcome: &&Outcome| matches!(outcome, Outcome::Applied(_));
-            deleted += outcomes.iter().filter(gone).map(|_| 1).sum::<u64>();
+            deleted += outcomes.iter().filter(gone).count() as u64;
         }
-        Ok(deleted)
     }
 
     /// The oldest version of a document that somebody may still ask for; none if that is not known.
@@ -94,7 +92,7 @@ impl Engine {
         if stored.tid.is_some_and(|tid| tid.unix_time() <= horizon) {
             return Ok(Some(Oldest::Now(stored.tid)));
         }
-        let located = match head_of(&at, &stored.image, stored.image.as_str()) {
+        let located = match read_head(&at, &stored.image) {
             Ok(head) => self.locate(key, history, head.links, horizon, deadline).await,
             Err(unreadable) => Err(unreadable.into()),
         };

@@ -1,5 +1,5 @@
 //! What holds on every store, each an `async fn(&World)`.
-#![allow(dead_code, reason = "each suite uses a part of it")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each suite uses a part of it")]
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,6 +9,24 @@ use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Error, Raw, Typed};
 use txn_fixtures::process::Process;
 use txn_lock::{Guard, LockConfig, LockError, LockName, LockService, Loss};
+
+/// Hands all scenarios to what declares them as tests.
+macro_rules! all {
+    ($($on:ident)::+) => {
+        $($on)::+! {
+            one_at_a_time;
+            tokens_grow_over_unlock_break_and_delete;
+            a_timeout_says_who_holds_it;
+            a_lock_is_held_beyond_its_lease;
+            what_a_killed_process_held_is_taken_over;
+            a_paused_holder_finds_out_and_its_effects_are_refused;
+            a_newer_format_is_refused_by_name;
+            a_shutdown_gives_everything_back;
+            a_shutdown_ends_what_is_held_at_once;
+        }
+    };
+}
+pub(crate) use all;
 
 /// How long anything may take that is not meant to fail: machines of tests are slow and busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
+use crate::config::setters;
 use crate::error::{OutboxError, Result};
 use crate::http::address::{Resolver, SystemResolver, is_special};
 use crate::http::request::Method;
@@ -131,20 +132,7 @@ impl Default for HttpConfig {
     }
 }
 
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $field:ident: $type:ty;)*) => {
-        impl HttpConfig {$(
-            $(#[$doc])*
-            #[must_use]
-            pub fn $name(mut self, $field: $type) -> Self {
-                self.$field = $field;
-                self
-            }
-        )*}
-    };
-}
-
-setters! {
+setters! { HttpConfig:
     /// Sets [`HttpConfig::destinations`].
     with_destinations: destinations: Vec<Destination>;
     /// Sets [`HttpConfig::methods`].

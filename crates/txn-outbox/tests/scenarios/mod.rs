@@ -1,5 +1,5 @@
 //! What holds on every store, each an `async fn(&World)`.
-#![allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each suite uses a part of it")]
 
 #[cfg(feature = "http")]
 mod http;
@@ -30,6 +30,28 @@ pub(crate) use relay::*;
 pub(crate) use relay_hostile::*;
 pub(crate) use watched::Watched;
 pub(crate) use world::{Desk, PATIENCE, SHARDS, World, until, until_dead, until_some};
+
+/// Hands all scenarios to what declares them as tests.
+macro_rules! all {
+    ($($on:ident)::+) => {
+        $($on)::+! {
+            events_commit_with_their_transaction_or_not_at_all;
+            a_queue_keeps_the_order_of_the_commits;
+            a_commit_wakes_the_processors_of_its_process;
+            one_event_may_change_several_documents_and_emit_more;
+            what_keeps_failing_is_set_aside_and_its_queue_goes_on;
+            what_keeps_failing_is_set_aside_and_its_queue_waits;
+            a_full_queue_refuses;
+            a_newer_format_is_refused_by_name;
+            shards_are_shared_out_and_taken_over;
+            a_static_processor_takes_its_own_shards_only;
+            whoever_is_killed_each_event_is_handled_once;
+            a_paused_processor_does_nothing_twice;
+            effects_elsewhere_are_fenced;
+        }
+    };
+}
+pub(crate) use all;
 
 pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &World) {
     let desk = world.desk().await;
