@@ -87,8 +87,7 @@ impl Bank {
     /// [`BankError::StatementDamaged`], or the engine's.
     pub async fn statement(&self, name: &str, period: Period) -> Result<Statement<'_>> {
         check_name(name)?;
-        let domain = || self.domain().name().to_owned();
-        self.statements().ok_or_else(|| BankError::NoStatements { domain: domain() })?;
+        self.kept_statements()?;
         let reader = self.domain().reader().verified();
         let account = reader.get(self.collections().0, name).await?;
         let account = account.ok_or_else(|| BankError::UnknownAccount(name.to_owned()))?;
@@ -106,6 +105,11 @@ impl Bank {
         };
         let name = name.to_owned();
         Ok(Statement { name, account, opening, closing, bank: self, next, last, carried })
+    }
+
+    fn kept_statements(&self) -> Result<&Statements> {
+        let domain = self.domain().name().to_owned();
+        self.statements().ok_or(BankError::NoStatements { domain })
     }
 
     /// The number of the first of so many lines that is not before a time; one more than there are if none is.
@@ -143,8 +147,7 @@ impl Bank {
         last: u64,
         verified: bool,
     ) -> Result<Vec<Line>> {
-        let domain = || self.domain().name().to_owned();
-        let kept = self.statements().ok_or_else(|| BankError::NoStatements { domain: domain() })?;
+        let kept = self.kept_statements()?;
         let ids = (first..=last).map(|number| Statements::id(name, number));
         let reader = self.domain().reader();
         let reader = if verified { reader.verified() } else { reader };
