@@ -106,6 +106,7 @@ macro_rules! setters {
     };
 }
 
+#[cfg(feature = "http")]
 pub(crate) use setters;
 
 setters! { OutboxConfig:
