@@ -38,6 +38,8 @@ pub struct CleanUp {
     pub found: u64,
     /// How often it looked.
     pub passes: u64,
+    /// Days of the transaction table that were dropped.
+    pub dropped: u64,
     /// Documents and records that it wrote.
     pub written: u64,
 }

@@ -383,6 +383,7 @@ impl Simulation {
         }
         // From here on everybody who may act has a server to talk to.
         let watch = Watch::begin(&self.server);
+        let dropped = self.told.counts.lock().drops;
         let counting = Arc::new(CountingStore::new(self.faults.clone()));
         let caretaker = self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
         let began = Instant::now();
@@ -424,6 +425,7 @@ impl Simulation {
         self.clean_up = CleanUp {
             found: watch.work(),
             passes: began.elapsed().div_duration_f64(JANITOR_INTERVAL) as u64,
+            dropped: self.told.counts.lock().drops - dropped,
             written: counting.counts().documents_written,
         };
     }

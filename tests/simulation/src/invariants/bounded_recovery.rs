@@ -1,15 +1,18 @@
-//! What is written to clean up is bounded by a constant for each lock and each open record.
+//! What is written to clean up is bounded by a constant for each lock, each open record and each day that is dropped.
 
-use crate::ledger::Ledger;
+use crate::ledger::{CleanUp, Ledger};
 
 /// Writes for each lock and each open record: a touch or a void, an apply, a mark, and each of them again.
 const EACH: u64 = 8;
 /// Writes of each pass, whatever it finds: the domain's own documents.
 const PASS: u64 = 6;
+/// Writes for each day that is dropped: the watermark, the name that is forgotten, and each of them again.
+const DAY: u64 = 4;
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let clean_up = ledger.clean_up;
-    let most = EACH * clean_up.found + PASS * (clean_up.passes + 1);
+    let CleanUp { found, passes, dropped, .. } = clean_up;
+    let most = EACH * found + PASS * (passes + 1) + DAY * dropped;
     match clean_up.written > most {
         true => vec![format!("{} writes, not {most} at most: {clean_up:?}", clean_up.written)],
         false => Vec::new(),
