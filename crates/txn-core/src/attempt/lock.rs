@@ -138,7 +138,11 @@ impl Attempt {
             let mut busy = BTreeMap::new();
             let mut in_the_way = Vec::new();
             for (key, want) in &mut wants {
-                match self.step(key, want, met.get(key)) {
+                let step = self.step(key, want, met.get(key));
+                if self.shows_others(&step) {
+                    self.engine.contested.meets_others(key, self.engine.now());
+                }
+                match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
                     // Those who have nothing to do with it do not wait for it; but what was sent has to be settled.
@@ -188,6 +192,15 @@ impl Attempt {
                 }
             }
             rounds += 1;
+        }
+    }
+
+    /// Whether another process holds the document, or has changed what was read.
+    fn shows_others(&self, step: &Result<Step, AttemptError>) -> bool {
+        match step {
+            Ok(Step::Blocked(holder)) => !self.engine.live_attempts.is_live(*holder),
+            Ok(Step::Write(_) | Step::LookAgain) => false,
+            Err(_) => true,
         }
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod attempt_error;
 pub(crate) mod barrier;
 pub(crate) mod claims;
+pub(crate) mod contested;
 pub(crate) mod deadline;
 pub(crate) mod domain_document;
 pub(crate) mod failure_detector;
@@ -48,6 +49,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Backoff;
 use crate::config::Config;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
@@ -82,6 +84,8 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// What this process committed last.
     pub(crate) memory: Memory,
+    /// Where other processes were met.
+    pub(crate) contested: Contested,
     /// What it committed, and leaves to the next group to be written.
     pub(crate) successions: Successions,
     /// The collections that keep what is overwritten.
@@ -131,6 +135,7 @@ impl Engine {
             records: front(),
             store: front(),
             memory: Memory::new(groups.then_some(config.transaction_limit)),
+            contested: Contested::default(),
             successions: Successions::default(),
             histories: Histories::default(),
             groups,

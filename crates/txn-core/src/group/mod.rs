@@ -80,6 +80,8 @@ impl Groups {
             return None;
         }
         let uses = Self::uses_of(attempt)?;
+        // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
+        let insists = insists || self.engine.contested.is_any(uses.keys(), self.engine.now());
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
