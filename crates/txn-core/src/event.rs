@@ -35,6 +35,14 @@ pub enum Event {
         /// The documents.
         documents: Vec<Key>,
     },
+    /// Of the locks that were just acknowledged, some stand over the commit before, which nobody has to apply to these documents any
+    /// more.
+    LockedOver {
+        /// The attempt.
+        tid: Tid,
+        /// The documents.
+        documents: Vec<Key>,
+    },
     /// An attempt waits for an older holder.
     Waiting {
         /// The attempt.

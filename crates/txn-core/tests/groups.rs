@@ -339,7 +339,9 @@ async fn who_has_little_time_leaves_the_others_theirs() {
         all.iter().try_for_each(|id| tx.put(&bank.accounts, id.as_str(), &Account { balance: 100 }))
     });
     put.await.expect("puts");
-    assert!(bank.domain.inspect().await.expect("looks").is_clean());
+    while !bank.domain.inspect().await.expect("looks").is_clean() {
+        sleep(Duration::from_millis(1)).await;
+    }
     slow.set_enabled(true);
     let patient = join_all((0..40).map(|n| bank.transfer(n % 6, (n + 1) % 6, 1)));
     let hasty = join_all((0..10).map(|n| {
@@ -357,4 +359,57 @@ async fn who_has_little_time_leaves_the_others_theirs() {
     let (patient, _) = tokio::join!(patient, hasty);
     assert!(patient.iter().all(std::result::Result::is_ok), "{patient:?}");
     assert_eq!(bank.balances(6).await.iter().sum::<i64>(), 600);
+}
+
+/// Transfers one after the other between the same two accounts, with what they cost the store.
+async fn back_to_back(bank: &Bank, n: usize) -> txn_sim::Counts {
+    let before = bank.store.counts();
+    for _ in 0..n {
+        bank.transfer(0, 1, 1).await.expect("commits");
+    }
+    while !bank.domain.inspect().await.expect("looks").is_clean() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    bank.store.counts().since(before)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_again_is_locked_over_the_commit() {
+    let bank = Bank::open(2).await;
+    bank.transfer(0, 1, 1).await.expect("commits");
+    let counts = back_to_back(&bank, 64).await;
+    // One write locks a document and carries the commit before; beside it stand the record and its mark, and every few
+    // transfers an apply.
+    assert!(counts.documents_written <= 64 * 4 + 16, "{counts}");
+    assert!(counts.requests() <= 64 * 3 + 16, "{counts}");
+    assert_eq!(bank.balances(2).await, [35, 165]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_and_inserted_again_is_locked_over_the_commit() {
+    let bank = Bank::open(2).await;
+    let turn = |there: bool| {
+        let bank = &bank;
+        async move {
+            let run = bank.domain.transact::<_, Error, _>(async |tx| {
+                let first = tx.get(&bank.accounts, "0").await?.unwrap_or_default();
+                tx.put(&bank.accounts, "0", &Account { balance: first.balance + 1 })?;
+                match there {
+                    true => tx.delete(&bank.accounts, "1").map(drop),
+                    false => tx.insert(&bank.accounts, "1", &Account { balance: first.balance }),
+                }
+            });
+            run.await.expect("commits");
+        }
+    };
+    let before = bank.store.counts();
+    for n in 0..40 {
+        turn(n % 2 == 0).await;
+    }
+    while !bank.domain.inspect().await.expect("looks").is_clean() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let counts = bank.store.counts().since(before);
+    assert!(counts.documents_written <= 40 * 4 + 16, "{counts}");
+    assert_eq!(bank.balances(2).await, [140, 139]);
 }

@@ -43,8 +43,9 @@ const BOTH: ShownBy = ShownBy::Both;
 /// Rules of parallel commit.
 const STAGED: ShownBy = ShownBy::Model { no_mutation: "the engine does not stage records yet" };
 /// Rules of groups.
-const GROUPS: ShownBy =
-    ShownBy::Model { no_mutation: "the engine does not lock over its own commits yet" };
+const GROUPS: ShownBy = ShownBy::Model {
+    no_mutation: "the engine leaves to the next group only what it knows to be committed, under locks of its own",
+};
 
 macro_rules! rules {
     ($($(#[$doc:meta])+ $name:ident = $id:literal, $shown_by:expr;)+) => {

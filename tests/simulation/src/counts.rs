@@ -34,6 +34,8 @@ pub struct Counts {
     pub drops: u64,
     /// Transactions that were composed with others.
     pub composed: u64,
+    /// Documents that were locked over the commit before.
+    pub locked_over: u64,
     /// Whatever went wrong, by kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -54,6 +56,7 @@ impl Counts {
         self.wounds += other.wounds;
         self.drops += other.drops;
         self.composed += other.composed;
+        self.locked_over += other.locked_over;
         for (kind, times) in &other.faults {
             self.fault(kind, *times);
         }

@@ -1,6 +1,6 @@
 //! The commit: locks, validation, the one write that decides, and the apply behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::places::RecordOf;
 use crate::engine::settle::Settled;
+use crate::engine::succession::{LONGEST_CHAIN, LockedOver};
 use crate::engine::transaction_table::{Partition, RecordLookup};
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -136,9 +137,10 @@ impl Attempt {
                 self.seat.leave_turn();
                 if self.options.acknowledge == Acknowledge::Committed {
                     say(Ok(receipt(Some(self.tid), commit, false)));
-                    self.finish(*committed).await;
+                    let left = self.leave_to_next(&committed).await;
+                    self.finish(*committed, left).await;
                 } else {
-                    let applied = self.finish(*committed).await;
+                    let applied = self.finish(*committed, BTreeMap::new()).await;
                     say(Ok(receipt(Some(self.tid), commit, applied)));
                 }
             }
@@ -465,15 +467,26 @@ impl Attempt {
 
     /// Applies what was committed, off the critical path. Returns whether all of it is done.
     #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    async fn finish(self: &Arc<Self>, committed: CommittedRecord) -> bool {
+    async fn finish(
+        self: &Arc<Self>,
+        committed: CommittedRecord,
+        left: BTreeMap<Key, LockedOver>,
+    ) -> bool {
         let engine = &self.engine;
-        let CommittedRecord { record, version, known } = committed;
+        let CommittedRecord { record, version, mut known } = committed;
         let keys: Vec<Key> = known.keys().cloned().collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
-            let unapplied = engine.apply(&record, known, &deadline).await?;
-            engine.live_attempts.release(&keys);
+            let own = known.extract_if(.., |key, _| !left.contains_key(key)).collect();
+            let mut unapplied = engine.apply(&record, own, &deadline).await?;
+            engine.live_attempts.release(keys.iter().filter(|key| !left.contains_key(*key)));
             self.seat.leave();
+            if !left.is_empty() {
+                let locked_over = self.locked_over(left).await;
+                known.retain(|key, _| !locked_over.contains(key));
+                unapplied.extend(engine.apply(&record, known, &deadline).await?);
+                engine.live_attempts.release(&keys);
+            }
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;
             }
@@ -506,6 +519,43 @@ impl Attempt {
             engine.lifecycle.leave_over();
         }
         done
+    }
+
+    /// Leaves documents to the group that comes next, as far as one is ready: it locks them over this commit. Returns which it
+    /// took, and who tells of the lock.
+    async fn leave_to_next(&self, committed: &CommittedRecord) -> BTreeMap<Key, LockedOver> {
+        let CommittedRecord { record, known, .. } = committed;
+        let successions = &self.engine.successions;
+        let mut left = BTreeMap::new();
+        for (index, participant) in record.participants.iter().enumerate() {
+            let key = participant.key();
+            let chain = self.locks.lock().held.get(&key).map_or(0, |held| held.chain);
+            let view = known.get(&key).filter(|_| chain < LONGEST_CHAIN);
+            if let Some(view) = view.and_then(|v| self.engine.under_next_lock(record, index, v)) {
+                let locked_over = successions.leave(&key, view, chain + 1);
+                left.insert(key, locked_over);
+            }
+        }
+        let taken = self.seat.hand_over(&left.keys().cloned().collect()).await;
+        successions.withdraw(left.keys().filter(|key| !taken.contains(*key)));
+        left.retain(|key, _| taken.contains(key));
+        left
+    }
+
+    /// Waits until it is known whether the next group has locked what was left to it. Returns what it has.
+    async fn locked_over(&self, left: BTreeMap<Key, LockedOver>) -> BTreeSet<Key> {
+        let keys: Vec<Key> = left.keys().cloned().collect();
+        let all = left.into_iter().map(async |(key, locked)| locked.await.is_ok().then_some(key));
+        let longest = self.engine.config.lease / 4;
+        tokio::select! {
+            biased;
+            locked = futures::future::join_all(all) => locked.into_iter().flatten().collect(),
+            () = self.engine.config.clock.sleep(longest) => {
+                // Whatever it does now, a write on what was locked finds out.
+                self.engine.successions.withdraw(&keys);
+                BTreeSet::new()
+            }
+        }
     }
 
     async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {

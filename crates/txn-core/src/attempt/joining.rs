@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::composition::{Composition, Fit};
-use super::seat::Guard;
+use super::seat::{Guard, Places};
 use super::{Attempt, Working};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::observe::ReadEntry;
@@ -181,7 +181,7 @@ impl Attempt {
     }
 
     /// Takes a seat, which it leaves with its end.
-    pub(crate) fn take_seat(&self, turn: Box<dyn Guard>, documents: Box<dyn Guard>) {
+    pub(crate) fn take_seat(&self, turn: Box<dyn Guard>, documents: Box<dyn Places>) {
         self.seat.take(turn, documents);
     }
 

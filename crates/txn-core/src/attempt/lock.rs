@@ -15,6 +15,7 @@ use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
 use crate::engine::lock_queue::Ticket;
 use crate::engine::store_access::ReadPreference;
+use crate::engine::succession::Succession;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
@@ -42,6 +43,8 @@ struct Want {
     before: Option<Option<Version>>,
     /// It stands where it stood then.
     again: bool,
+    /// How many groups its document came through without being applied in between.
+    chain: u8,
 }
 
 impl Want {
@@ -49,6 +52,7 @@ impl Want {
         let version = Observed::of(&view).version;
         self.again = self.before.replace(version) == Some(version);
         self.view = Some(view);
+        self.chain = 0;
     }
 }
 
@@ -105,6 +109,7 @@ impl Attempt {
             });
             wants.insert(key, want);
         }
+        let mut successions = self.claim(&mut wants);
         self.start_heart();
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
@@ -158,8 +163,9 @@ impl Attempt {
                 self.leave_out_set_aside(&mut wants, &mut checks);
                 continue;
             }
-            let reason = self.take_outcomes(writes, &mut wants, &mut checks).await?;
-            match reason {
+            let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
+            self.tell_locked(std::mem::take(&mut successions));
+            match reason? {
                 // Whether the lock that was sent stands is not worth that wait: the attempt does not commit.
                 _ if !busy.is_empty() && given_up.is_cancelled() => {
                     wants.retain(|key, _| !busy.contains_key(key));
@@ -182,6 +188,32 @@ impl Attempt {
                 }
             }
             rounds += 1;
+        }
+    }
+
+    /// What this process committed and has not applied yet is left to be locked over.
+    fn claim(&self, wants: &mut BTreeMap<Key, Want>) -> BTreeMap<Key, Succession> {
+        let mut claimed = BTreeMap::new();
+        for (key, want) in wants {
+            let Some(succession) = self.engine.successions.claim(key) else { continue };
+            want.see(succession.view.clone());
+            want.chain = succession.chain;
+            claimed.insert(key.clone(), succession);
+        }
+        claimed
+    }
+
+    /// Tells those before it which of their documents stand under its lock. The others they apply themselves.
+    fn tell_locked(&self, successions: BTreeMap<Key, Succession>) {
+        let mut documents = Vec::new();
+        for (key, succession) in successions {
+            if self.locks.lock().held.contains_key(&key) {
+                succession.locked();
+                documents.push(key);
+            }
+        }
+        if !documents.is_empty() {
+            self.engine.emit(&Event::LockedOver { tid: self.tid, documents });
         }
     }
 
@@ -360,6 +392,7 @@ impl Attempt {
 
     /// A lock was acknowledged.
     fn hold(&self, key: &Key, version: Version, op: &WriteOp, want: Want) {
+        let chain = want.chain;
         let (before, seen) = match want.view {
             Some(View::Present { stored, version, .. }) => (stored, Some(version)),
             _ => (Stored { absent: true, ..Stored::default() }, None),
@@ -377,7 +410,7 @@ impl Attempt {
         self.working.lock().note_read(key.clone(), entry);
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
-        locks.held.insert(key.clone(), Held { version, expected, before });
+        locks.held.insert(key.clone(), Held { version, expected, before, chain });
     }
 
     /// Waits for older holders: in this process in the queues by age, across processes by polling.

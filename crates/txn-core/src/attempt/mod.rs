@@ -89,6 +89,8 @@ struct Held {
     expected: Option<Version>,
     /// The document as it stands, without the lock. `absent` for a placeholder.
     before: Stored,
+    /// How many groups of this process held it before, and left it to the next without applying it.
+    chain: u8,
 }
 
 #[derive(Debug, Default)]

@@ -1,23 +1,35 @@
 //! What an attempt occupies in the order in which the transactions of this process go, while it commits. Whoever keeps that
 //! order hands it in as guards, and learns by their being dropped.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use parking_lot::Mutex;
 
+use crate::store::Key;
+
 /// Something that is given back by being dropped.
 pub(crate) trait Guard: Debug + Send + Sync {}
+
+/// Documents that are given back by being dropped.
+pub(crate) trait Places: Guard {
+    /// Whoever writes these next may begin already.
+    fn offer(&mut self, keys: &BTreeSet<Key>);
+
+    /// Nobody may begin any more. Returns those that somebody took over; they are given back.
+    fn withdraw(&mut self) -> BTreeSet<Key>;
+}
 
 /// Where an attempt sits.
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     turn: Mutex<Option<Box<dyn Guard>>>,
-    documents: Mutex<Option<Box<dyn Guard>>>,
+    documents: Mutex<Option<Box<dyn Places>>>,
 }
 
 impl Seat {
     /// `turn`: until the commit is acknowledged, or has to wait for others. `documents`: until they are applied.
-    pub(super) fn take(&self, turn: Box<dyn Guard>, documents: Box<dyn Guard>) {
+    pub(super) fn take(&self, turn: Box<dyn Guard>, documents: Box<dyn Places>) {
         *self.turn.lock() = Some(turn);
         *self.documents.lock() = Some(documents);
     }
@@ -35,4 +47,21 @@ impl Seat {
         let documents = self.documents.lock().take();
         drop(documents);
     }
+
+    /// Offers documents to whoever comes next. Whoever is ready to run takes them now; where nobody is, this takes no time.
+    /// Returns those that were taken.
+    pub(super) async fn hand_over(&self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+        // Nobody else offers them meanwhile, and whoever gives them back takes the offer back.
+        let Some(mut documents) = self.documents.lock().take() else { return BTreeSet::new() };
+        documents.offer(keys);
+        for _ in 0..ROUNDS {
+            tokio::task::yield_now().await;
+        }
+        let taken = documents.withdraw();
+        *self.documents.lock() = Some(documents);
+        taken
+    }
 }
+
+/// How many rounds of the runtime an offer stands: whoever was just told that it is committed may begin anew, and be composed.
+const ROUNDS: usize = 4;

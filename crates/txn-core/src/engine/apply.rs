@@ -69,6 +69,11 @@ impl Apply {
         self.unapplied.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
     }
 
+    /// The others are somebody else's to write.
+    pub(crate) fn leave_out_all_but(&mut self, keys: &BTreeSet<Key>) {
+        self.pending.retain(|key, _| keys.contains(key));
+    }
+
     pub(crate) fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {
         for Lock { key, view } in held {
             if let Some(holder) = view.holder() {

@@ -119,15 +119,17 @@ impl Engine {
         Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
     }
 
-    /// Applies a committed transaction of this process. `known`: what it knows of the participants by acknowledged writes.
+    /// Applies a committed transaction of this process to some of its participants. `known`: what it knows of these by acknowledged
+    /// writes.
     pub(crate) async fn apply(
         &self,
         record: &Arc<Record>,
         known: BTreeMap<Key, View>,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
-        let wanted = known.keys().cloned().collect();
-        let apply = self.begin_apply(record.clone(), known, wanted)?;
+        let wanted: BTreeSet<Key> = known.keys().cloned().collect();
+        let mut apply = self.begin_apply(record.clone(), known, wanted.clone())?;
+        apply.leave_out_all_but(&wanted);
         self.roll_forward(Requester::Patient, Box::new(apply), deadline).await
     }
 

@@ -32,6 +32,7 @@ pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
 pub(crate) mod store_access;
+pub(crate) mod succession;
 pub(crate) mod survey;
 pub(crate) mod transaction_table;
 pub(crate) mod turn;
@@ -55,6 +56,7 @@ use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
 use crate::engine::server_clock::ServerClock;
 use crate::engine::shared_requests::SharedRequests;
+use crate::engine::succession::Successions;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
@@ -80,6 +82,8 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// What this process committed last.
     pub(crate) memory: Memory,
+    /// What it committed, and leaves to the next group to be written.
+    pub(crate) successions: Successions,
     /// The collections that keep what is overwritten.
     pub(crate) histories: Histories,
     /// Whether transactions are composed.
@@ -127,6 +131,7 @@ impl Engine {
             records: front(),
             store: front(),
             memory: Memory::new(groups.then_some(config.transaction_limit)),
+            successions: Successions::default(),
             histories: Histories::default(),
             groups,
             lifecycle: Lifecycle::new(tasks),

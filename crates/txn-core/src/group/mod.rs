@@ -11,6 +11,7 @@ mod queue;
 mod standing;
 mod uses;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -20,8 +21,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::attempt::Attempt;
-use crate::attempt::seat::Guard;
+use crate::attempt::seat::{Guard, Places};
 use crate::engine::Engine;
+use crate::store::Key;
 use txn_protocol::tid::{Age, MAX_ATTEMPT};
 
 use queue::{Applicant, Queue};
@@ -157,12 +159,35 @@ struct Documents {
 
 impl Guard for Documents {}
 
+impl Places for Documents {
+    fn offer(&mut self, keys: &BTreeSet<Key>) {
+        let written = |key: &&Key| self.uses.iter().any(|uses| uses.written.contains(*key));
+        let keys = keys.iter().filter(written).cloned().collect();
+        self.groups.queue.lock().offer(keys);
+        self.groups.call();
+    }
+
+    fn withdraw(&mut self) -> BTreeSet<Key> {
+        let mut taken = BTreeSet::new();
+        let mut queue = self.groups.queue.lock();
+        for uses in &mut self.uses {
+            let of_these = queue.withdraw(&uses.written);
+            uses.written.retain(|key| !of_these.contains(key));
+            taken.extend(of_these);
+        }
+        taken
+    }
+}
+
 impl Drop for Documents {
     fn drop(&mut self) {
         {
             let mut queue = self.groups.queue.lock();
             self.uses.iter().for_each(|uses| queue.free(uses));
         }
+        // What was left to this group and never locked by it.
+        let written = self.uses.iter().flat_map(|uses| &uses.written);
+        self.groups.engine.successions.withdraw(written);
         self.groups.call();
     }
 }

@@ -55,6 +55,11 @@ impl Applicant {
         self.attempt.tid.age()
     }
 
+    /// Whether it locks documents over the commit of those before it: it locks several, and at once.
+    fn takes_over(&self) -> bool {
+        !self.insists && self.uses.len() > 1
+    }
+
     pub(super) fn acknowledge(&self) -> Acknowledge {
         self.attempt.options.acknowledge
     }
@@ -105,7 +110,8 @@ impl Queue {
             return None;
         }
         let rests = |next: &Applicant| self.called.values().any(|id| *id == next.runtime.id());
-        let is_free = |next: &&Applicant| !rests(next) && self.in_use.allows(&next.uses);
+        let is_free =
+            |next: &&Applicant| !rests(next) && self.in_use.allows(&next.uses, next.takes_over());
         let next = match only {
             Some(place) => self.waiting.get(&place).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
@@ -146,8 +152,8 @@ impl Queue {
             // Whoever has no time left is told so, and fails nobody else.
             let may = next.runtime.id() == here && next.attempt.ends_at() > now;
             let fits = may && first.is_none_or(is_like) && taken.len() < most.min(next.most);
-            let is_free = self.in_use.allows(&next.uses)
-                && blocked.allows(&next.uses)
+            let is_free = self.in_use.allows(&next.uses, next.takes_over())
+                && blocked.allows(&next.uses, false)
                 && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age());
             if fits && is_free {
                 first.get_or_insert(next);
@@ -178,6 +184,16 @@ impl Queue {
     pub(super) fn end_turn(&mut self, number: u64) -> bool {
         self.turns.remove(&number);
         self.called.remove(&number).is_none()
+    }
+
+    /// Whoever writes these next may take them, while they are in use.
+    pub(super) fn offer(&mut self, keys: BTreeSet<Key>) {
+        self.in_use.offer(keys);
+    }
+
+    /// Takes an offer back. Returns what was taken; it is free as far as whoever offered it is concerned.
+    pub(super) fn withdraw(&mut self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+        self.in_use.withdraw(keys)
     }
 
     pub(super) fn free(&mut self, uses: &Uses) {

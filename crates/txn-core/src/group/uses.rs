@@ -54,12 +54,31 @@ impl Uses {
 pub(super) struct InUse {
     read: BTreeMap<Key, usize>,
     written: BTreeMap<Key, usize>,
+    /// Those whose writer leaves them to the next one.
+    offered: BTreeSet<Key>,
+    /// Those that the next one took, while their writer still holds them.
+    taken: BTreeSet<Key>,
 }
 
 impl InUse {
-    pub(super) fn allows(&self, uses: &Uses) -> bool {
+    /// `takes_over`: what is offered is free for it, where it writes it.
+    pub(super) fn allows(&self, uses: &Uses, takes_over: bool) -> bool {
         let written = |key: &Key| self.written.contains_key(key);
-        !uses.keys().any(written) && !uses.written.iter().any(|key| self.read.contains_key(key))
+        let kept = |key: &Key| written(key) && !(takes_over && self.offered.contains(key));
+        !uses.read.iter().any(written)
+            && !uses.written.iter().any(|key| kept(key) || self.read.contains_key(key))
+    }
+
+    pub(super) fn offer(&mut self, keys: BTreeSet<Key>) {
+        self.offered.extend(keys);
+    }
+
+    /// Takes an offer back. Returns what was taken, of which its writer holds nothing any more.
+    pub(super) fn withdraw(&mut self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+        self.offered.retain(|key| !keys.contains(key));
+        let taken: BTreeSet<Key> = self.taken.extract_if(.., |key| keys.contains(key)).collect();
+        self.end(&Uses { written: taken.clone(), ..Uses::default() });
+        taken
     }
 
     pub(super) fn begin(&mut self, uses: &Uses) {
@@ -68,6 +87,7 @@ impl InUse {
                 *counts.entry(key.clone()).or_default() += 1;
             }
         }
+        self.taken.extend(uses.written.iter().filter_map(|key| self.offered.take(key)));
     }
 
     pub(super) fn end(&mut self, uses: &Uses) {
@@ -97,14 +117,36 @@ mod tests {
         let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
         let mut in_use = InUse::default();
         in_use.begin(&reader);
-        assert!(in_use.allows(&uses(&["a"], &["c"])) && !in_use.allows(&writer));
+        assert!(in_use.allows(&uses(&["a"], &["c"]), false) && !in_use.allows(&writer, false));
         in_use.begin(&uses(&["a"], &["c"]));
         in_use.end(&reader);
-        assert!(!in_use.allows(&writer) && in_use.allows(&uses(&[], &["b"])));
+        assert!(!in_use.allows(&writer, false) && in_use.allows(&uses(&[], &["b"]), false));
         in_use.end(&uses(&["a"], &["c"]));
-        assert!(in_use.allows(&writer) && in_use.read.is_empty() && in_use.written.is_empty());
+        assert!(
+            in_use.allows(&writer, false) && in_use.read.is_empty() && in_use.written.is_empty()
+        );
         assert!(reader.conflicts_with(&writer) && writer.conflicts_with(&reader));
         assert!(!reader.conflicts_with(&uses(&["a"], &["c"])));
+    }
+
+    #[test]
+    fn what_is_offered_is_taken_by_one_who_writes_it() {
+        let (writer, reader) = (uses(&[], &["a", "b"]), uses(&["a"], &["c"]));
+        let mut in_use = InUse::default();
+        in_use.begin(&writer);
+        in_use.offer(BTreeSet::from([Key::new("c", "a"), Key::new("c", "b")]));
+        let next = uses(&[], &["a"]);
+        assert!(!in_use.allows(&next, false) && in_use.allows(&next, true));
+        assert!(!in_use.allows(&reader, true), "what it read would be found locked");
+        in_use.begin(&next);
+        assert!(!in_use.allows(&next, true), "it is taken once");
+        let taken = in_use.withdraw(&writer.written);
+        assert_eq!(taken, next.written);
+        assert!(!in_use.allows(&uses(&[], &["b"]), true), "nobody took it, and it is applied");
+        in_use.end(&uses(&[], &["b"]));
+        assert!(in_use.allows(&uses(&[], &["b"]), false) && !in_use.allows(&next, false));
+        in_use.end(&next);
+        assert!(in_use.written.is_empty() && in_use.offered.is_empty() && in_use.taken.is_empty());
     }
 
     #[test]
