@@ -12,7 +12,7 @@ pub(crate) fn build() -> Result<(), Failure> {
     let mut mdbook = Command::new("mdbook");
     match mdbook.arg("build").current_dir(&root).status() {
         Ok(status) if status.success() => {
-            println!("{}", root.join("target/book/index.html").display());
+            println!("{}", root.join("book/index.html").display());
             Ok(())
         }
         Ok(status) => Err(format!("mdbook: {status}").into()),

@@ -44,7 +44,7 @@ enum Task {
     /// Check what no compiler does: that each rule of the protocol has its reason, its model and its mutation, that no file is
     /// too long, that crates depend downwards, and that the links of the documents lead somewhere.
     Tidy,
-    /// Make a book of the documents, in target/book.
+    /// Make a book of the documents, in the folder `book`.
     Book,
     /// Run loads with exact books through faults for as long as it is told, and end in a table.
     Torture {
