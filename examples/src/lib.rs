@@ -30,6 +30,12 @@ documents! {
     operations: "../../docs/operations.md";
     decisions: "../../docs/decisions.md";
     testing: "../../docs/testing.md";
+    core: "../../crates/txn-core/README.md";
+    es: "../../crates/txn-es/README.md";
+    redb: "../../crates/txn-redb/README.md";
+    store: "../../crates/txn-store/README.md";
+    sim: "../../crates/txn-sim/README.md";
+    testkit: "../../crates/txn-testkit/README.md";
 }
 
 #[cfg(test)]
