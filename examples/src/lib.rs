@@ -15,23 +15,46 @@ macro_rules! documents {
 
 documents! {
     readme: "../../README.md";
-    architecture: "../../ARCHITECTURE.md";
     contributing: "../../CONTRIBUTING.md";
+    start: "../../docs/start.md";
+    existing_index: "../../docs/existing-index.md";
+    choosing: "../../docs/choosing.md";
+    unknown: "../../docs/unknown.md";
+    testing_your_code: "../../docs/testing-your-code.md";
+    past: "../../docs/past.md";
+    failures: "../../docs/failures.md";
+    architecture: "../../docs/architecture.md";
     protocol: "../../docs/protocol.md";
     store_contract: "../../docs/store-contract.md";
     isolation: "../../docs/isolation.md";
     operations: "../../docs/operations.md";
     decisions: "../../docs/decisions.md";
     testing: "../../docs/testing.md";
+    core: "../../crates/txn-core/README.md";
+    es: "../../crates/txn-es/README.md";
+    redb: "../../crates/txn-redb/README.md";
+    store: "../../crates/txn-store/README.md";
+    sim: "../../crates/txn-sim/README.md";
+    testkit: "../../crates/txn-testkit/README.md";
 }
 
 #[cfg(test)]
 mod tests {
+    const EXAMPLE: &str = include_str!("../examples/order.rs");
+
     #[test]
-    fn the_readme_shows_the_example_of_the_order_as_it_is() {
-        let example = include_str!("../examples/order.rs");
-        let (shown, _test) = example.split_once("\n#[test]").expect("the test at its end");
+    fn the_first_steps_show_the_example_of_the_order_as_it_is() {
+        let (shown, _test) = EXAMPLE.split_once("\n#[test]").expect("the test at its end");
         let (_about, shown) = shown.split_once("\n\n").expect("the comment at its beginning");
-        assert!(include_str!("../../README.md").contains(&format!("```rust\n{shown}```\n")));
+        assert!(include_str!("../../docs/start.md").contains(&format!("```rust\n{shown}```\n")));
+    }
+
+    #[test]
+    fn the_readme_shows_a_part_of_the_example_of_the_order() {
+        let readme = include_str!("../../README.md");
+        let (_above, shown) = readme.split_once("```rust,ignore\n").expect("code");
+        let (shown, _below) = shown.split_once("```\n").expect("its end");
+        let indented: String = shown.lines().map(|line| format!("    {line}\n")).collect();
+        assert!(EXAMPLE.contains(&indented), "the README shows another example than order.rs");
     }
 }

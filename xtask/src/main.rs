@@ -1,8 +1,10 @@
 //! `cargo xtask`: the servers that tests need, and every check in one command.
 
+mod book;
 mod cargo;
 mod checks;
 mod circles;
+mod links;
 mod prerequisites;
 mod servers;
 mod steps;
@@ -40,8 +42,10 @@ enum Task {
         quick: bool,
     },
     /// Check what no compiler does: that each rule of the protocol has its reason, its model and its mutation, that no file is
-    /// too long, and that crates depend downwards.
+    /// too long, that crates depend downwards, and that the links of the documents lead somewhere.
     Tidy,
+    /// Make a book of the documents, in the folder `book`.
+    Book,
     /// Run loads with exact books through faults for as long as it is told, and end in a table.
     Torture {
         /// How long.
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick } => checks::test(quick),
         Task::Tidy => tidy::tidy(),
+        Task::Book => book::build(),
         Task::Torture { seconds, target, system, faults } => {
             torture::run(target, system, seconds, &faults)
         }

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: rules of the house that no compiler checks. Each is a function from plain text to the gaps that it
 //! found.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use txn_protocol::rule::Rule;
 use crate::Failure;
 use crate::cargo::{cargo, root};
 use crate::circles::circles;
+use crate::links;
 
 /// Most lines of a file of a library.
 const MOST_LINES: usize = 600;
@@ -59,6 +61,9 @@ pub(crate) fn tidy() -> Result<(), Failure> {
     for package in sources(&root)? {
         gaps.extend(circles(&package, &texts(&package)?));
     }
+    let pages = pages(&root)?;
+    gaps.extend(links::broken(&pages, |path| root.join(path).exists()));
+    gaps.extend(links::lost(&pages));
     let output = cargo("metadata --no-deps --format-version 1").output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
@@ -177,6 +182,25 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     let sources = packages.into_iter().map(|package| package.join("src"));
     Ok(sources.filter(|sources| sources.is_dir()).collect())
+}
+
+/// The documents, by their paths from the root: those of the repository, and those of each crate.
+fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>, Failure> {
+    let mut folders = vec![root.to_owned(), root.join("docs")];
+    for group in ["crates", "tests"] {
+        folders.extend(self::folders(&root.join(group))?);
+    }
+    let mut pages = BTreeMap::new();
+    for folder in folders {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(root)?.to_owned();
+                pages.insert(name, read(&path)?);
+            }
+        }
+    }
+    Ok(pages)
 }
 
 /// The Rust files below a folder, with their texts.

@@ -49,11 +49,11 @@ pub struct Config {
     pub application: Option<String>,
     /// A name of this process, kept in its records for people. Default: the process id.
     pub coordinator: String,
-    /// Is told what happens. Only observes.
+    /// Who is told of events, for logs and figures. It observes, and changes nothing.
     pub observer: Option<Arc<dyn Observer>>,
-    /// The clocks.
+    /// Where time comes from. Tests may put a clock of their own here.
     pub clock: Arc<dyn Clock>,
-    /// The randomness.
+    /// Where randomness comes from. Tests may put a source of their own here.
     pub entropy: Arc<dyn Entropy>,
     pub(crate) rules: Rules,
 }

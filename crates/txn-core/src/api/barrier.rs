@@ -16,7 +16,7 @@ impl Domain {
     /// and a refresh of each collection.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if something committed is not applied when `deadline` (from now, within the bound of
+    /// [`ErrorKind::Conflict`] if something committed is not applied when `wait` (from now, within the bound of
     /// [`Config::deadline`](crate::Config::deadline)) has passed; [`ErrorKind::Damaged`] if it cannot be applied any
     /// more; [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Misconfigured`] if a collection of
     /// the domain is missing.

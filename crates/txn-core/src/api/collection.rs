@@ -20,7 +20,7 @@ pub struct DocumentId {
 }
 
 impl DocumentId {
-    /// The id of a document that is written with a routing value.
+    /// Names a document that is written with a routing value.
     pub fn routed(id: impl AsRef<str>, routing: impl AsRef<str>) -> Self {
         Self { id: id.as_ref().into(), routing: Some(routing.as_ref().into()) }
     }
@@ -59,7 +59,7 @@ impl From<&Self> for DocumentId {
 pub struct Raw(String);
 
 impl Raw {
-    /// The text of a JSON object. It is checked when it is written.
+    /// Takes the text of a JSON object. It is checked when it is written.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -16,8 +16,8 @@ use crate::group::{Attempts, Groups, Told};
 use crate::store::Store;
 use txn_protocol::tid::Tid;
 
-/// A handle of a domain; cheap to clone. All clones share one set of tasks, ended by
-/// [`Domain::shutdown`].
+/// What everything begins with: a handle of a domain, for transactions, readers and upkeep; cheap to clone. All clones
+/// share one set of tasks, ended by [`Domain::shutdown`].
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) engine: Arc<Engine>,

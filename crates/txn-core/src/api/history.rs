@@ -38,7 +38,7 @@ pub struct ReaderAt<'a> {
 }
 
 impl Domain {
-    /// From now on keeps what transactions overwrite and delete in a collection for `retention`, in a collection of its own beside
+    /// Keeps, from now on, what transactions overwrite and delete in a collection, for `retention`, in a collection of its own beside
     /// it, called `<name>-history`. Idempotent, and for good: [`Domain::release_collection`] ends it.
     ///
     /// Call it where the collection is made. A process that opened the collection before keeps no history until it opens it again;
@@ -79,7 +79,7 @@ impl Domain {
         self.engine.config.clock.wall().saturating_sub(self.engine.config.max_drift)
     }
 
-    /// A reader at a moment of the past, as the time since the Unix epoch, such as the
+    /// Reads what stood there at a moment of the past, given as the time since the Unix epoch, such as the
     /// [`Tid::unix_time`](crate::Tid::unix_time) of a commit.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl ReaderAt<'_> {
         self.time
     }
 
-    /// The document as it stood then, or `None` if it did not exist.
+    /// Reads a document as it stood then; `None` if it did not exist.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history, did not at that moment, or keeps it no longer;
@@ -137,7 +137,7 @@ impl ReaderAt<'_> {
         values.into_iter().next().ok_or_else(|| Error::unavailable("the store gave no answer"))
     }
 
-    /// Documents as they stood then: one answer per id, in order.
+    /// Reads documents as they stood then: one answer per id, in order.
     ///
     /// # Errors
     /// As [`ReaderAt::get`].

@@ -6,7 +6,7 @@ use crate::engine::janitor::Report;
 use crate::error::Result;
 
 impl Domain {
-    /// One pass of the janitor: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
+    /// Cleans up once, as the janitor does by itself: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
     /// over afterwards. Takes at least one lease if anything is found. A collection that cannot be looked at is
     /// reported, and keeps nobody from looking at the others.
     ///

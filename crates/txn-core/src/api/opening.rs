@@ -31,7 +31,7 @@ impl Domain {
     /// Makes a domain, and opens it. One that exists is opened.
     ///
     /// # Errors
-    /// As [`Domain::open`], but for a domain that does not exist.
+    /// As [`Domain::open`], except that a domain that does not exist is no error.
     pub async fn create(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
         Self::start_up(store, name, config, true).await
     }

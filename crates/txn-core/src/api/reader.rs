@@ -61,7 +61,7 @@ pub enum CompareAndSet {
 }
 
 impl Domain {
-    /// A reader without locks.
+    /// Reads committed content without a transaction and without locks: see [`Reader`].
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
         Reader { domain: self, from: ReadPreference::AnyCopy }
@@ -154,8 +154,8 @@ fn absent(key: &Key) -> Error {
 }
 
 impl Reader<'_> {
-    /// The same reader, asking the primary and waiting for a transaction that holds the document and is not decided
-    /// yet: each read is a read-only transaction of one document, strictly serialisable with all others as long as no
+    /// Makes each read current: it asks the primary, and waits for a transaction that holds the document and is not decided
+    /// yet. Each read is a read-only transaction of one document, strictly serialisable with all others as long as no
     /// primary crashes. Fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is not decided
     /// before the deadline.
     #[must_use]
@@ -164,7 +164,7 @@ impl Reader<'_> {
         self
     }
 
-    /// The document, or `None` if it does not exist.
+    /// Reads a document; `None` if it does not exist.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in time;
@@ -177,7 +177,7 @@ impl Reader<'_> {
         Ok(self.read(collection, id).await?.value)
     }
 
-    /// Documents in one round trip: one answer per id, in order.
+    /// Reads documents in one round trip: one answer per id, in order.
     ///
     /// # Errors
     /// As [`Reader::get`].
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Ok(snapshots.into_iter().map(|snapshot| snapshot.value).collect())
     }
 
-    /// The document together with what [`Domain::compare_and_set`] needs to know of it.
+    /// Reads a document in order to write it later, by [`Domain::compare_and_set`].
     ///
     /// # Errors
     /// As [`Reader::get`].

@@ -12,7 +12,7 @@ use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::tid::Tid;
 
-/// One attempt of a transaction. Reads see the transaction's own writes, and the same content each time.
+/// What a closure reads and writes through: the handle of one attempt of a transaction. Reads see the transaction's own writes, and the same content each time.
 ///
 /// Methods take `&self`, so reads can be joined. They are cancel safe: a dropped future leaves no lock
 /// behind that the end of the transaction would not take off. Dropping the handle without
@@ -46,8 +46,8 @@ impl Transaction {
         Self { attempt, doomed: Mutex::new(None), hints: Mutex::default() }
     }
 
-    /// Calls `hint` when this attempt's caller is told that it is committed, so that others of this process need not
-    /// look by themselves. Never called for an attempt that does not commit, and only a hint: a caller that is dropped,
+    /// Wakes others of this process once the transaction is committed: `hint` is called when this attempt's caller is told so, and
+    /// they need not look by themselves. Never called for an attempt that does not commit, and only a hint: a caller that is dropped,
     /// dies or is told `Unknown` is never told. It must return at once.
     pub fn when_committed(&self, hint: impl FnOnce() + Send + 'static) {
         self.hints.lock().0.push(Box::new(hint));
@@ -64,7 +64,7 @@ impl Transaction {
         hints.0.into_iter().for_each(|hint| hint());
     }
 
-    /// The id of this attempt, for [`Domain::outcome`](crate::Domain::outcome). Asking for it costs a transaction that
+    /// The id of this attempt, by which [`Domain::outcome`](crate::Domain::outcome) tells later what became of it. Asking for it costs a transaction that
     /// writes a single document its short way: it commits by a record like all others, for only a record can be asked
     /// later.
     #[must_use]
@@ -72,7 +72,7 @@ impl Transaction {
         self.attempt.tid_to_ask_for()
     }
 
-    /// The document, or `None` if it does not exist.
+    /// Reads a document; `None` if it does not exist.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the attempt has to start again, which `transact` does
@@ -88,7 +88,7 @@ impl Transaction {
         Collection::<C>::decode(&key, images.first().and_then(Option::as_ref))
     }
 
-    /// Documents of one collection in one round trip: one answer per id, in order. For several collections
+    /// Reads documents of one collection in one round trip: one answer per id, in order. For several collections
     /// see [`Transaction::prefetch`].
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Transaction {
             .collect()
     }
 
-    /// The commit that wrote the content which this transaction found in a document; `None` if the document does not
+    /// Tells which commit wrote the content that this transaction found in a document; `None` if the document does not
     /// exist, or if no transaction ever wrote it. Reads the document if that was not done yet. What the transaction
     /// itself writes is no commit yet: ask before writing.
     ///
@@ -248,7 +248,7 @@ impl Transaction {
         self.write(&collection.key(id), Ok(Edit::Delete))
     }
 
-    /// Commits. The outcome does not depend on the returned future being awaited to its end: dropped, the
+    /// Commits what was written: all of it, or nothing. The outcome does not depend on the returned future being awaited to its end: dropped, the
     /// commit goes on.
     ///
     /// # Errors
