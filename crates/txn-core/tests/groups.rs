@@ -20,14 +20,18 @@ struct Account {
 
 type Accounts = Collection<Typed<Account>>;
 
-/// How many transactions were composed, group by group.
+/// How many transactions were composed, group by group, and how many documents were locked over the commit before.
 #[derive(Debug, Default)]
-struct Sizes(Mutex<Vec<usize>>);
+struct Sizes(Mutex<Vec<usize>>, AtomicU32);
 
 impl Observer for Sizes {
     fn on_event(&self, event: &Event) {
-        if let Event::Composed { transactions, .. } = event {
-            self.0.lock().push(*transactions);
+        match event {
+            Event::Composed { transactions, .. } => self.0.lock().push(*transactions),
+            Event::LockedOver { documents, .. } => {
+                self.1.fetch_add(u32::try_from(documents.len()).unwrap_or(1), Ordering::Relaxed);
+            }
+            _ => {}
         }
     }
 }
@@ -412,4 +416,33 @@ async fn what_is_deleted_and_inserted_again_is_locked_over_the_commit() {
     let counts = bank.store.counts().since(before);
     assert!(counts.documents_written <= 40 * 4 + 16, "{counts}");
     assert_eq!(bank.balances(2).await, [140, 139]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_leave_hot_documents_to_each_other() {
+    let bank = Bank::open(6).await;
+    let before = bank.store.counts();
+    let tries = join_all((0..48).map(|client| {
+        let bank = &bank;
+        async move {
+            let mut most = 0;
+            for n in 0..25 {
+                let (from, to) = ((client + n) % 6, (client + n + 1 + n % 5) % 6);
+                let tries = bank.transfer(from, to, 1).await.or_else(|refused| match refused {
+                    Refused::Poor => Ok(1),
+                    failed => Err(failed),
+                });
+                most = most.max(tries.expect("commits"));
+            }
+            most
+        }
+    }))
+    .await;
+    assert!(tries.iter().all(|tries| *tries <= 3), "{tries:?}");
+    assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
+    let written = bank.store.counts().since(before).documents_written;
+    let over = bank.sizes.1.load(Ordering::Relaxed);
+    assert!(over >= 100, "{over} documents were locked over the commit before");
+    assert!(written <= 400, "{written} writes for 1200 transfers of two documents");
+    assert_eq!(bank.balances(6).await.iter().sum::<i64>(), 600);
 }

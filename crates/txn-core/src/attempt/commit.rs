@@ -1,6 +1,6 @@
 //! The commit: locks, validation, the one write that decides, and the apply behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::places::RecordOf;
 use crate::engine::settle::Settled;
-use crate::engine::succession::{LONGEST_CHAIN, LockedOver};
 use crate::engine::transaction_table::{Partition, RecordLookup};
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -35,9 +34,9 @@ use txn_protocol::tid::Tid;
 
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
-    record: Arc<Record>,
-    version: Version,
-    known: BTreeMap<Key, View>,
+    pub(super) record: Arc<Record>,
+    pub(super) version: Version,
+    pub(super) known: BTreeMap<Key, View>,
 }
 
 impl Attempt {
@@ -463,117 +462,6 @@ impl Attempt {
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
         );
         AttemptError::Fail(Error::new(ErrorKind::Unknown, message).in_transaction(self.tid))
-    }
-
-    /// Applies what was committed, off the critical path. Returns whether all of it is done.
-    #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    async fn finish(
-        self: &Arc<Self>,
-        committed: CommittedRecord,
-        left: BTreeMap<Key, LockedOver>,
-    ) -> bool {
-        let engine = &self.engine;
-        let CommittedRecord { record, version, mut known } = committed;
-        let keys: Vec<Key> = known.keys().cloned().collect();
-        let deadline = engine.deadline(engine.config.deadline);
-        let applied = async {
-            let own = known.extract_if(.., |key, _| !left.contains_key(key)).collect();
-            let mut unapplied = engine.apply(&record, own, &deadline).await?;
-            engine.live_attempts.release(keys.iter().filter(|key| !left.contains_key(*key)));
-            self.seat.leave();
-            if !left.is_empty() {
-                let locked_over = self.locked_over(left).await;
-                known.retain(|key, _| !locked_over.contains(key));
-                unapplied.extend(engine.apply(&record, known, &deadline).await?);
-                engine.live_attempts.release(&keys);
-            }
-            if self.options.acknowledge == Acknowledge::Searchable {
-                self.refresh(&keys).await?;
-            }
-            if unapplied.is_empty() {
-                engine.finish(&record, version, &deadline).await?;
-                engine.emit(&Event::Finished { tid: self.tid });
-            }
-            Ok::<bool, AttemptError>(unapplied.is_empty())
-        };
-        let done = applied.await;
-        if let Err(error) = &done {
-            let why = match error {
-                AttemptError::Fail(error) => error.to_string(),
-                AttemptError::Retry(reason) => reason.to_string(),
-            };
-            tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
-            if let AttemptError::Fail(error) = error
-                && error.kind() == ErrorKind::Damaged
-            {
-                // The caller was told that it is committed: nobody else would learn of this.
-                let document = error.document().cloned();
-                let document = document.unwrap_or_else(|| engine.table.record_key(self.tid));
-                engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
-            }
-        }
-        engine.live_attempts.forget(self.tid);
-        engine.live_attempts.release(&keys);
-        let done = done.unwrap_or(false);
-        if !done {
-            engine.lifecycle.leave_over();
-        }
-        done
-    }
-
-    /// Leaves documents to the group that comes next, as far as one is ready: it locks them over this commit. Returns which it
-    /// took, and who tells of the lock.
-    async fn leave_to_next(&self, committed: &CommittedRecord) -> BTreeMap<Key, LockedOver> {
-        let CommittedRecord { record, known, .. } = committed;
-        let successions = &self.engine.successions;
-        let mut left = BTreeMap::new();
-        for (index, participant) in record.participants.iter().enumerate() {
-            let key = participant.key();
-            let chain = self.locks.lock().held.get(&key).map_or(0, |held| held.chain);
-            let view = known.get(&key).filter(|_| chain < LONGEST_CHAIN);
-            if let Some(view) = view.and_then(|v| self.engine.under_next_lock(record, index, v)) {
-                let locked_over = successions.leave(&key, view, chain + 1);
-                left.insert(key, locked_over);
-            }
-        }
-        let taken = self.seat.hand_over(&left.keys().cloned().collect()).await;
-        successions.withdraw(left.keys().filter(|key| !taken.contains(*key)));
-        left.retain(|key, _| taken.contains(key));
-        left
-    }
-
-    /// Waits until it is known whether the next group has locked what was left to it. Returns what it has.
-    async fn locked_over(&self, left: BTreeMap<Key, LockedOver>) -> BTreeSet<Key> {
-        let keys: Vec<Key> = left.keys().cloned().collect();
-        let all = left.into_iter().map(async |(key, locked)| locked.await.is_ok().then_some(key));
-        let longest = self.engine.config.lease / 4;
-        tokio::select! {
-            biased;
-            locked = futures::future::join_all(all) => locked.into_iter().flatten().collect(),
-            () = self.engine.config.clock.sleep(longest) => {
-                // Whatever it does now, a write on what was locked finds out.
-                self.engine.successions.withdraw(&keys);
-                BTreeSet::new()
-            }
-        }
-    }
-
-    async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {
-        let deadline = self.engine.deadline(self.engine.config.deadline);
-        let collections: std::collections::BTreeSet<Arc<str>> =
-            keys.into_iter().map(|key| key.collection.clone()).collect();
-        for collection in collections {
-            self.engine.refresh(&collection, &deadline).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
-        if self.options.acknowledge == Acknowledge::Searchable
-            && let Err(error) = self.refresh(keys).await
-        {
-            tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
-        }
     }
 }
 

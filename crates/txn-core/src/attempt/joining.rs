@@ -105,6 +105,7 @@ impl Attempt {
             *working = composition.working();
             working.documents
         };
+        self.decline_what_is_not_written();
         let recorded = transactions > 1 && documents > 1;
         *self.components.lock() = Components { going, recorded, ..Components::default() };
         documents
@@ -147,6 +148,13 @@ impl Attempt {
         left.extend(away.map(|(number, _)| (number, why.clone())));
         let stay = |key: &Key| going.values().any(|keys| keys.contains(key));
         self.working.lock().retain(stay);
+        self.decline_what_is_not_written();
+    }
+
+    /// The group before applies what this one does not lock.
+    fn decline_what_is_not_written(&self) {
+        let working = self.working.lock();
+        self.seat.decline(&|key| !working.writes.contains_key(key));
     }
 
     /// The commit is about to be sent. Who left before is out.

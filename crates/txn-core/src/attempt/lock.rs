@@ -43,8 +43,10 @@ struct Want {
     before: Option<Option<Version>>,
     /// It stands where it stood then.
     again: bool,
-    /// How many groups its document came through without being applied in between.
+    /// How many groups its document came through, at most, without being applied in between.
     chain: u8,
+    /// It was left to this attempt, to be locked over the commit before.
+    over: bool,
 }
 
 impl Want {
@@ -52,7 +54,6 @@ impl Want {
         let version = Observed::of(&view).version;
         self.again = self.before.replace(version) == Some(version);
         self.view = Some(view);
-        self.chain = 0;
     }
 }
 
@@ -146,7 +147,11 @@ impl Attempt {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
                     // Those who have nothing to do with it do not wait for it; but what was sent has to be settled.
-                    Ok(Step::Blocked(_)) if self.has_components() && !self.is_set_aside(key) => {
+                    Ok(Step::Blocked(holder))
+                        if self.has_components()
+                            && !self.is_set_aside(key)
+                            && !self.is_applied_soon(want, holder) =>
+                    {
                         in_the_way.push(RetryReason::Waited(key.clone()));
                     }
                     Ok(Step::Blocked(holder)) => {
@@ -195,6 +200,11 @@ impl Attempt {
         }
     }
 
+    /// What could not be locked over the commit before is applied by those before, at once.
+    fn is_applied_soon(&self, want: &Want, holder: Tid) -> bool {
+        want.over && self.engine.live_attempts.is_live(holder)
+    }
+
     /// Whether another process holds the document, or has changed what was read.
     fn shows_others(&self, step: &Result<Step, AttemptError>) -> bool {
         match step {
@@ -208,9 +218,13 @@ impl Attempt {
     fn claim(&self, wants: &mut BTreeMap<Key, Want>) -> BTreeMap<Key, Succession> {
         let mut claimed = BTreeMap::new();
         for (key, want) in wants {
+            if !self.seat.is_over(key) {
+                continue;
+            }
             let Some(succession) = self.engine.successions.claim(key) else { continue };
             want.see(succession.view.clone());
-            want.chain = succession.chain;
+            want.read = want.read.take().map(Observed::by_commit);
+            (want.chain, want.over) = (succession.chain, true);
             claimed.insert(key.clone(), succession);
         }
         claimed
@@ -383,6 +397,10 @@ impl Attempt {
                     self.engine.memory.forget(&key);
                     wants.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
+                }
+                // It may be the commit's content that is refused, and that is for those before to tell.
+                _ if wants.get(&key).is_some_and(|want| want.over) => {
+                    wants.insert(key, Want::default());
                 }
                 refused => {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.

@@ -5,6 +5,7 @@
 
 mod commit;
 pub(crate) mod composition;
+mod finish;
 mod heartbeat;
 mod joining;
 mod lock;

@@ -18,6 +18,12 @@ pub(crate) trait Places: Guard {
 
     /// Nobody may begin any more. Returns those that somebody took over; they are given back.
     fn withdraw(&mut self) -> BTreeSet<Key>;
+
+    /// Whether it was taken over from an attempt before, which waits for the lock.
+    fn is_over(&self, key: &Key) -> bool;
+
+    /// Those before need not wait for locks on these.
+    fn decline(&mut self, declined: &dyn Fn(&Key) -> bool);
 }
 
 /// Where an attempt sits.
@@ -46,6 +52,22 @@ impl Seat {
         self.leave_turn();
         let documents = self.documents.lock().take();
         drop(documents);
+    }
+
+    pub(super) fn has_documents(&self) -> bool {
+        self.documents.lock().is_some()
+    }
+
+    /// Whether a document was taken over from an attempt before, which waits for the lock.
+    pub(super) fn is_over(&self, key: &Key) -> bool {
+        self.documents.lock().as_ref().is_some_and(|documents| documents.is_over(key))
+    }
+
+    /// Those before need not wait for locks on these.
+    pub(super) fn decline(&self, declined: &dyn Fn(&Key) -> bool) {
+        if let Some(documents) = &mut *self.documents.lock() {
+            documents.decline(declined);
+        }
     }
 
     /// Offers documents to whoever comes next. Whoever is ready to run takes them now; where nobody is, this takes no time.

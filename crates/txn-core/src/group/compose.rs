@@ -14,6 +14,7 @@ use super::queue::Applicant;
 use super::uses::Uses;
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
+use crate::attempt::seat::Places;
 use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::Options;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
@@ -41,7 +42,8 @@ impl Groups {
         tokio::task::yield_now().await;
         let here = Handle::current().id();
         let now = self.engine.now();
-        let taken = self.queue.lock().take(turn.number(), here, now, &self.engine.live_attempts);
+        let (taken, over) =
+            self.queue.lock().take(turn.number(), here, now, &self.engine.live_attempts);
         if taken.is_empty() {
             return;
         }
@@ -51,9 +53,12 @@ impl Groups {
             .map(|members| {
                 let (read, written) =
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
-                let documents = |uses| Documents { groups: self.clone(), uses };
-                let with_turn = TurnWithReads { _reads: documents(read), _turn: turn.clone() };
-                let guards = (with_turn, documents(written));
+                let documents = |uses, over| Documents { groups: self.clone(), uses, over };
+                let reads = documents(read, BTreeSet::new());
+                let mut written = documents(written, BTreeSet::new());
+                written.over = written.written().intersection(&over).cloned().collect();
+                let with_turn = TurnWithReads { _reads: reads, _turn: turn.clone() };
+                let guards = (with_turn, written);
                 let groups = self.clone();
                 async move {
                     match members.iter().any(|member| member.applicant.insists) {
@@ -98,7 +103,9 @@ impl Groups {
     async fn lock_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
         let Some(tid) = tid_for(&members) else { return };
         let attempt = self.begin(&members, tid, true);
-        let (turn, written) = guards;
+        let (turn, mut written) = guards;
+        // It may have to wait before it locks them.
+        written.decline(&|_| true);
         attempt.take_seat(Box::new(turn), Box::new(written));
         let uses = uses_of(&members);
         let mut composition = Composition::new(tid);

@@ -156,40 +156,58 @@ impl Drop for TurnTaken {
 #[derive(Debug)]
 struct Documents {
     groups: Arc<Groups>,
+    /// By each of its members.
     uses: Vec<Uses>,
+    /// Those that it took over from the group before.
+    over: BTreeSet<Key>,
+}
+
+impl Documents {
+    fn written(&self) -> BTreeSet<Key> {
+        self.uses.iter().flat_map(|uses| &uses.written).cloned().collect()
+    }
 }
 
 impl Guard for Documents {}
 
 impl Places for Documents {
     fn offer(&mut self, keys: &BTreeSet<Key>) {
-        let written = |key: &&Key| self.uses.iter().any(|uses| uses.written.contains(*key));
-        let keys = keys.iter().filter(written).cloned().collect();
+        let keys = self.written().intersection(keys).cloned().collect();
         self.groups.queue.lock().offer(keys);
         self.groups.call();
     }
 
     fn withdraw(&mut self) -> BTreeSet<Key> {
-        let mut taken = BTreeSet::new();
+        let written = self.written();
         let mut queue = self.groups.queue.lock();
+        let taken = queue.withdraw(&written);
         for uses in &mut self.uses {
-            let of_these = queue.withdraw(&uses.written);
-            uses.written.retain(|key| !of_these.contains(key));
-            taken.extend(of_these);
+            let given = uses.written.extract_if(.., |key| taken.contains(key)).collect();
+            queue.free(&Uses { written: given, ..Uses::default() });
         }
+        self.over.retain(|key| !taken.contains(key));
         taken
+    }
+
+    fn is_over(&self, key: &Key) -> bool {
+        self.over.contains(key)
+    }
+
+    fn decline(&mut self, declined: &dyn Fn(&Key) -> bool) {
+        let declined: Vec<Key> = self.over.extract_if(.., |key| declined(key)).collect();
+        self.groups.engine.successions.withdraw(&declined);
     }
 }
 
 impl Drop for Documents {
     fn drop(&mut self) {
+        // An offer under way ends with whoever made it.
+        drop(self.withdraw());
+        self.decline(&|_| true);
         {
             let mut queue = self.groups.queue.lock();
             self.uses.iter().for_each(|uses| queue.free(uses));
         }
-        // What was left to this group and never locked by it.
-        let written = self.uses.iter().flat_map(|uses| &uses.written);
-        self.groups.engine.successions.withdraw(written);
         self.groups.call();
     }
 }

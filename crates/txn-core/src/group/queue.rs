@@ -124,14 +124,15 @@ impl Queue {
         Some((number, runtime))
     }
 
-    /// Takes those whose turn it is, oldest first; their documents are in use from here on.
+    /// Takes those whose turn it is, oldest first; their documents are in use from here on. Returns also which of these are taken over
+    /// from a group under way.
     pub(super) fn take(
         &mut self,
         number: u64,
         here: runtime::Id,
         now: Duration,
         live_attempts: &LiveAttempts,
-    ) -> Vec<(Place, Applicant)> {
+    ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
         let mut taken: Vec<Place> = Vec::new();
         let mut blocked = InUse::default();
         let mut documents: BTreeSet<&Key> = BTreeSet::new();
@@ -174,10 +175,8 @@ impl Queue {
         if !taken.is_empty() {
             self.called.remove(&number);
         }
-        for (_, applicant) in &taken {
-            self.in_use.begin(&applicant.uses);
-        }
-        taken
+        let over = taken.iter().flat_map(|(_, next)| self.in_use.begin(&next.uses)).collect();
+        (taken, over)
     }
 
     /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
@@ -191,7 +190,7 @@ impl Queue {
         self.in_use.offer(keys);
     }
 
-    /// Takes an offer back. Returns what was taken; it is free as far as whoever offered it is concerned.
+    /// Takes an offer back. Returns what was taken.
     pub(super) fn withdraw(&mut self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
         self.in_use.withdraw(keys)
     }

@@ -73,21 +73,23 @@ impl InUse {
         self.offered.extend(keys);
     }
 
-    /// Takes an offer back. Returns what was taken, of which its writer holds nothing any more.
+    /// Takes an offer back. Returns what was taken.
     pub(super) fn withdraw(&mut self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
         self.offered.retain(|key| !keys.contains(key));
-        let taken: BTreeSet<Key> = self.taken.extract_if(.., |key| keys.contains(key)).collect();
-        self.end(&Uses { written: taken.clone(), ..Uses::default() });
-        taken
+        self.taken.extract_if(.., |key| keys.contains(key)).collect()
     }
 
-    pub(super) fn begin(&mut self, uses: &Uses) {
+    /// Returns what is taken over from another writer.
+    pub(super) fn begin(&mut self, uses: &Uses) -> BTreeSet<Key> {
         for (keys, counts) in [(&uses.read, &mut self.read), (&uses.written, &mut self.written)] {
             for key in keys {
                 *counts.entry(key.clone()).or_default() += 1;
             }
         }
-        self.taken.extend(uses.written.iter().filter_map(|key| self.offered.take(key)));
+        let over: BTreeSet<Key> =
+            uses.written.iter().filter_map(|key| self.offered.take(key)).collect();
+        self.taken.extend(over.iter().cloned());
+        over
     }
 
     pub(super) fn end(&mut self, uses: &Uses) {
@@ -138,10 +140,11 @@ mod tests {
         let next = uses(&[], &["a"]);
         assert!(!in_use.allows(&next, false) && in_use.allows(&next, true));
         assert!(!in_use.allows(&reader, true), "what it read would be found locked");
-        in_use.begin(&next);
+        assert_eq!(in_use.begin(&next), next.written);
         assert!(!in_use.allows(&next, true), "it is taken once");
         let taken = in_use.withdraw(&writer.written);
         assert_eq!(taken, next.written);
+        in_use.end(&next);
         assert!(!in_use.allows(&uses(&[], &["b"]), true), "nobody took it, and it is applied");
         in_use.end(&uses(&[], &["b"]));
         assert!(in_use.allows(&uses(&[], &["b"]), false) && !in_use.allows(&next, false));

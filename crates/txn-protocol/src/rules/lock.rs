@@ -89,6 +89,20 @@ mod tests {
     use crate::document::Stored;
 
     #[test]
+    fn what_was_read_under_the_lock_of_a_commit_is_not_that_commit() {
+        let (me, holder) = (tid(3, 0), tid(2, 0));
+        let before = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let read = Observed::of(&view(7, before.locked_by(Some(holder))));
+        let commit = Stored { tid: Some(tid(2, 1)), image: image(2), ..Stored::default() };
+        let over = view(7, commit);
+        let rules = Rules::all();
+        assert_eq!(locking(&rules, me, Some(&read.by_commit()), &over), Locking::Changed);
+        let read = Observed { holder: Some(holder), ..Observed::of(&over) };
+        let same = locking(&rules, me, Some(&read.by_commit()), &over);
+        assert_eq!(same, Locking::LockAt(version(7)));
+    }
+
+    #[test]
     fn every_row() {
         let (me, other) = (tid(3, 1), tid(2, 0));
         let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };

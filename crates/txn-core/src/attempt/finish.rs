@@ -1,0 +1,165 @@
+//! Behind the commit: the documents are applied, or left to the next group to be locked over the commit, and the record is marked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Attempt;
+use super::commit::CommittedRecord;
+use crate::config::Acknowledge;
+use crate::engine::apply::Unapplied;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::succession::{LONGEST_CHAIN, LockedOver};
+use crate::error::ErrorKind;
+use crate::event::Event;
+use crate::store::Key;
+use txn_protocol::document::View;
+use txn_protocol::record::Record;
+
+impl Attempt {
+    /// Applies what was committed, off the critical path. Returns whether all of it is done.
+    #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
+    pub(super) async fn finish(
+        self: &Arc<Self>,
+        committed: CommittedRecord,
+        left: BTreeMap<Key, LockedOver>,
+    ) -> bool {
+        let engine = &self.engine;
+        let CommittedRecord { record, version, mut known } = committed;
+        let keys: Vec<Key> = known.keys().cloned().collect();
+        let deadline = engine.deadline(engine.config.deadline);
+        let applied = async {
+            let own: BTreeMap<Key, View> =
+                known.extract_if(.., |key, _| !left.contains_key(key)).collect();
+            let own_keys: Vec<Key> = own.keys().cloned().collect();
+            let own = async {
+                let unapplied = engine.apply(&record, own, &deadline).await;
+                engine.live_attempts.release(&own_keys);
+                self.seat.leave();
+                unapplied
+            };
+            let left = self.apply_unless_locked_over(&record, known, left, &deadline);
+            let (own, left) = futures::future::join(own, left).await;
+            let mut unapplied = own?;
+            unapplied.extend(left?);
+            if self.options.acknowledge == Acknowledge::Searchable {
+                self.refresh(&keys).await?;
+            }
+            if unapplied.is_empty() {
+                engine.finish(&record, version, &deadline).await?;
+                engine.emit(&Event::Finished { tid: self.tid });
+            }
+            Ok::<bool, AttemptError>(unapplied.is_empty())
+        };
+        let done = applied.await;
+        if let Err(error) = &done {
+            let why = match error {
+                AttemptError::Fail(error) => error.to_string(),
+                AttemptError::Retry(reason) => reason.to_string(),
+            };
+            tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
+            if let AttemptError::Fail(error) = error
+                && error.kind() == ErrorKind::Damaged
+            {
+                // The caller was told that it is committed: nobody else would learn of this.
+                let document = error.document().cloned();
+                let document = document.unwrap_or_else(|| engine.table.record_key(self.tid));
+                engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
+            }
+        }
+        engine.live_attempts.forget(self.tid);
+        engine.live_attempts.release(&keys);
+        let done = done.unwrap_or(false);
+        if !done {
+            engine.lifecycle.leave_over();
+        }
+        done
+    }
+
+    /// Leaves documents to the group that comes next, as far as one is ready: it locks them over this commit. Returns which it
+    /// took, and who tells of the lock.
+    pub(super) async fn leave_to_next(
+        &self,
+        committed: &CommittedRecord,
+    ) -> BTreeMap<Key, LockedOver> {
+        let CommittedRecord { record, known, .. } = committed;
+        let successions = &self.engine.successions;
+        let mut left = BTreeMap::new();
+        if !self.seat.has_documents() {
+            return left;
+        }
+        for (index, participant) in record.participants.iter().enumerate() {
+            let key = participant.key();
+            let chain = self.locks.lock().held.get(&key).map_or(0, |held| held.chain);
+            let view = known.get(&key).filter(|_| chain < LONGEST_CHAIN);
+            if let Some(view) = view.and_then(|v| self.engine.under_next_lock(record, index, v)) {
+                let locked_over = successions.leave(&key, view, chain + 1);
+                left.insert(key, locked_over);
+            }
+        }
+        let taken = self.seat.hand_over(&left.keys().cloned().collect()).await;
+        successions.withdraw(left.keys().filter(|key| !taken.contains(*key)));
+        left.retain(|key, _| taken.contains(key));
+        left
+    }
+
+    /// Of what was left to the next group, applies what it does not lock, each document as soon as that is known.
+    async fn apply_unless_locked_over(
+        &self,
+        record: &Arc<Record>,
+        mut known: BTreeMap<Key, View>,
+        left: BTreeMap<Key, LockedOver>,
+        deadline: &Deadline,
+    ) -> Result<Unapplied, AttemptError> {
+        let engine = &self.engine;
+        let each = left.into_iter().map(|(key, locked_over)| {
+            let known = known.remove_entry(&key).into_iter().collect();
+            async move {
+                let unapplied = match self.is_locked_over(&key, locked_over).await {
+                    true => Ok(Unapplied::new()),
+                    false => engine.apply(record, known, deadline).await,
+                };
+                engine.live_attempts.release([&key]);
+                unapplied
+            }
+        });
+        let each: Vec<_> = each.collect();
+        let mut unapplied = Unapplied::new();
+        for one in futures::future::join_all(each).await {
+            unapplied.extend(one?);
+        }
+        Ok(unapplied)
+    }
+
+    /// Waits until it is known whether the next group has locked a document that was left to it.
+    async fn is_locked_over(&self, key: &Key, locked_over: LockedOver) -> bool {
+        let longest = self.engine.config.lease / 4;
+        tokio::select! {
+            biased;
+            locked = locked_over => locked.is_ok(),
+            () = self.engine.config.clock.sleep(longest) => {
+                // Whatever it does now, a write on what was locked finds out.
+                self.engine.successions.withdraw([key]);
+                false
+            }
+        }
+    }
+
+    async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {
+        let deadline = self.engine.deadline(self.engine.config.deadline);
+        let collections: BTreeSet<Arc<str>> =
+            keys.into_iter().map(|key| key.collection.clone()).collect();
+        for collection in collections {
+            self.engine.refresh(&collection, &deadline).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
+        if self.options.acknowledge == Acknowledge::Searchable
+            && let Err(error) = self.refresh(keys).await
+        {
+            tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
+        }
+    }
+}
