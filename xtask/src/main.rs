@@ -1,5 +1,6 @@
 //! `cargo xtask`: the servers that tests need, and every check in one command.
 
+mod bench;
 mod cargo;
 mod checks;
 mod circles;
@@ -57,12 +58,8 @@ enum Task {
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
     },
-    /// Run the benchmarks, on an Elasticsearch.
-    Bench {
-        /// Passed on to `cargo bench`.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    /// Measure on an Elasticsearch, print the table of aims with a figure beside each, and write docs/benchmarks.
+    Bench(bench::Bench),
 }
 
 #[derive(Debug, Subcommand)]
@@ -98,7 +95,7 @@ fn main() -> ExitCode {
         Task::Torture { seconds, target, system, faults } => {
             torture::run(target, system, seconds, &faults)
         }
-        Task::Bench { arguments } => checks::bench(&arguments),
+        Task::Bench(bench) => bench.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
