@@ -1,6 +1,7 @@
 //! Rounds of several cells in turn, and their medians.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -99,9 +100,9 @@ pub async fn measure(
         }
     }
     let mut drifts = BTreeMap::new();
-    for cell in cells {
-        if !drifts.contains_key(&cell.way) {
-            drifts.insert(cell.way, world.audit(cell.way).await?);
+    for way in cells.iter().map(|cell| cell.way) {
+        if let Entry::Vacant(vacant) = drifts.entry(way) {
+            vacant.insert(world.audit(way).await?);
         }
     }
     let measured = cells.iter().zip(&seen).map(|(cell, rounds)| Measured {

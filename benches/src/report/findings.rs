@@ -65,6 +65,10 @@ pub(super) struct Phase {
     pub(super) p50: f64,
     /// 99 of 100 were shorter.
     pub(super) p99: f64,
+    /// The longest.
+    pub(super) longest: f64,
+    /// From when on all arrivals were carried, in seconds; none if not in the end.
+    pub(super) calm_after: Option<f64>,
     /// Refusals by the kind of the error.
     pub(super) refused: std::collections::BTreeMap<String, usize>,
     /// Memory of this process in the end, in MiB.

@@ -21,6 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Arrivals come together so often.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Behind an overload arrivals are looked at in stretches of this length.
+const STRETCH: Duration = Duration::from_millis(500);
+
+/// The share of arrivals that has to be carried for a stretch to be as good as before.
+const AS_BEFORE: f64 = 0.95;
+
 /// The share of what can be carried that is offered before the overload and behind it, and in it.
 const CALM: f64 = 0.5;
 const TOO_MUCH: f64 = 2.0;
@@ -45,7 +51,6 @@ pub(super) async fn overload(
     for (name, share, span) in [
         ("before", CALM, scale.around_overload),
         ("overload", TOO_MUCH, scale.overload),
-        ("at once after", CALM, scale.around_overload / 3),
         ("after", CALM, scale.around_overload),
     ] {
         phases.push(phase(world, load, name, carried * share, span).await?);
@@ -68,7 +73,8 @@ pub(super) async fn overload(
 struct Running {
     phase: Phase,
     span: Duration,
-    arrivals: Vec<tokio::task::JoinHandle<Result<Duration, Refused>>>,
+    /// When it arrived, from the beginning on, and how long it took.
+    arrivals: Vec<(Duration, tokio::task::JoinHandle<Result<Duration, Refused>>)>,
 }
 
 async fn phase(
@@ -92,10 +98,11 @@ async fn phase(
                 .map(|account| World::id(Way::Groups, account))
                 .collect();
             let (world, options, arrived) = (world.clone(), options.clone(), Instant::now());
-            arrivals.push(tokio::spawn(async move {
+            let arrival = tokio::spawn(async move {
                 world.transfer(Way::Groups, 0, &ids, &options).await?;
                 Ok(arrived.elapsed())
-            }));
+            });
+            arrivals.push((began.elapsed(), arrival));
         }
         tokio::time::sleep(TICK).await;
     }
@@ -110,8 +117,11 @@ impl Running {
         let mut times = Vec::new();
         let mut refused = BTreeMap::new();
         let mut unknown: Vec<Tid> = Vec::new();
-        for arrival in self.arrivals {
-            match arrival.await? {
+        let mut carried = Vec::new();
+        for (at, arrival) in self.arrivals {
+            let result = arrival.await?;
+            carried.push((at, result.is_ok()));
+            match result {
                 Ok(time) => times.push(time),
                 Err(why) => {
                     unknown.extend(why.unknown);
@@ -121,17 +131,29 @@ impl Running {
         }
         world.acknowledged(Way::Groups, load.documents, times.len());
         world.find_out(Way::Groups, load.documents, &unknown).await?;
-        let Times { p50, p99, .. } = Times::of(&times);
+        let Times { p50, p99, longest, .. } = Times::of(&times);
         let done = times.len() as f64 / self.span.as_secs_f64();
-        Ok(Phase { done, p50, p99, refused, ..self.phase })
+        let calm_after = calm_after(&carried, self.span).map(|calm| calm.as_secs_f64());
+        Ok(Phase { done, p50, p99, longest, refused, calm_after, ..self.phase })
     }
 }
 
+/// From when on every stretch carried what arrived in it; `None` if not even the last did.
+fn calm_after(arrivals: &[(Duration, bool)], span: Duration) -> Option<Duration> {
+    let stretches = (span.as_millis() / STRETCH.as_millis()).max(1) as usize;
+    let mut counts = vec![(0_usize, 0_usize); stretches];
+    for (at, carried) in arrivals {
+        let stretch = (at.as_millis() / STRETCH.as_millis()) as usize;
+        let count = &mut counts[stretch.min(stretches - 1)];
+        *count = (count.0 + usize::from(*carried), count.1 + 1);
+    }
+    let bad = counts.iter().rposition(|(carried, all)| (*carried as f64) < *all as f64 * AS_BEFORE);
+    let calm = bad.map_or(0, |bad| bad + 1);
+    (calm < stretches).then(|| STRETCH * calm as u32)
+}
+
 fn rows(phases: &[Phase], carried: f64, rows: &mut Vec<Row>) {
-    let find = |name: &str| phases.iter().find(|phase| phase.name == name);
-    let (Some(before), Some(during)) = (find("before"), find("overload")) else { return };
-    let (Some(at_once), Some(after)) = (find("at once after"), find("after")) else { return };
-    let share = |phase: &Phase| phase.done / phase.offered;
+    let [before, during, after] = phases else { return };
     rows.push(Row::found(
         "overload, twice what can be carried: carried meanwhile / at capacity",
         Aim::Words("no collapse".to_owned()),
@@ -142,14 +164,21 @@ fn rows(phases: &[Phase], carried: f64, rows: &mut Vec<Row>) {
             number(during.offered.round())
         ),
     ));
-    for (name, phase) in [("at once", at_once), ("then", after)] {
-        rows.push(Row::found(
-            format!("after the overload, {name}: share carried / before it"),
-            Aim::AtLeast(0.95),
-            share(phase) / share(before),
-            format!("99th percentile {:.0} ms, before {:.0} ms", phase.p99, before.p99),
-        ));
-    }
+    let what = "seconds after an overload until all that arrives is carried again";
+    let aim = Aim::AtMost(1.0);
+    rows.push(match after.calm_after {
+        Some(seconds) => Row::found(
+            what,
+            aim,
+            seconds,
+            format!(
+                "{}/s offered, {}/s before it",
+                number(after.offered.round()),
+                number(before.done.round())
+            ),
+        ),
+        None => Row::missing(what, aim, "it did not come to that while it was looked at"),
+    });
     let all: usize = during.refused.values().sum();
     let typed = ["Conflict", "Unavailable", "Unknown"];
     let others = during.refused.iter().filter(|(kind, _)| !typed.contains(&kind.as_str()));
@@ -170,4 +199,21 @@ fn rows(phases: &[Phase], carried: f64, rows: &mut Vec<Row>) {
         ),
         _ => Row::missing(what, aim, "this system does not tell the memory"),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_calm_when_every_stretch_is() {
+        let span = Duration::from_secs(2);
+        let arrivals = |bad: &[u64]| -> Vec<(Duration, bool)> {
+            (0..200).map(|at| (Duration::from_millis(at * 10), !bad.contains(&(at / 50)))).collect()
+        };
+        assert_eq!(calm_after(&arrivals(&[]), span), Some(Duration::ZERO));
+        assert_eq!(calm_after(&arrivals(&[0]), span), Some(Duration::from_millis(500)));
+        assert_eq!(calm_after(&arrivals(&[0, 2]), span), Some(Duration::from_millis(1_500)));
+        assert_eq!(calm_after(&arrivals(&[3]), span), None);
+    }
 }

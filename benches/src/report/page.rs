@@ -37,14 +37,18 @@ pub(super) fn page(
     for plot in plots {
         text.push_str(&format!("\n![{}]({})\n\n{}\n", plot.caption, plot.file, plot.caption));
     }
-    let mut sections: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
+    let mut sections: Vec<(&str, Vec<&Measured>)> = Vec::new();
     for (section, one) in &findings.loads {
-        sections.entry(section).or_default().push(one);
+        match sections.last_mut().filter(|(last, _)| last == section) {
+            Some((_, measured)) => measured.push(one),
+            None => sections.push((section, vec![one])),
+        }
     }
     text.push_str("\n## What is lost without transactions\n\n");
     text.push_str(
-        "Changes of documents that were acknowledged and are not there (below zero: that are there and were never acknowledged), and what \
-         there is too little of money (below zero: too much). Transactions lost nothing in any load, or the table would have a line that says so.\n\n",
+        "Changes of documents that were acknowledged and are not there; changes that are there and were never acknowledged, for a client that \
+         meets a conflict leaves the half of its transfer that it has written; and what there is too little of money (below zero: too much). \
+         What was lost and what was never acknowledged cancel each other: only the difference is known.\n\n",
     );
     text.push_str(&losses(findings));
     for (section, measured) in sections {
@@ -146,17 +150,28 @@ fn losses(findings: &Findings) -> String {
         if !one.cell.way.is_plain() || (drift.lost, drift.money) == (0, 0) {
             continue;
         }
-        let share = drift.lost as f64 / drift.changes.max(1) as f64 * 100.0;
+        let share = |count: i64| {
+            let share = count as f64 / drift.changes.max(1) as f64 * 100.0;
+            if count > 0 {
+                format!("{} ({} %)", number(count as f64), number(share))
+            } else {
+                String::new()
+            }
+        };
         lines.push(vec![
             (*section).to_owned(),
             load(&one.cell.load),
             one.cell.way.name().to_owned(),
             number(drift.changes as f64),
-            format!("{} ({}%)", number(drift.lost as f64), number(share)),
+            share(drift.lost),
+            share(-drift.lost),
             number(drift.money as f64),
         ]);
     }
-    grid(&["section", "load", "way", "changes", "lost", "money missing"], &lines)
+    grid(
+        &["section", "load", "way", "changes", "lost", "never acknowledged", "money missing"],
+        &lines,
+    )
 }
 
 fn others(findings: &Findings) -> String {
@@ -201,14 +216,25 @@ fn others(findings: &Findings) -> String {
         lines.collect(),
     );
     let lines = findings.phases.iter().map(|phase| {
-        let figures = [phase.offered.round(), phase.done.round(), phase.p50, phase.p99].map(number);
+        let figures =
+            [phase.offered.round(), phase.done.round(), phase.p50, phase.p99, phase.longest]
+                .map(number);
         let memory = phase.memory.map(number).unwrap_or_default();
         [vec![phase.name.to_owned()], figures.to_vec(), vec![refused(&phase.refused), memory]]
             .concat()
     });
     add(
         "Overload",
-        &["", "offered per second", "carried out", "p50, ms", "p99, ms", "refused", "memory, MiB"],
+        &[
+            "",
+            "offered per second",
+            "carried out",
+            "p50, ms",
+            "p99, ms",
+            "longest, ms",
+            "refused",
+            "memory, MiB",
+        ],
         lines.collect(),
     );
     let lines = findings.pools.iter().map(|pool| {

@@ -107,10 +107,11 @@ fn curves(
 /// Draws curves, both scales logarithmic.
 fn draw(x: &str, y: &str, curves: &[Curve]) -> Result<String, Failure> {
     let points = || curves.iter().flat_map(|(_, points)| points);
-    let range = |values: &mut dyn Iterator<Item = f64>| {
+    // `room` above the curves, for their names.
+    let range = |values: &mut dyn Iterator<Item = f64>, room: f64| {
         let (least, most) =
             values.fold((f64::MAX, f64::MIN), |(least, most), v| (least.min(v), most.max(v)));
-        (least * 0.8..most * 1.25).log_scale()
+        (least * 0.8..most * room).log_scale()
     };
     let mut svg = String::new();
     {
@@ -121,8 +122,8 @@ fn draw(x: &str, y: &str, curves: &[Curve]) -> Result<String, Failure> {
             .x_label_area_size(44)
             .y_label_area_size(72)
             .build_cartesian_2d(
-                range(&mut points().map(|point| point.0)),
-                range(&mut points().map(|point| point.1)),
+                range(&mut points().map(|point| point.0), 1.25),
+                range(&mut points().map(|point| point.1), 4.0),
             )?;
         let label = |value: &f64| super::table::number(*value);
         chart
@@ -131,7 +132,10 @@ fn draw(x: &str, y: &str, curves: &[Curve]) -> Result<String, Failure> {
             .y_desc(y)
             .x_label_formatter(&label)
             .y_label_formatter(&label)
-            .light_line_style(RGBColor(240, 240, 240))
+            .label_style(("sans-serif", 13))
+            .axis_desc_style(("sans-serif", 15))
+            .bold_line_style(RGBColor(220, 220, 220))
+            .light_line_style(TRANSPARENT)
             .draw()?;
         for ((name, points), colour) in curves.iter().zip(COLOURS.iter().cycle()) {
             let style = colour.stroke_width(2);
@@ -144,6 +148,8 @@ fn draw(x: &str, y: &str, curves: &[Curve]) -> Result<String, Failure> {
         }
         chart
             .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .label_font(("sans-serif", 14))
             .background_style(WHITE.mix(0.8))
             .border_style(RGBColor(200, 200, 200))
             .draw()?;

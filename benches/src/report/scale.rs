@@ -38,7 +38,7 @@ impl Scale {
         let pace = |rounds, millis| Pace { rounds, span: Duration::from_millis(millis) };
         Self {
             quick: true,
-            pace: pace(3, 800),
+            pace: pace(3, 1_000),
             sketch: pace(1, 1_000),
             samples: 40,
             sizes: vec![1, 2, 5, 10, 20, 100],
@@ -46,7 +46,7 @@ impl Scale {
             contention: vec![3, 10, 100, 1_000, 10_000],
             accounts: 10_000,
             overload: Duration::from_secs(6),
-            around_overload: Duration::from_secs(3),
+            around_overload: Duration::from_secs(5),
         }
     }
 
