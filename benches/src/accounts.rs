@@ -11,7 +11,7 @@ use txn_core::{Collection, Config, Domain, Error, Options, Typed};
 use txn_es::{EsConfig, EsStore};
 use txn_sim::{CountingStore, Counts};
 
-use crate::Failure;
+use crate::{Failure, drop_all};
 
 /// One account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,14 +220,13 @@ impl Bank {
         self.domain.shutdown(Duration::from_secs(10)).await;
     }
 
-    /// Ends, and drops the accounts.
+    /// Ends, and drops the domain.
     ///
     /// # Errors
     /// As the server says.
     pub async fn close(&self) -> Result<(), Failure> {
         self.leave().await;
-        self.counting.drop_collection(&index(self.domain.name())).await?;
-        Ok(())
+        drop_all(&*self.counting, self.domain.name()).await
     }
 }
 

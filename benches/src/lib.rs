@@ -11,6 +11,8 @@ pub mod statistics;
 pub mod usage;
 pub mod world;
 
+use txn_core::store::Store;
+
 /// Anything that stops a benchmark.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -19,6 +21,19 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     format!("{prefix}-{:x}", now.unwrap_or_default().as_micros())
+}
+
+/// Drops every collection of a domain, and those that begin with its name.
+///
+/// # Errors
+/// As the store says.
+pub async fn drop_all(store: &dyn Store, domain: &str) -> Result<(), Failure> {
+    for prefix in [format!("txn-{domain}-"), format!("{domain}-")] {
+        for collection in store.list_collections(&prefix).await? {
+            store.drop_collection(&collection).await?;
+        }
+    }
+    Ok(())
 }
 
 /// A number from the environment, or else `default`.

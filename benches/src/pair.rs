@@ -11,7 +11,7 @@ use txn_es::{EsConfig, EsStore};
 
 use crate::seed::{Ended, Peer, Transfer, Way};
 use crate::statistics::{Times, median};
-use crate::{Failure, unique};
+use crate::{Failure, drop_all, unique};
 
 /// No transfer is refused: so much nobody spends.
 const BALANCE: i64 = 1 << 40;
@@ -21,6 +21,8 @@ const BALANCE: i64 = 1 << 40;
 pub struct Pair {
     peer: Peer,
     bank: Bank,
+    store: Arc<EsStore>,
+    name: String,
     accounts: Vec<String>,
 }
 
@@ -44,14 +46,14 @@ impl Pair {
         let peer = Peer::new(url, &name, way, None)?;
         peer.create(&accounts, BALANCE).await?;
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
-        let bank = Bank::create(store, &name, Config::default()).await?;
+        let bank = Bank::create(store.clone(), &name, Config::default()).await?;
         let new = accounts.iter().map(|name| NewAccount::new(name, name, BALANCE, "EUR"));
         let new = new.collect::<Result<Vec<_>, _>>()?;
         for new in new.chunks(100) {
             bank.ensure_accounts(new).await?;
         }
         bank.domain().barrier(Duration::from_secs(60)).await?;
-        Ok(Arc::new(Self { peer, bank, accounts }))
+        Ok(Arc::new(Self { peer, bank, store, name, accounts }))
     }
 
     /// Rounds of the peer and of the bank in turn, as medians.
@@ -86,6 +88,7 @@ impl Pair {
         let held: i64 = found.iter().map(|account| account.balance).sum();
         self.peer.remove().await?;
         self.bank.shutdown(Duration::from_secs(60)).await;
+        drop_all(&*self.store, &self.name).await?;
         match (sum, held) == (whole, whole) {
             true => Ok(()),
             false => Err(format!("the peer holds {sum}, the bank {held}, not {whole}").into()),

@@ -298,7 +298,7 @@ impl World {
         Ok(self.with_ledger(way, |ledger| ledger.drift(found)))
     }
 
-    /// Ends, and drops the accounts.
+    /// Ends, and drops the domain.
     ///
     /// # Errors
     /// As the server says.

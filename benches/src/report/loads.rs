@@ -50,10 +50,12 @@ pub(super) async fn spread(
             64 => {
                 findings.rows.push(to(Way::Plain, 1.3));
                 findings.rows.extend(processor(&measured));
-                findings.rows.extend(writes(&measured, "64 clients spread", |round| {
-                    let n = SPREAD as f64;
-                    (2.0 * n + 2.0 / round.composed, "2N + 2/K")
-                }));
+                findings.rows.extend(
+                    measured.iter().filter(|one| one.cell.way == Way::Groups).map(|one| {
+                        let most = 2.0 * SPREAD as f64 + 2.0 / one.round.composed;
+                        writes(one, "64 clients spread", most, "2N + 2/K")
+                    }),
+                );
             }
             256 => findings.rows.extend([to(Way::Plain, 2.5), to(Way::Batched, 0.6)]),
             _ => {}
@@ -76,20 +78,15 @@ fn processor(measured: &[Measured]) -> Option<Row> {
 }
 
 /// Document writes of one transaction, to what its groups allow.
-fn writes(
-    measured: &[Measured],
-    what: &str,
-    bound: impl Fn(&crate::measure::Round) -> (f64, &'static str),
-) -> Option<Row> {
-    let round = &measured.iter().find(|one| one.cell.way == Way::Groups)?.round;
-    let (most, formula) = bound(round);
-    let (k, d) = (number(round.composed), number(round.written));
-    Some(Row::found(
+fn writes(one: &Measured, what: &str, most: f64, formula: &str) -> Row {
+    let round = &one.round;
+    let (k, documents) = (number(round.composed), number(round.written));
+    Row::found(
         format!("document writes per transaction, {what}"),
         Aim::Bound(most, formula.to_owned()),
         round.writes,
-        format!("counted; groups of K = {k}, which write {d} documents"),
-    ))
+        format!("counted; groups of K = {k}, which write {documents} documents"),
+    )
 }
 
 /// Ten hot accounts beside ten thousand, and one counter.
@@ -141,8 +138,9 @@ pub(super) async fn hot(
             "counted",
         ));
     }
-    rows.extend(writes(&measured[1..2], "10 hot accounts", |round| {
-        ((round.written + 2.0) / round.composed, "(N + 2)/K")
+    rows.extend(measured.iter().filter(|one| ours(one)).map(|one| {
+        let most = (one.round.written + 2.0) / one.round.composed;
+        writes(one, "10 hot accounts", most, "(N + 2)/K")
     }));
     findings.keep("hot", &measured);
 
@@ -156,9 +154,12 @@ pub(super) async fn hot(
         |one| one.cell.way == Way::Groups,
         |one| one.cell.way == Way::Retried,
     ));
-    findings
-        .rows
-        .extend(writes(&measured, "one hot counter", |round| (1.0 / round.composed, "1/K")));
+    findings.rows.extend(
+        measured
+            .iter()
+            .filter(|one| one.cell.way == Way::Groups)
+            .map(|one| writes(one, "one hot counter", 1.0 / one.round.composed, "1/K")),
+    );
     findings.keep("counter", &measured);
     Ok(())
 }

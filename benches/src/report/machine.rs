@@ -24,6 +24,8 @@ pub(super) struct Machine {
     pub(super) load: Option<f64>,
     /// The server and its version.
     pub(super) server: String,
+    /// Whether the server runs stored scripts.
+    pub(super) has_scripts: bool,
     /// The server's Java and the heap that it has.
     pub(super) java: String,
     /// The version of this library.
@@ -47,7 +49,9 @@ impl Machine {
         let node = node.cloned().unwrap_or_default();
         let heap = node["jvm"]["mem"]["heap_max_in_bytes"].as_u64().unwrap_or_default() >> 20;
         let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
-        let flavour = if is_opensearch(&node) { "OpenSearch" } else { "Elasticsearch" };
+        // The package of Elasticsearch that is started here has none.
+        let has_scripts = is_opensearch(&node);
+        let flavour = if has_scripts { "OpenSearch" } else { "Elasticsearch" };
         let today = OffsetDateTime::now_utc();
         Ok(Self {
             date: format!("{}-{:02}-{:02}", today.year(), u8::from(today.month()), today.day()),
@@ -57,6 +61,7 @@ impl Machine {
             system: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
             load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()),
             server: format!("{flavour} {}", text(&node["version"])),
+            has_scripts,
             java: format!("Java {}, {heap} MiB of heap", text(&node["jvm"]["version"])),
             library: env!("CARGO_PKG_VERSION"),
         })

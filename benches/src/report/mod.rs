@@ -22,6 +22,7 @@ use serde::Serialize;
 pub use scale::Scale;
 
 use crate::Failure;
+use crate::seed::Way;
 use crate::world::World;
 use findings::Findings;
 use machine::Machine;
@@ -46,6 +47,7 @@ impl Report {
         let began = Instant::now();
         let world = World::open(url).await?;
         let machine = Machine::look(world.plain()).await?;
+        let peer = if machine.has_scripts { Way::Scripts } else { Way::Conditions };
         let mut findings = Findings::default();
         for section in Section::ALL {
             if !only.is_empty() && !only.contains(&section) {
@@ -55,7 +57,9 @@ impl Report {
             if section.is_for_full_runs() && scale.quick && only.is_empty() {
                 let why = "only without --quick".to_owned();
                 findings.rows.push(Row::missing(section.name(), Aim::Words(String::new()), why));
-            } else if let Err(failure) = section.run(&world, url, &scale, &mut findings).await {
+            } else if let Err(failure) =
+                section.run(&world, (url, peer), &scale, &mut findings).await
+            {
                 let why = failure.to_string();
                 findings.rows.push(Row::missing(section.name(), Aim::Words(String::new()), why));
             }
@@ -173,7 +177,7 @@ impl Section {
     async fn run(
         self,
         world: &Arc<World>,
-        url: &str,
+        (url, peer): (&str, Way),
         scale: &Scale,
         findings: &mut Findings,
     ) -> Result<(), Failure> {
@@ -184,11 +188,11 @@ impl Section {
             Self::Hot => loads::hot(world, scale, findings).await,
             Self::Contention => loads::contention(world, scale, findings).await,
             Self::Processes => loads::processes(world, scale, findings).await,
-            Self::TwoPhaseCommit => peer::peer(url, scale, findings).await,
+            Self::TwoPhaseCommit => peer::peer(url, peer, scale, findings).await,
             Self::Sizes => loads::sizes(world, scale, findings).await,
             Self::Overload => overload::overload(world, scale, findings).await,
             Self::Mixes => loads::mixes(world, scale, findings).await,
-            Self::Pools => pools::pools(world, url, findings).await,
+            Self::Pools => pools::pools(world, url, peer, findings).await,
         }
     }
 }

@@ -8,10 +8,14 @@ use crate::pair::Pair;
 use crate::seed::Way;
 
 /// At one client and at many.
-pub(super) async fn peer(url: &str, scale: &Scale, findings: &mut Findings) -> Result<(), Failure> {
+pub(super) async fn peer(
+    url: &str,
+    way: Way,
+    scale: &Scale,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
     let accounts = if scale.quick { 200 } else { 1_000 };
-    // The package of Elasticsearch that tests start has no scripts: the peer writes on versions, there and everywhere.
-    let pair = Pair::open(url, Way::Conditions, accounts).await?;
+    let pair = Pair::open(url, way, accounts).await?;
     for clients in [1, 64] {
         let pace = scale.pace;
         let [peer, bank] = pair.measure(clients, pace.rounds, pace.span).await?;

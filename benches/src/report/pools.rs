@@ -45,13 +45,14 @@ enum Who {
 pub(super) async fn pools(
     world: &Arc<World>,
     url: &str,
+    way: PeerWay,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    for way in [Way::Retried, Way::Several] {
-        world.prepare(way, ACCOUNTS).await?;
+    for ours in [Way::Retried, Way::Several] {
+        world.prepare(ours, ACCOUNTS).await?;
     }
     let name = unique("pools");
-    let peer = || Peer::new(url, &name, PeerWay::Conditions, None);
+    let peer = || Peer::new(url, &name, way, None);
     let peers = (0..PROCESSES).map(|_| peer()).collect::<Result<Vec<_>, _>>()?;
     peers[0].create(&ids(ACCOUNTS), 1 << 40).await?;
     let peers = Arc::new(peers);
