@@ -20,6 +20,10 @@ connections, clocks and caches of its own. \"Reached\" is empty where the aim is
 
 A figure that was not measured says so. The money of every load was counted; what is lost, or there twice, stands below.";
 
+const COLUMNS: &str = "\
+In the loads below, requests and document writes are per transfer, counted at the store; `composed` says how many transfers one commit has; \
+client and server are processor time per transfer.";
+
 /// The page, in Markdown.
 pub(super) fn page(
     machine: &Machine,
@@ -51,6 +55,7 @@ pub(super) fn page(
          What was lost and what was never acknowledged cancel each other: only the difference is known.\n\n",
     );
     text.push_str(&losses(findings));
+    text.push_str(&format!("\n{COLUMNS}\n"));
     for (section, measured) in sections {
         text.push_str(&format!("\n## Loads: {section}\n\n{}", loads(&measured)));
     }
@@ -73,7 +78,7 @@ fn about(machine: &Machine, scale: &Scale) -> String {
             ),
         ),
         ("load before the run", known(machine.load, "")),
-        ("server", format!("{server} on {java}, one node")),
+        ("server", format!("{server} on {java}")),
         ("library", format!("{library}, Rust, optimised")),
         ("rounds", format!("{} of {:?}", scale.pace.rounds, scale.pace.span)),
     ];
