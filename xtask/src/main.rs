@@ -128,4 +128,19 @@ mod tests {
         assert_eq!(parse("xtask servers down cluster"), [ServerKind::Cluster]);
         assert!(Arguments::try_parse_from(["xtask", "servers", "up", "mysql"]).is_err());
     }
+
+    #[test]
+    fn a_report_and_a_benchmark_are_told_apart() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' ')).map(|found| found.task);
+        for line in [
+            "xtask bench --quick --json figures.json --target http://localhost:9200",
+            "xtask bench --only hot,paths",
+            "xtask bench --bench throughput -- spread 64",
+        ] {
+            assert!(matches!(parse(line), Ok(Task::Bench(_))), "{line}");
+        }
+        for line in ["xtask bench --quick --bench throughput", "xtask bench -- spread"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
 }
