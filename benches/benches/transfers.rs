@@ -2,31 +2,32 @@
 //! `_mget` + `_bulk`.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use txn_benches::{Bench, ids, unique};
+use txn_benches::world::{Way, World};
 use txn_core::Options;
 
 fn transfers(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let url = txn_testkit::env::elasticsearch_url();
-    let bench = runtime.block_on(Bench::open(&url, &unique("bench"), 20)).expect("a server");
+    let world = runtime.block_on(World::open(&url)).expect("a server");
+    for way in [Way::Plain, Way::Groups] {
+        runtime.block_on(world.prepare(way, 20)).expect("accounts");
+    }
     let mut group = criterion.benchmark_group("transfer");
     group.sample_size(50);
+    let options = Options::default();
     for n in [2, 5, 20] {
-        let ids = ids(n);
-        group.bench_with_input(BenchmarkId::new("plain", n), &ids, |b, ids| {
-            b.to_async(&runtime)
-                .iter(|| async { bench.plain_transfer(ids).await.expect("written") });
-        });
-        runtime.block_on(bench.settle()).expect("settled");
-        group.bench_with_input(BenchmarkId::new("transaction", n), &ids, |b, ids| {
-            let options = Options::default();
-            b.to_async(&runtime)
-                .iter(|| async { bench.transfer(ids, &options).await.expect("committed") });
-        });
-        runtime.block_on(bench.settle()).expect("settled");
+        for (name, way) in [("plain", Way::Plain), ("transaction", Way::Groups)] {
+            let ids: Vec<String> = (0..n).map(|at| World::id(way, at)).collect();
+            group.bench_with_input(BenchmarkId::new(name, n), &ids, |b, ids| {
+                b.to_async(&runtime).iter(|| async {
+                    world.transfer(way, 0, ids, &options).await.expect("committed")
+                });
+            });
+            runtime.block_on(world.bank().settle()).expect("settled");
+        }
     }
     group.finish();
-    runtime.block_on(bench.close()).expect("closed");
+    runtime.block_on(world.close()).expect("closed");
 }
 
 criterion_group!(benches, transfers);

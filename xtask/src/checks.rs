@@ -1,4 +1,4 @@
-//! `cargo xtask test` and `cargo xtask bench`.
+//! `cargo xtask test`.
 
 use txn_testkit::servers::ServerKind;
 
@@ -81,16 +81,4 @@ fn on(
             .args(["--", "--test-threads", AT_ONCE])
             .envs(servers.variables().iter().cloned()),
     )
-}
-
-/// Runs the benchmarks.
-pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
-    let kinds = [ServerKind::Elasticsearch];
-    prerequisites::for_servers(&kinds)?;
-    let servers = Borrowed::up(&kinds)?;
-    let status = cargo("bench -p txn-benches")
-        .args(arguments)
-        .envs(servers.variables().iter().cloned())
-        .status()?;
-    if status.success() { Ok(()) } else { Err(format!("cargo bench: {status}").into()) }
 }

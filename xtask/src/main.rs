@@ -1,5 +1,6 @@
 //! `cargo xtask`: the servers that tests need, and every check in one command.
 
+mod bench;
 mod book;
 mod cargo;
 mod checks;
@@ -61,12 +62,8 @@ enum Task {
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
     },
-    /// Run the benchmarks, on an Elasticsearch.
-    Bench {
-        /// Passed on to `cargo bench`.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    /// Measure on an Elasticsearch, print the table of aims with a figure beside each, and write docs/benchmarks.
+    Bench(bench::Bench),
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,7 +100,7 @@ fn main() -> ExitCode {
         Task::Torture { seconds, target, system, faults } => {
             torture::run(target, system, seconds, &faults)
         }
-        Task::Bench { arguments } => checks::bench(&arguments),
+        Task::Bench(bench) => bench.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -135,5 +132,20 @@ mod tests {
         assert_eq!(parse("xtask servers up"), default);
         assert_eq!(parse("xtask servers down cluster"), [ServerKind::Cluster]);
         assert!(Arguments::try_parse_from(["xtask", "servers", "up", "mysql"]).is_err());
+    }
+
+    #[test]
+    fn a_report_and_a_benchmark_are_told_apart() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' ')).map(|found| found.task);
+        for line in [
+            "xtask bench --quick --json figures.json --target http://localhost:9200",
+            "xtask bench --only hot,paths",
+            "xtask bench --bench throughput -- spread 64",
+        ] {
+            assert!(matches!(parse(line), Ok(Task::Bench(_))), "{line}");
+        }
+        for line in ["xtask bench --quick --bench throughput", "xtask bench -- spread"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 }

@@ -1,0 +1,45 @@
+//! Measures, prints the table of aims with a figure beside each, and writes the report. `cargo xtask bench` calls it.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use txn_benches::Failure;
+use txn_benches::report::{Report, Scale, Section};
+
+/// Measures transactions beside plain requests, and writes a report.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The address of the server.
+    #[arg(long, env = "TXN_ELASTICSEARCH_URL")]
+    target: String,
+    /// Less of everything: within five minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Write the figures to this file, too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Measure these parts only, and print the table without writing the report.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Section>,
+    /// The folder of the report.
+    #[arg(long, default_value = "docs/benchmarks")]
+    folder: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let Arguments { target, quick, json, only, folder } = Arguments::parse();
+    let scale = if quick { Scale::quick() } else { Scale::full() };
+    let report = Report::make(&target, scale, &only).await?;
+    if let Some(json) = json {
+        report.write_figures(&json)?;
+    }
+    println!("{}", report.table());
+    print!("{:.0} s", report.took);
+    if only.is_empty() {
+        report.write(&folder)?;
+        print!("; the report is in {}", folder.display());
+    }
+    println!();
+    Ok(())
+}

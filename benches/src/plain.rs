@@ -1,0 +1,294 @@
+//! Plain, unsafe clients: the same documents by `_mget` and `_bulk`, alone, on the versions that were read, and with requests
+//! that all clients share.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::Failure;
+use crate::accounts::{Account, Books, delta};
+
+/// Requests of a kind that are under way at once, of clients that share them. As many as transactions have.
+const SLOTS: usize = 4;
+
+/// Operations of one shared request.
+const OPERATIONS: usize = 500;
+
+/// Plain requests to the accounts of an index.
+#[derive(Clone, Debug)]
+pub struct Plain {
+    client: reqwest::Client,
+    url: String,
+    index: String,
+}
+
+/// What stands in a document, and since when.
+#[derive(Debug)]
+struct Found {
+    id: String,
+    account: Account,
+    version: (u64, u64),
+}
+
+impl Plain {
+    /// To the accounts of this index.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub fn new(url: &str, index: &str) -> Result<Self, Failure> {
+        let client =
+            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
+        Ok(Self { client, url: url.trim_end_matches('/').to_owned(), index: index.to_owned() })
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The client that asks.
+    #[must_use]
+    pub fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Makes accounts.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn open(&self, ids: &[String]) -> Result<(), Failure> {
+        for part in ids.chunks(2_000) {
+            let mut body = String::new();
+            for id in part {
+                push(&mut body, id, None, &Account::default())?;
+            }
+            self.bulk(body).await?.accepted()?;
+        }
+        Ok(())
+    }
+
+    /// Moves one unit in a circle through the accounts: nothing is atomic, nothing is isolated.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
+        let found = self.read(ids).await?;
+        self.bulk(moved(&found, false)?).await?.accepted()
+    }
+
+    /// The same on the versions that were read, as careful clients do: whoever meets a conflict writes nothing more and starts
+    /// again. What was written before the conflict stays, so that money may be lost. Returns how many tries it took.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn retried_transfer(&self, ids: &[String]) -> Result<u32, Failure> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let found = self.read(ids).await?;
+            if !self.bulk(moved(&found, true)?).await?.errors {
+                return Ok(tries);
+            }
+        }
+    }
+
+    /// Reads accounts.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn look(&self, ids: &[String]) -> Result<(), Failure> {
+        self.read(ids).await.map(drop)
+    }
+
+    /// What stands in accounts together.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn books(&self, ids: &[String]) -> Result<Books, Failure> {
+        let mut books = Books::default();
+        for part in ids.chunks(2_000) {
+            self.read(part).await?.iter().for_each(|found| books.add(&found.account));
+        }
+        Ok(books)
+    }
+
+    async fn read(&self, ids: &[String]) -> Result<Vec<Found>, Failure> {
+        let body = serde_json::json!({ "ids": ids }).to_string();
+        let answer: Answer = self.post("_mget", body).await?;
+        Ok(answer.docs.into_iter().map(Doc::found).collect())
+    }
+
+    async fn bulk(&self, body: String) -> Result<Written, Failure> {
+        self.post("_bulk", body).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: String) -> Result<T, Failure> {
+        let request = self.client.post(format!("{}/{}/{path}", self.url, self.index));
+        let request = request.header("content-type", "application/json").body(body);
+        let answer = request.send().await?.error_for_status()?.bytes().await?;
+        Ok(serde_json::from_slice(&answer)?)
+    }
+}
+
+/// Plain clients whose requests are joined: the most that shared requests can reach. A request goes out as soon as a slot is
+/// free, with whatever is queued then.
+#[derive(Clone, Debug)]
+pub struct Batched {
+    reads: mpsc::UnboundedSender<Waiting<Vec<String>, Vec<Found>>>,
+    writes: mpsc::UnboundedSender<Waiting<String, ()>>,
+}
+
+/// A part of a request.
+#[derive(Debug)]
+struct Waiting<Q, A> {
+    asked: Q,
+    operations: usize,
+    caller: oneshot::Sender<A>,
+}
+
+impl Batched {
+    /// On the runtime that runs now, until the last handle is dropped.
+    #[must_use]
+    pub fn new(plain: &Plain) -> Self {
+        let (reads, queue) = mpsc::unbounded_channel();
+        let read_queue = Arc::new(Mutex::new(queue));
+        let (writes, queue) = mpsc::unbounded_channel();
+        let write_queue = Arc::new(Mutex::new(queue));
+        for _ in 0..SLOTS {
+            tokio::spawn(serve_reads(plain.clone(), read_queue.clone()));
+            tokio::spawn(serve_writes(plain.clone(), write_queue.clone()));
+        }
+        Self { reads, writes }
+    }
+
+    /// As [`Plain::transfer`].
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
+        let found = ask(&self.reads, ids.to_vec(), ids.len()).await?;
+        ask(&self.writes, moved(&found, false)?, ids.len()).await
+    }
+}
+
+async fn ask<Q, A>(
+    queue: &mpsc::UnboundedSender<Waiting<Q, A>>,
+    asked: Q,
+    operations: usize,
+) -> Result<A, Failure> {
+    let (caller, answered) = oneshot::channel();
+    queue.send(Waiting { asked, operations, caller }).map_err(|_| "the batcher has ended")?;
+    answered.await.map_err(|_| "a shared plain request failed".into())
+}
+
+type Queue<Q, A> = Arc<Mutex<mpsc::UnboundedReceiver<Waiting<Q, A>>>>;
+
+/// What is queued, at least one, at most what a request takes; nothing when nobody can ask any more.
+async fn batch<Q, A>(queue: &Queue<Q, A>) -> Vec<Waiting<Q, A>> {
+    let mut queue = queue.lock().await;
+    let mut batch: Vec<_> = queue.recv().await.into_iter().collect();
+    let mut operations = batch.iter().map(|first| first.operations).sum::<usize>();
+    while operations < OPERATIONS
+        && let Ok(next) = queue.try_recv()
+    {
+        operations += next.operations;
+        batch.push(next);
+    }
+    batch
+}
+
+/// Whoever waits for a request that failed is told by its channel, which closes.
+async fn serve_reads(plain: Plain, queue: Queue<Vec<String>, Vec<Found>>) {
+    loop {
+        let batch = batch(&queue).await;
+        if batch.is_empty() {
+            return;
+        }
+        let ids: Vec<String> = batch.iter().flat_map(|part| part.asked.iter().cloned()).collect();
+        let Ok(found) = plain.read(&ids).await else { continue };
+        let mut found = found.into_iter();
+        for part in batch {
+            let _ = part.caller.send(found.by_ref().take(part.operations).collect());
+        }
+    }
+}
+
+async fn serve_writes(plain: Plain, queue: Queue<String, ()>) {
+    loop {
+        let batch = batch(&queue).await;
+        if batch.is_empty() {
+            return;
+        }
+        let body = batch.iter().map(|part| part.asked.as_str()).collect();
+        if plain.bulk(body).await.and_then(Written::accepted).is_ok() {
+            for part in batch {
+                let _ = part.caller.send(());
+            }
+        }
+    }
+}
+
+/// The bulk that moves one unit in a circle, on the versions that were read or on whatever stands there.
+fn moved(found: &[Found], on_versions: bool) -> Result<String, Failure> {
+    let mut body = String::new();
+    for (place, found) in found.iter().enumerate() {
+        let version = on_versions.then_some(found.version);
+        push(&mut body, &found.id, version, &found.account.moved(delta(place)))?;
+    }
+    Ok(body)
+}
+
+fn push(
+    body: &mut String,
+    id: &str,
+    version: Option<(u64, u64)>,
+    account: &Account,
+) -> Result<(), Failure> {
+    let condition = version.map_or_else(String::new, |(seq_no, term)| {
+        format!(r#","if_seq_no":{seq_no},"if_primary_term":{term}"#)
+    });
+    let source = serde_json::to_string(account)?;
+    writeln!(body, r#"{{"index":{{"_id":"{id}"{condition}}}}}"#)?;
+    writeln!(body, "{source}")?;
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    docs: Vec<Doc>,
+}
+
+#[derive(Deserialize)]
+struct Doc {
+    #[serde(rename = "_id")]
+    id: String,
+    #[serde(rename = "_source")]
+    source: Option<Account>,
+    #[serde(rename = "_seq_no", default)]
+    seq_no: u64,
+    #[serde(rename = "_primary_term", default)]
+    term: u64,
+}
+
+impl Doc {
+    fn found(self) -> Found {
+        let account = self.source.unwrap_or_default();
+        Found { id: self.id, account, version: (self.seq_no, self.term) }
+    }
+}
+
+#[derive(Deserialize)]
+struct Written {
+    errors: bool,
+}
+
+impl Written {
+    fn accepted(self) -> Result<(), Failure> {
+        if self.errors { Err("an item of the plain bulk failed".into()) } else { Ok(()) }
+    }
+}

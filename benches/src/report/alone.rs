@@ -1,0 +1,278 @@
+//! One client: latency beside plain requests, and what each path costs in round trips and document writes.
+
+use std::time::{Duration, Instant};
+
+use txn_core::{Error, Options};
+
+use super::findings::{Findings, Path, Size};
+use super::scale::Scale;
+use super::table::{Aim, Row};
+use crate::Failure;
+use crate::accounts::{Account, Bank};
+use crate::statistics::median;
+use crate::world::{Way, World};
+
+/// Between two measurements: the apply of the one before goes on behind its acknowledgement.
+const BETWEEN: Duration = Duration::from_millis(25);
+
+/// Latencies of one client, plain and as transactions in turn, by the number of documents.
+pub(super) async fn latencies(
+    world: &World,
+    scale: &Scale,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let most = scale.sizes.iter().max().copied().unwrap_or_default();
+    for way in [Way::Plain, Way::Groups] {
+        world.prepare(way, scale.accounts.max(2 * most)).await?;
+    }
+    for &documents in &scale.sizes {
+        let size = size(world, scale, documents).await?;
+        findings.sizes.push(size);
+        let detail = |of| format!("{of:.2} ms to {:.2} ms, {} times", size.plain, scale.samples);
+        let aim = match documents {
+            2 => Some(1.4),
+            20 => Some(1.6),
+            _ => None,
+        };
+        if let Some(aim) = aim {
+            findings.rows.push(Row::found(
+                format!("1 client, {documents} existing documents: latency / plain"),
+                Aim::AtMost(aim),
+                size.transaction / size.plain,
+                detail(size.transaction),
+            ));
+        }
+        if documents == 2 {
+            findings.rows.push(Row::found(
+                "1 client, 2 documents that this process wrote last: latency / plain",
+                Aim::AtMost(1.0),
+                size.from_memory / size.plain,
+                detail(size.from_memory),
+            ));
+        }
+    }
+    let (plain, transaction) = back_to_back(world, scale.samples).await?;
+    findings.rows.push(Row::found(
+        "1 client, back to back on the same 2 documents: latency / plain",
+        Aim::AtMost(1.6),
+        transaction / plain,
+        format!("{transaction:.2} ms to {plain:.2} ms"),
+    ));
+    for way in [Way::Plain, Way::Groups] {
+        let drift = world.audit(way).await?;
+        if drift.lost != 0 {
+            return Err(format!("{}: {} changes are lost", way.name(), drift.lost).into());
+        }
+    }
+    Ok(())
+}
+
+async fn size(world: &World, scale: &Scale, documents: usize) -> Result<Size, Failure> {
+    let bank = world.bank();
+    let options = Options::default();
+    let mut random = fastrand::Rng::with_seed(documents as u64);
+    let (mut plain, mut fresh, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    let mut writes = 0;
+    for _ in 0..scale.samples {
+        let first = random.usize(..scale.accounts - documents);
+        let ids = |way| -> Vec<String> {
+            (first..first + documents).map(|at| World::id(way, at)).collect()
+        };
+        tokio::time::sleep(BETWEEN).await;
+        let (began, of) = (Instant::now(), ids(Way::Plain));
+        world.plain().transfer(&of).await?;
+        plain.push(millis(began));
+        world.acknowledged(Way::Plain, documents, 1);
+        tokio::time::sleep(BETWEEN).await;
+        let before = bank.counts().documents_written;
+        let (began, of) = (Instant::now(), ids(Way::Groups));
+        bank.transfer(&of, &options).await?;
+        fresh.push(millis(began));
+        world.acknowledged(Way::Groups, documents, 1);
+        tokio::time::sleep(BETWEEN).await;
+        writes = bank.counts().documents_written - before;
+        let began = Instant::now();
+        bank.transact(&of, &options).await?;
+        known.push(millis(began));
+        world.acknowledged(Way::Groups, documents, 1);
+    }
+    let [plain, transaction, from_memory] = [plain, fresh, known].map(median);
+    Ok(Size { documents, plain, transaction, from_memory, writes })
+}
+
+/// The medians of plain requests and transactions that follow on each other's heels, in blocks of ten in turn.
+async fn back_to_back(world: &World, samples: usize) -> Result<(f64, f64), Failure> {
+    const BLOCK: usize = 10;
+    let ids = |way| [World::id(way, 0), World::id(way, 1)];
+    let (mut plain, mut transactions) = (Vec::new(), Vec::new());
+    for _ in 0..samples.div_ceil(BLOCK) {
+        for _ in 0..BLOCK {
+            let began = Instant::now();
+            world.plain().transfer(&ids(Way::Plain)).await?;
+            plain.push(millis(began));
+        }
+        for _ in 0..BLOCK {
+            let began = Instant::now();
+            world.bank().transact(&ids(Way::Groups), &Options::default()).await?;
+            transactions.push(millis(began));
+        }
+        world.acknowledged(Way::Plain, 2, BLOCK);
+        world.acknowledged(Way::Groups, 2, BLOCK);
+        world.bank().settle().await?;
+    }
+    Ok((median(plain), median(transactions)))
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+/// What each path costs, counted.
+pub(super) async fn paths(bank: &Bank, findings: &mut Findings) -> Result<(), Failure> {
+    let all = ["a", "b"].map(|name| format!("path-{name}"));
+    let twenty: Vec<String> = (0..20).map(|at| format!("path-{at}")).collect();
+    bank.put(&twenty).await?;
+    bank.put(&all).await?;
+    bank.settle().await?;
+    let plain = Options::default();
+    let mut paths = Vec::new();
+    for (what, n, options) in [
+        ("read and write 1 document", 1, plain.clone()),
+        ("read and write 2 documents", 2, plain.clone()),
+        ("read and write 5 documents", 5, plain.clone()),
+        ("read and write 20 documents", 20, plain.clone()),
+        ("read and write 2 documents, pessimistic", 2, plain.clone().with_pessimistic(true)),
+    ] {
+        paths.push(count(bank, what, async || bank.transfer(&twenty[..n], &options).await).await?);
+    }
+    let what = "read from memory and write 2 documents";
+    let recalled = async || bank.transact(&twenty[..2], &plain).await.map(drop);
+    paths.push(count(bank, what, recalled).await?);
+    let fresh = |name: &str| ["1", "2"].map(|at| format!("path-new-{name}-{at}"));
+    paths.push(
+        count(bank, "read and insert 2 documents", async || {
+            let tx = bank.domain.begin(&plain)?;
+            tx.get_many(&bank.accounts, fresh("read")).await?;
+            for id in fresh("read") {
+                tx.insert(&bank.accounts, id, &Account::default())?;
+            }
+            tx.commit().await.map(drop)
+        })
+        .await?,
+    );
+    paths.push(
+        count(bank, "insert 2 documents", async || {
+            let tx = bank.domain.begin(&plain)?;
+            for id in fresh("blind") {
+                tx.insert(&bank.accounts, id, &Account::default())?;
+            }
+            tx.commit().await.map(drop)
+        })
+        .await?,
+    );
+    paths.push(
+        count(bank, "delete 2 documents", async || {
+            let tx = bank.domain.begin(&plain)?;
+            for id in fresh("blind") {
+                tx.delete(&bank.accounts, id)?;
+            }
+            tx.commit().await.map(drop)
+        })
+        .await?,
+    );
+    paths.push(count(bank, "write 2 documents unread", async || bank.put(&all).await).await?);
+    for (what, options) in [
+        ("read 1, write 1 other", plain.clone()),
+        ("read 1, write 1 other, `lock_reads`", plain.clone().with_lock_reads(true)),
+    ] {
+        paths.push(
+            count(bank, what, async || {
+                let tx = bank.domain.begin(&options)?;
+                let read = tx.get_many(&bank.accounts, all.clone()).await?;
+                let balance = read.iter().flatten().map(|account| account.balance).sum();
+                tx.put(&bank.accounts, all[1].as_str(), &Account { balance, changes: 0 })?;
+                tx.commit().await.map(drop)
+            })
+            .await?,
+        );
+    }
+    for (what, options) in [
+        ("read 2, read-only", plain.clone()),
+        ("read 2, read-only, `lock_reads`", plain.with_lock_reads(true)),
+    ] {
+        paths.push(
+            count(bank, what, async || {
+                let tx = bank.domain.begin(&options)?;
+                tx.get_many(&bank.accounts, all.clone()).await?;
+                tx.commit().await.map(drop)
+            })
+            .await?,
+        );
+    }
+    paths.push(
+        count(bank, "lock-free read of 2, verified", async || {
+            let reader = bank.domain.reader().verified();
+            reader.get_many(&bank.accounts, all.clone()).await.map(drop)
+        })
+        .await?,
+    );
+    rows(&paths, &mut findings.rows);
+    findings.paths = paths;
+    Ok(())
+}
+
+/// The counted rows of the table.
+fn rows(paths: &[Path], rows: &mut Vec<Row>) {
+    let trips: [(&str, &str, f64); 5] = [
+        ("existing documents", "read and write 2 documents", 3.0),
+        ("read from memory", "read from memory and write 2 documents", 2.0),
+        ("inserts", "read and insert 2 documents", 3.0),
+        ("blind inserts", "insert 2 documents", 2.0),
+        ("read-only", "read 2, read-only", 2.0),
+    ];
+    for (name, path, most) in trips {
+        let what = format!("sequential round trips from first read to acknowledgement: {name}");
+        rows.push(counted(paths, path, what, most, |path| path.to_acknowledge));
+    }
+    for (n, most) in [(1, 1), (2, 6), (5, 12), (20, 42)] {
+        let path = format!("read and write {n} document{}", if n == 1 { "" } else { "s" });
+        let what = format!("document writes of one transaction of {n}, alone");
+        rows.push(counted(paths, &path, what, f64::from(most), |path| path.writes));
+    }
+}
+
+fn counted(paths: &[Path], path: &str, what: String, most: f64, of: fn(&Path) -> u64) -> Row {
+    match paths.iter().find(|found| found.what == path) {
+        Some(found) => Row::found(what, Aim::AtMost(most), of(found) as f64, "counted"),
+        None => Row::missing(what, Aim::AtMost(most), "this path was not run"),
+    }
+}
+
+async fn count(
+    bank: &Bank,
+    what: &str,
+    run: impl AsyncFn() -> Result<(), Error>,
+) -> Result<Path, Failure> {
+    let _ = bank.counts_at_commit();
+    let before = bank.counts();
+    run().await?;
+    let returned = bank.counts();
+    // What commits nothing is acknowledged when it returns.
+    let acknowledged = bank.counts_at_commit().unwrap_or(returned).since(before);
+    let mut last = returned.since(before);
+    // The apply goes on behind the acknowledgement: wait until nothing more is asked of the store.
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let now = bank.counts().since(before);
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    Ok(Path {
+        what: what.to_owned(),
+        to_acknowledge: acknowledged.requests(),
+        in_all: last.requests(),
+        writes: last.documents_written,
+    })
+}

@@ -1,0 +1,208 @@
+//! The report: the table of aims with a figure beside each, plots, and everything that was measured.
+
+mod alone;
+mod findings;
+mod loads;
+mod machine;
+mod overload;
+mod page;
+mod peer;
+mod plots;
+mod pools;
+mod scale;
+mod table;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+pub use scale::Scale;
+
+use crate::Failure;
+use crate::seed::Way;
+use crate::world::World;
+use findings::Findings;
+use machine::Machine;
+use table::{Aim, Row};
+
+/// A whole report.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    machine: Machine,
+    scale: Scale,
+    findings: Findings,
+    /// How long it took, in seconds.
+    pub took: f64,
+}
+
+impl Report {
+    /// Measures on this server: everything, or only some sections.
+    ///
+    /// # Errors
+    /// The server is not there. What goes wrong in a section is a line of the table instead.
+    pub async fn make(url: &str, scale: Scale, only: &[Section]) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let world = World::open(url).await?;
+        let machine = Machine::look(world.plain()).await?;
+        let peer = if machine.has_scripts { Way::Scripts } else { Way::Conditions };
+        let mut findings = Findings::default();
+        for section in Section::ALL {
+            if !only.is_empty() && !only.contains(&section) {
+                continue;
+            }
+            eprintln!("{:>5.0} s  {section:?}", began.elapsed().as_secs_f64());
+            if section.is_for_full_runs() && scale.quick && only.is_empty() {
+                let why = "only without --quick".to_owned();
+                findings.rows.push(Row::missing(section.name(), Aim::Words(String::new()), why));
+            } else if let Err(failure) =
+                section.run(&world, (url, peer), &scale, &mut findings).await
+            {
+                let why = failure.to_string();
+                findings.rows.push(Row::missing(section.name(), Aim::Words(String::new()), why));
+            }
+        }
+        findings.rows.extend(books(&findings));
+        if only.is_empty() {
+            let why = "tests count what a recovery asks of a store; nothing here times it";
+            let missing =
+                |(what, aim): (&str, &str)| Row::missing(what, Aim::Words(aim.to_owned()), why);
+            findings.rows.extend(NOT_HERE.map(missing));
+        }
+        world.close().await?;
+        Ok(Self { machine, scale, findings, took: began.elapsed().as_secs_f64() })
+    }
+
+    /// The table, for a terminal.
+    #[must_use]
+    pub fn table(&self) -> String {
+        table::plain(&self.findings.rows)
+    }
+
+    /// Writes the page, its pictures and the figures into a folder.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), Failure> {
+        std::fs::create_dir_all(folder)?;
+        let plots = plots::plots(&self.findings)?;
+        for plot in &plots {
+            std::fs::write(folder.join(plot.file), &plot.svg)?;
+        }
+        let page = page::page(&self.machine, &self.scale, &self.findings, &plots);
+        std::fs::write(folder.join("report.md"), page)?;
+        self.write_figures(&folder.join("report.json"))
+    }
+
+    /// Writes the figures alone, as JSON.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_figures(&self, file: &Path) -> Result<(), Failure> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        Ok(std::fs::write(file, text)?)
+    }
+}
+
+const NOT_HERE: [(&str, &str); 2] = [
+    ("processor time in open transactions and in records", "flat"),
+    ("processor time in locks recovered", "linear"),
+];
+
+/// The parts of a report, in order: the overload follows what the spread load could carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Section {
+    /// One client: latencies by the number of documents.
+    OneClient,
+    /// What each path costs, counted.
+    Paths,
+    /// More and more clients on 10,000 accounts.
+    Spread,
+    /// Ten accounts, and a counter.
+    Hot,
+    /// Fewer and fewer accounts.
+    Contention,
+    /// Two and four of them.
+    Processes,
+    /// Beside that of the seed.
+    TwoPhaseCommit,
+    /// Processor time by the number of documents.
+    Sizes,
+    /// Twice what can be carried.
+    Overload,
+    /// Loads that also read.
+    Mixes,
+    /// The workload of the account transactions.
+    Pools,
+}
+
+impl Section {
+    const ALL: [Self; 11] = [
+        Self::OneClient,
+        Self::Paths,
+        Self::Spread,
+        Self::Hot,
+        Self::Contention,
+        Self::Processes,
+        Self::TwoPhaseCommit,
+        Self::Sizes,
+        Self::Overload,
+        Self::Mixes,
+        Self::Pools,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::OneClient => "1 client",
+            Self::Paths => "round trips and document writes",
+            Self::Spread => "many clients, spread",
+            Self::Hot => "hot accounts",
+            Self::Contention => "throughput against contention",
+            Self::Processes => "several processes",
+            Self::TwoPhaseCommit => "the seed's two-phase commit",
+            Self::Sizes => "processor time in N",
+            Self::Overload => "overload",
+            Self::Mixes => "95 and 50 of 100 only read; uniform, zipf 0.99, hot",
+            Self::Pools => "the workload of the account transactions",
+        }
+    }
+
+    fn is_for_full_runs(self) -> bool {
+        matches!(self, Self::Mixes | Self::Pools)
+    }
+
+    async fn run(
+        self,
+        world: &Arc<World>,
+        (url, peer): (&str, Way),
+        scale: &Scale,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::OneClient => alone::latencies(world, scale, findings).await,
+            Self::Paths => alone::paths(world.bank(), findings).await,
+            Self::Spread => loads::spread(world, scale, findings).await,
+            Self::Hot => loads::hot(world, scale, findings).await,
+            Self::Contention => loads::contention(world, scale, findings).await,
+            Self::Processes => loads::processes(world, scale, findings).await,
+            Self::TwoPhaseCommit => peer::peer(url, peer, scale, findings).await,
+            Self::Sizes => loads::sizes(world, scale, findings).await,
+            Self::Overload => overload::overload(world, scale, findings).await,
+            Self::Mixes => loads::mixes(world, scale, findings).await,
+            Self::Pools => pools::pools(world, url, peer, findings).await,
+        }
+    }
+}
+
+/// Whether transactions lost anything in any load.
+fn books(findings: &Findings) -> Option<Row> {
+    let ours: Vec<_> = findings.loads.iter().filter(|(_, one)| !one.cell.way.is_plain()).collect();
+    let off = ours.iter().map(|(_, one)| one.drift.lost.abs() + one.drift.money.abs());
+    let off = off.sum::<i64>() as f64;
+    let detail = format!("{} loads, each compared behind it", ours.len());
+    let what = "changes and money that transactions lost, in all loads";
+    (!ours.is_empty()).then(|| Row::found(what, Aim::AtMost(0.0), off, detail))
+}

@@ -1,0 +1,220 @@
+//! More than can be carried, for a while: arrivals that do not wait for each other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use txn_core::{Options, Tid};
+
+use super::findings::{Findings, Phase};
+use super::scale::Scale;
+use super::table::{Aim, Row, number};
+use crate::Failure;
+use crate::load::{Load, Picker};
+use crate::statistics::Times;
+use crate::usage::Process;
+use crate::world::{Refused, Way, World};
+
+/// Whoever is not served within this time gives up, as an application would.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Arrivals come together so often.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Behind an overload arrivals are looked at in stretches of this length.
+const STRETCH: Duration = Duration::from_millis(500);
+
+/// The share of arrivals that has to be carried for a stretch to be as good as before.
+const AS_BEFORE: f64 = 0.95;
+
+/// The share of what can be carried that is offered before the overload and behind it, and in it.
+const CALM: f64 = 0.5;
+const TOO_MUCH: f64 = 2.0;
+
+/// Twice the load that was carried by most clients, for a while, then back.
+pub(super) async fn overload(
+    world: &Arc<World>,
+    scale: &Scale,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let groups = findings
+        .loads
+        .iter()
+        .filter(|(section, one)| *section == "spread" && one.cell.way == Way::Groups);
+    let carried = groups.map(|(_, one)| one.round.per_second).fold(0.0, f64::max);
+    if carried == 0.0 {
+        return Err("what can be carried was not measured".into());
+    }
+    world.prepare(Way::Groups, scale.accounts).await?;
+    let load = Load::new(1, 2, scale.accounts);
+    let mut phases = Vec::new();
+    for (name, share, span) in [
+        ("before", CALM, scale.around_overload),
+        ("overload", TOO_MUCH, scale.overload),
+        ("after", CALM, scale.around_overload),
+    ] {
+        phases.push(phase(world, load, name, carried * share, span).await?);
+    }
+    // What arrived in a phase may end in the next: all have to be over before anything is compared.
+    let mut told = Vec::new();
+    for running in phases {
+        told.push(running.end(world, load).await?);
+    }
+    let drift = world.audit(Way::Groups).await?;
+    if drift.lost != 0 || drift.money != 0 {
+        return Err(format!("the books do not balance after the overload: {drift:?}").into());
+    }
+    rows(&told, carried, scale.around_overload, &mut findings.rows);
+    findings.phases = told;
+    Ok(())
+}
+
+/// Arrivals of a phase, some of which may not have been answered yet.
+struct Running {
+    phase: Phase,
+    span: Duration,
+    /// When it arrived, from the beginning on, and how long it took.
+    arrivals: Vec<(Duration, tokio::task::JoinHandle<Result<Duration, Refused>>)>,
+}
+
+async fn phase(
+    world: &Arc<World>,
+    load: Load,
+    name: &'static str,
+    offered: f64,
+    span: Duration,
+) -> Result<Running, Failure> {
+    let picker = Picker::new(load);
+    let mut random = fastrand::Rng::new();
+    let options = Options::default().with_deadline(Some(PATIENCE));
+    let began = Instant::now();
+    let mut arrivals = Vec::new();
+    while began.elapsed() < span {
+        let due = (began.elapsed().as_secs_f64() * offered) as usize;
+        while arrivals.len() < due {
+            let ids: Vec<String> = picker
+                .pick(&mut random)
+                .into_iter()
+                .map(|account| World::id(Way::Groups, account))
+                .collect();
+            let (world, options, arrived) = (world.clone(), options.clone(), Instant::now());
+            let arrival = tokio::spawn(async move {
+                world.transfer(Way::Groups, 0, &ids, &options).await?;
+                Ok(arrived.elapsed())
+            });
+            arrivals.push((began.elapsed(), arrival));
+        }
+        tokio::time::sleep(TICK).await;
+    }
+    let offered = arrivals.len() as f64 / span.as_secs_f64();
+    let memory = Process::this().memory();
+    let phase = Phase { name, offered, memory, ..Phase::default() };
+    Ok(Running { phase, span, arrivals })
+}
+
+impl Running {
+    async fn end(self, world: &World, load: Load) -> Result<Phase, Failure> {
+        let mut times = Vec::new();
+        let mut refused = BTreeMap::new();
+        let mut unknown: Vec<Tid> = Vec::new();
+        let mut carried = Vec::new();
+        for (at, arrival) in self.arrivals {
+            let result = arrival.await?;
+            carried.push((at, result.is_ok()));
+            match result {
+                Ok(time) => times.push(time),
+                Err(why) => {
+                    unknown.extend(why.unknown);
+                    *refused.entry(why.kind).or_default() += 1;
+                }
+            }
+        }
+        world.acknowledged(Way::Groups, load.documents, times.len());
+        world.find_out(Way::Groups, load.documents, &unknown).await?;
+        let Times { p50, p99, longest, .. } = Times::of(&times);
+        let done = times.len() as f64 / self.span.as_secs_f64();
+        let calm_after = calm_after(&carried, self.span).map(|calm| calm.as_secs_f64());
+        Ok(Phase { done, p50, p99, longest, refused, calm_after, ..self.phase })
+    }
+}
+
+/// From when on every stretch carried what arrived in it; `None` if not even the last did.
+fn calm_after(arrivals: &[(Duration, bool)], span: Duration) -> Option<Duration> {
+    let stretches = (span.as_millis() / STRETCH.as_millis()).max(1) as usize;
+    let mut counts = vec![(0_usize, 0_usize); stretches];
+    for (at, carried) in arrivals {
+        let stretch = (at.as_millis() / STRETCH.as_millis()) as usize;
+        let count = &mut counts[stretch.min(stretches - 1)];
+        *count = (count.0 + usize::from(*carried), count.1 + 1);
+    }
+    let bad = counts.iter().rposition(|(carried, all)| (*carried as f64) < *all as f64 * AS_BEFORE);
+    let calm = bad.map_or(0, |bad| bad + 1);
+    (calm < stretches).then(|| STRETCH * calm as u32)
+}
+
+fn rows(phases: &[Phase], carried: f64, looked: Duration, rows: &mut Vec<Row>) {
+    let [before, during, after] = phases else { return };
+    rows.push(Row::found(
+        "overload, twice what can be carried: carried meanwhile / at capacity",
+        Aim::Words("no collapse".to_owned()),
+        during.done / carried,
+        format!(
+            "{}/s of {}/s offered",
+            number(during.done.round()),
+            number(during.offered.round())
+        ),
+    ));
+    let what = "seconds after an overload until all that arrives is carried again";
+    let aim = Aim::AtMost(1.0);
+    rows.push(match after.calm_after {
+        Some(seconds) => Row::found(
+            what,
+            aim,
+            seconds,
+            format!(
+                "{}/s offered, {}/s before it",
+                number(after.offered.round()),
+                number(before.done.round())
+            ),
+        ),
+        // A lower bound, which is longer than the aim.
+        None => Row::found(what, aim, looked.as_secs_f64(), "not even when the look ended"),
+    });
+    let all: usize = during.refused.values().sum();
+    let typed = ["Conflict", "Unavailable", "Unknown"];
+    let others = during.refused.iter().filter(|(kind, _)| !typed.contains(&kind.as_str()));
+    rows.push(Row::found(
+        "overload: refusals that are not of a kind that says what to do",
+        Aim::AtMost(0.0),
+        others.map(|(_, count)| *count as f64).sum(),
+        format!("of {all}: {:?}", during.refused),
+    ));
+    let what = "overload: memory afterwards / before";
+    let aim = Aim::Words("bounded".to_owned());
+    rows.push(match (before.memory, during.memory, after.memory) {
+        (Some(before), Some(during), Some(after)) => Row::found(
+            what,
+            aim,
+            after / before,
+            format!("MiB: {before:.0} before, {during:.0} at its end, {after:.0} after"),
+        ),
+        _ => Row::missing(what, aim, "this system does not tell the memory"),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_calm_when_every_stretch_is() {
+        let span = Duration::from_secs(2);
+        let arrivals = |bad: &[u64]| -> Vec<(Duration, bool)> {
+            (0..200).map(|at| (Duration::from_millis(at * 10), !bad.contains(&(at / 50)))).collect()
+        };
+        assert_eq!(calm_after(&arrivals(&[]), span), Some(Duration::ZERO));
+        assert_eq!(calm_after(&arrivals(&[0]), span), Some(Duration::from_millis(500)));
+        assert_eq!(calm_after(&arrivals(&[0, 2]), span), Some(Duration::from_millis(1_500)));
+        assert_eq!(calm_after(&arrivals(&[3]), span), None);
+    }
+}

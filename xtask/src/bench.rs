@@ -1,0 +1,73 @@
+//! `cargo xtask bench`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use txn_testkit::env::ELASTICSEARCH_URL;
+use txn_testkit::servers::ServerKind;
+
+use crate::cargo::cargo;
+use crate::servers::Borrowed;
+use crate::{Failure, prerequisites};
+
+/// What is measured, and where.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Less of everything: within five minutes, once it is built.
+    #[arg(long)]
+    quick: bool,
+    /// Write the figures to this file, too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// The address of a server, instead of one that is started.
+    #[arg(long)]
+    target: Option<String>,
+    /// Measure these parts only, and write no report.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Run this benchmark of cargo's instead.
+    #[arg(long, conflicts_with_all = ["quick", "json", "only"])]
+    bench: Option<String>,
+    /// Passed on to that benchmark.
+    #[arg(last = true, requires = "bench")]
+    arguments: Vec<String>,
+}
+
+impl Bench {
+    /// Runs it to its end.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let kinds = [ServerKind::Elasticsearch];
+        let (servers, variables) = match &self.target {
+            Some(url) => (None, vec![(ELASTICSEARCH_URL, url.clone())]),
+            None => {
+                prerequisites::for_servers(&kinds)?;
+                let servers = Borrowed::up(&kinds)?;
+                let variables = servers.variables().to_vec();
+                (Some(servers), variables)
+            }
+        };
+        let mut command = match &self.bench {
+            Some(name) => {
+                let mut command = cargo("bench -p txn-benches --bench");
+                command.arg(name).arg("--").args(&self.arguments);
+                command
+            }
+            None => {
+                let mut command = cargo("run --release -q -p txn-benches --bin report --");
+                if self.quick {
+                    command.arg("--quick");
+                }
+                if let Some(file) = &self.json {
+                    command.arg("--json").arg(std::path::absolute(file)?);
+                }
+                if !self.only.is_empty() {
+                    command.arg("--only").arg(self.only.join(","));
+                }
+                command
+            }
+        };
+        let status = command.envs(variables).status()?;
+        drop(servers);
+        if status.success() { Ok(()) } else { Err(format!("the benchmark: {status}").into()) }
+    }
+}
