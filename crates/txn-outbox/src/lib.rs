@@ -31,7 +31,7 @@ pub use event::{DeadLetter, Event};
 pub use figures::Figures;
 pub use fresh::Fresh;
 pub use handler::{Delivery, Failure, Handler};
-pub use name::QueueName;
+pub use name::{QueueName, Shard};
 pub use outbox::Outbox;
 pub use processor::Processor;
 pub use source::{Backlog, Claim, EventSource, Noted, Verdict};

@@ -109,7 +109,7 @@ impl Queue {
     /// Says whether there is work, before it is written.
     pub(crate) fn settle(&mut self, name: &QueueName, shards: u16) {
         let waits = self.waiting() > 0 && self.blocked.is_none();
-        self.pending = waits.then(|| shard_name(name.shard(shards)).to_owned());
+        self.pending = waits.then(|| shard_name(name.shard_number(shards)).to_owned());
     }
 }
 

@@ -1,7 +1,7 @@
-//! The names of queues: a topic, and a key within it.
+//! The names of queues, a topic and a key within it, and the shards that they belong to.
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use txn_lock::name;
 
@@ -63,10 +63,14 @@ impl QueueName {
         format!("{}/{sequence}/{}", self.topic, self.key)
     }
 
-    /// The shard that it belongs to, of so many: FNV-1a of its name, modulo their number. Never changed: it is also
-    /// computed elsewhere.
+    /// The shard of its topic that it belongs to, of so many: FNV-1a of its name, modulo their number. Never changed: it is
+    /// also computed elsewhere.
     #[must_use]
-    pub fn shard(&self, shards: u16) -> u16 {
+    pub fn shard(&self, shards: u16) -> Shard {
+        Shard { topic: self.topic.as_str().into(), number: self.shard_number(shards) }
+    }
+
+    pub(crate) fn shard_number(&self, shards: u16) -> u16 {
         let mut hash: u32 = 0x811c_9dc5;
         for byte in self.to_string().bytes() {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -78,6 +82,22 @@ impl QueueName {
 impl fmt::Display for QueueName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.topic, self.key)
+    }
+}
+
+/// A part of the queues of one topic, by a hash of their names: what one processor at a time holds. Each topic has as many as
+/// its source says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// Its number, from 0.
+    pub number: u16,
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, shard_name(self.number))
     }
 }
 
@@ -99,7 +119,7 @@ fn check(
 static SHARDS: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..MOST_SHARDS).map(|shard| format!("{shard:02x}")).collect());
 
-/// The name of a shard: two hexadecimal digits.
+/// The number of a shard as it is stored: two hexadecimal digits.
 pub(crate) fn shard_name(shard: u16) -> &'static str {
     SHARDS.get(usize::from(shard)).map_or("", String::as_str)
 }
@@ -130,7 +150,9 @@ mod tests {
             [shard_name(0), shard_name(9), shard_name(26), shard_name(255)],
             ["00", "09", "1a", "ff"]
         );
-        let of = |key: &str, shards| QueueName::new("accounts", key).expect("a name").shard(shards);
+        let name = |key: &str| QueueName::new("accounts", key).expect("a name");
+        let of = |key: &str, shards| name(key).shard(shards).number;
+        assert_eq!(name("carol").shard(256).to_string(), "accounts/0b");
         // As it ever was: events that wait are found under it.
         assert_eq!([of("alice", 16), of("bob", 16), of("carol", 256)], [14, 1, 11]);
         let mut met: Vec<u16> = (0..200).map(|at| of(&format!("key-{at}"), 8)).collect();

@@ -12,13 +12,13 @@ use crate::config::{OutboxConfig, ProcessorConfig};
 use crate::error::{OutboxError, Result};
 use crate::event::Event;
 use crate::fresh::Fresh;
-use crate::handler::Handler;
 use crate::model::{
     DeadLetters, Letter, Letters, MAPPINGS, Queue, Queues, Settings, SettingsDocuments, known,
 };
 use crate::name::{MOST_SHARDS, QueueName};
 use crate::processor::Processor;
 use crate::source::EventSource;
+use crate::topics::Topics;
 
 /// How often somebody who lost the race for the settings looks again at what won.
 const LOOKS: usize = 3;
@@ -113,8 +113,8 @@ impl Outbox {
     ///
     /// # Errors
     /// As [`Processor::start`].
-    pub async fn start(&self, config: ProcessorConfig, handler: impl Handler) -> Result<Processor> {
-        Processor::start(&self.inner.domain, self.source(), config, Arc::new(handler)).await
+    pub async fn start(&self, config: ProcessorConfig, topics: Topics) -> Result<Processor> {
+        Processor::start(&self.inner.domain, self.source(), config, topics).await
     }
 
     /// The outbox as a source of events: what waits, the dead letters, and what to do with them.

@@ -14,7 +14,7 @@ use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
 use crate::fresh::Fresh;
 use crate::model::{Dead, Failing, Letter, Queue, known};
-use crate::name::{QueueName, shard_name};
+use crate::name::{QueueName, Shard, shard_name};
 use crate::outbox::{Inner, Outbox};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
 
@@ -38,8 +38,9 @@ impl EventSource for Outbox {
         &self.inner.fresh
     }
 
-    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
-        let filter = Filter::AnyOf("pending", shards.iter().copied().map(shard_name).collect());
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
+        let numbers: BTreeSet<u16> = shards.iter().map(|shard| shard.number).collect();
+        let filter = Filter::AnyOf("pending", numbers.into_iter().map(shard_name).collect());
         let names = self.inner.names(filter).await?;
         let is_asked = |name: &QueueName| shards.contains(&name.shard(self.inner.shards));
         Ok(names.into_iter().filter(is_asked).collect())
@@ -220,7 +221,7 @@ impl EventSource for Outbox {
                     Some(Stored::Known(letter)) => Some(letter.emitted_ms),
                     _ => None,
                 };
-                backlog.add(name.shard(inner.shards), waiting, emitted);
+                backlog.add(&name.shard(inner.shards), waiting, emitted);
             }
         }
         Ok(backlog)

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::Transaction;
 use txn_outbox::{
-    Backlog, Claim, DeadLetter, Event, EventSource, Fresh, Noted, QueueName, Result, Verdict,
+    Backlog, Claim, DeadLetter, Event, EventSource, Fresh, Noted, QueueName, Result, Shard, Verdict,
 };
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl EventSource for Watched {
         claimed
     }
 
-    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
         self.source.discover(shards).await
     }
 

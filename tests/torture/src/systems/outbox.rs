@@ -10,6 +10,7 @@ use txn_core::ErrorKind;
 use txn_fixtures::fixture::Fixture;
 use txn_outbox::{
     Delivery, Failure, Handler, Outbox, OutboxConfig, OutboxError, Processor, ProcessorConfig,
+    Topics,
 };
 
 use super::Plan;
@@ -196,9 +197,9 @@ impl Desk {
     async fn start(&self, lease: Duration) -> Result<Processor, String> {
         let config =
             ProcessorConfig::default().with_lease(lease).with_delay(Duration::from_millis(250));
-        let handler: Arc<dyn Handler> = Arc::new(self.clone());
+        let topics = Topics::new().with("torture", self.clone());
         let source = self.outbox.source();
-        Processor::start(&self.world.domain, source, config, handler).await.map_err(said)
+        Processor::start(&self.world.domain, source, config, topics).await.map_err(said)
     }
 
     /// Emits until then. For each key how many transactions were acknowledged, and of how many nothing is known.

@@ -118,6 +118,11 @@ fn config_by_name(receiver: &Receiver, listed: Option<&str>, names: Arc<Names>) 
     HttpConfig::default().with_destinations(vec![place]).with_resolver(names)
 }
 
+/// What a processor knows that performs requests and nothing else.
+fn topics(dispatcher: Dispatcher) -> Topics {
+    Topics::new().with(TOPIC, dispatcher)
+}
+
 /// A desk with its requests.
 struct Office {
     desk: Desk,
@@ -152,7 +157,7 @@ impl Office {
 
     async fn start(&self, processor: ProcessorConfig, config: HttpConfig) -> Processor {
         let dispatcher = self.dispatcher(config).await;
-        self.desk.outbox.start(processor, dispatcher).await.expect("starts")
+        self.desk.outbox.start(processor, topics(dispatcher)).await.expect("starts")
     }
 
     /// Waits for the result of a request in a state.
@@ -487,7 +492,7 @@ pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
         office.keep(&with("/missing", "none")).await,
     );
     assert!(!office.stored().await.contains("sesame"));
-    let processor = office.desk.outbox.start(world.few_tries(2), dispatcher.clone()).await;
+    let processor = office.desk.outbox.start(world.few_tries(2), topics(dispatcher.clone())).await;
     let processor = processor.expect("starts");
     let result = office.result(&id, HttpState::Done).await;
     assert!(receiver.calls("/").iter().all(|call| call.header("authorization") == Some(SECRET)));
