@@ -89,6 +89,18 @@ async fn a_closed_account_stays_closed() {
     assert_eq!(status.state, State::RolledBack);
     let Some(Reason::Refused(refusal)) = status.reason else { panic!("{:?}", status.reason) };
     assert!(bank.refused(&refusal).is_some_and(|error| is_closed(&error)), "{refusal}");
+    // Nor does a reversal that the requests make by themselves, which asks nothing of the account.
+    for bank in [bank.clone(), plain_bank(&bank).await] {
+        let requests = bank.requests(RequestsConfig::default()).await.expect("opens");
+        let id = format!("back-{}", bank.keeps_owners());
+        requests.reverse("made", &id).await.expect("submitted");
+        requests.process_open(None).await.expect("processes");
+        let status = requests.status(&id).await.expect("is known");
+        assert_eq!((status.state, balance(&bank, "alice").await), (State::RolledBack, 0));
+        let Some(Reason::Refused(refusal)) = status.reason else { panic!("{:?}", status.reason) };
+        assert!(bank.refused(&refusal).is_some_and(|error| is_closed(&error)), "{refusal}");
+        assert!(requests.shutdown(PATIENCE).await);
+    }
 
     let processor = bank.derive_owners(ProcessorConfig::default()).await.expect("starts");
     while bank.events().expect("kept").backlog().await.expect("counts").events > 0 {

@@ -19,6 +19,7 @@ mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod processor;
+mod purge;
 mod room;
 mod shards;
 mod source;
@@ -27,12 +28,13 @@ mod topics;
 
 pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};
 pub use error::{OutboxError, Result};
-pub use event::{DeadLetter, Event};
+pub use event::{DeadLetter, DeadLetters, Event};
 pub use figures::Figures;
 pub use fresh::Fresh;
 pub use handler::{Delivery, Failure, Handler};
 pub use name::{QueueName, Shard};
 pub use outbox::Outbox;
 pub use processor::Processor;
+pub use purge::Purged;
 pub use source::{Backlog, Claim, EventSource, Noted, Verdict};
 pub use topics::Topics;

@@ -9,7 +9,7 @@ use txn_core::Transaction;
 use txn_lock::Held;
 
 use crate::error::Result;
-use crate::event::{DeadLetter, Event};
+use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
 use crate::name::{QueueName, Shard};
 
@@ -86,22 +86,29 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
         verdict: Verdict,
     ) -> Result<Noted>;
 
-    /// What was set aside, by id.
+    /// What was set aside, by id. One that cannot be read because its format is newer hides no other.
     ///
     /// # Errors
-    /// As the store says; [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat) if one cannot be read.
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>>;
+    /// As the store says.
+    async fn dead_letters(&self) -> Result<DeadLetters>;
+
+    /// One event that was set aside, by its id.
+    ///
+    /// # Errors
+    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound), [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or
+    /// as the store says.
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter>;
 
     /// Lets an event be handled again that was set aside.
     ///
     /// # Errors
-    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound), or as the store says.
+    /// As [`EventSource::dead_letter`].
     async fn retry(&self, id: &str) -> Result<()>;
 
     /// Forgets an event that was set aside. If its queue waited for it, the queue goes on.
     ///
     /// # Errors
-    /// As [`EventSource::retry`].
+    /// As [`EventSource::dead_letter`].
     async fn discard(&self, id: &str) -> Result<()>;
 
     /// What waits.

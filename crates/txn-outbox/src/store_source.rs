@@ -11,15 +11,12 @@ use txn_lock::stored::Stored;
 
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, Event};
+use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
-use crate::model::{Dead, Failing, Letter, Queue, known};
+use crate::model::{Dead, Failing, Letter, QUEUE, Queue, known};
 use crate::name::{QueueName, Shard, shard_name};
 use crate::outbox::{Inner, Outbox};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
-
-/// What the ids of queues begin with.
-const QUEUE: &str = "queue:";
 
 /// What the ids of dead letters begin with.
 const DEAD: &str = "dead:";
@@ -137,19 +134,32 @@ impl EventSource for Outbox {
         noted.await
     }
 
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+    async fn dead_letters(&self) -> Result<DeadLetters> {
         let inner = &self.inner;
         let ids: Vec<_> = inner.dead_ids().await?.into_iter().collect();
-        let mut dead = Vec::with_capacity(ids.len());
+        let mut dead = DeadLetters::default();
         for ids in ids.chunks(PAGE) {
             let found = inner.domain.reader().verified().get_many(&inner.dead, ids).await?;
             for (id, letter) in ids.iter().zip(found) {
-                if let Some(letter) = letter {
-                    dead.push(known(id, letter)?.letter()?);
+                match letter {
+                    Some(Stored::Known(letter)) => dead.letters.push(letter.letter()?),
+                    Some(Stored::Newer(format)) => {
+                        let id = id.strip_prefix(DEAD).unwrap_or(id);
+                        dead.newer.insert(id.to_owned(), format);
+                    }
+                    None => {}
                 }
             }
         }
         Ok(dead)
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
+        let inner = &self.inner;
+        let document = Dead::document(id);
+        let found = inner.domain.reader().verified().get(&inner.dead, &document).await?;
+        let found = found.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
+        known(&document, found)?.letter()
     }
 
     async fn retry(&self, id: &str) -> Result<()> {
@@ -268,8 +278,7 @@ impl Inner {
         let dead = dead.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
         tx.delete(&self.dead, &document)?;
         let DeadLetter { event, .. } = dead.letter()?;
-        let queue = self.queue(tx, &event.queue).await?;
-        let queue = queue.unwrap_or_else(|| Queue::new(&event.queue));
+        let queue = self.queue_or_new(tx, &event.queue).await?;
         Ok((Event { failures: 0, ..event }, queue))
     }
 }

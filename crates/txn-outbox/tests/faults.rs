@@ -81,7 +81,7 @@ async fn each_event_is_handled_once_whatever_the_store_does() {
         }
         let (least, most) = (least.load(Ordering::Relaxed), most.load(Ordering::Relaxed));
         assert!((least..=most).contains(&all), "seed {seed}: {least} <= {all} <= {most}");
-        assert!(desk.outbox.source().dead_letters().await.expect("lists").is_empty());
+        assert!(desk.outbox.source().dead_letters().await.expect("lists").letters.is_empty());
         assert!(processor.stop(PATIENCE).await);
     }
 }
@@ -160,7 +160,7 @@ async fn handlers_that_hang_or_panic_have_failed_and_what_is_down_does_not_count
     desk.seen("down", &[1]).await;
     assert!(seen.load(Ordering::Relaxed) > 5);
     until(|| processor.figures().set_aside == 3).await;
-    let dead = desk.outbox.source().dead_letters().await.expect("lists");
+    let dead = desk.outbox.source().dead_letters().await.expect("lists").letters;
     let told: Vec<(&str, u32, &str)> = dead
         .iter()
         .map(|dead| (dead.event.queue.key(), dead.event.failures, dead.error.as_str()))

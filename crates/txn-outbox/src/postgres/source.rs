@@ -15,11 +15,11 @@ use super::config::PostgresConfig;
 use super::connect::{Connector, Link};
 use super::cursor::{Cursors, Place};
 use super::row::{
-    EVENT, check_format, column, epoch_of, event_of, letter_of, number, queue_of, unsigned,
+    EVENT, check_format, column, epoch_of, event_of, id_of, letter_of, number, queue_of, unsigned,
 };
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, Event};
+use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
 use crate::name::{MOST_SHARDS, QueueName, Shard};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
@@ -339,20 +339,33 @@ impl EventSource for PostgresSource {
         })
     }
 
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+    async fn dead_letters(&self) -> Result<DeadLetters> {
         let statement = format!(
             "SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id > $1 ORDER BY id LIMIT $2"
         );
-        let mut letters: Vec<DeadLetter> = Vec::new();
+        let (mut dead, mut behind) = (DeadLetters::default(), String::new());
         loop {
-            let behind = letters.last().map_or("", |letter| letter.event.id.as_str());
             let parameters: [&(dyn ToSql + Sync); 2] = [&behind, &PAGE];
             let page = rows(&self.looks, "list dead letters", &statement, &parameters).await?;
-            if page.is_empty() {
-                return Ok(letters);
+            let Some(last) = page.last() else { return Ok(dead) };
+            behind = id_of(last)?;
+            for row in &page {
+                match letter_of(row) {
+                    Ok(letter) => dead.letters.push(letter),
+                    Err(OutboxError::NewerFormat { format, .. }) => {
+                        dead.newer.insert(id_of(row)?, format);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            letters.extend(page.iter().map(letter_of).collect::<Result<Vec<_>>>()?);
         }
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
+        let statement =
+            format!("SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id = $1");
+        let rows = rows(&self.link, "read a dead letter", &statement, &[&id]).await?;
+        rows.first().map_or_else(|| Err(OutboxError::NotFound(id.to_owned())), letter_of)
     }
 
     async fn retry(&self, id: &str) -> Result<()> {

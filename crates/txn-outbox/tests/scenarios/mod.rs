@@ -4,6 +4,7 @@
 #[cfg(feature = "http")]
 mod http;
 mod knowledge;
+mod purge;
 #[cfg(feature = "postgres")]
 mod relay;
 #[cfg(feature = "postgres")]
@@ -28,6 +29,7 @@ use txn_outbox::{
 #[cfg(feature = "http")]
 pub(crate) use http::*;
 pub(crate) use knowledge::*;
+pub(crate) use purge::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay::*;
 #[cfg(feature = "postgres")]
@@ -48,6 +50,7 @@ macro_rules! all {
             what_keeps_failing_is_set_aside_and_its_queue_goes_on;
             what_keeps_failing_is_set_aside_and_its_queue_waits;
             a_full_queue_refuses;
+            what_is_kept_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
             shards_are_shared_out_and_taken_over;
             processors_may_know_different_topics;
@@ -189,7 +192,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     desk.seen("a", &[1, 3]).await;
     desk.seen("b", &[1]).await;
     let source = desk.outbox.source();
-    let dead = source.dead_letters().await.expect("lists");
+    let dead = source.dead_letters().await.expect("lists").letters;
     let [letter] = &dead[..] else { panic!("{dead:?}") };
     assert_eq!((letter.event.payload::<i64>().expect("a number"), letter.event.failures), (-2, 2));
     assert!(letter.error.contains("-2 is negative"), "{}", letter.error);
@@ -210,9 +213,9 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     desk.place("a", -9).await;
     desk.place("a", 10).await;
     desk.seen("a", &[1, 3, 4, -2, 10]).await;
-    let dead = source.dead_letters().await.expect("lists");
+    let dead = source.dead_letters().await.expect("lists").letters;
     source.discard(&dead[0].event.id).await.expect("there");
-    assert!(source.dead_letters().await.expect("lists").is_empty());
+    assert!(source.dead_letters().await.expect("lists").letters.is_empty());
     assert!(processor.stop(PATIENCE).await);
 }
 
@@ -301,13 +304,22 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let refused = source.next(&queue("new"), 1).await.expect_err("newer");
     assert!(named(&refused, "queue:orders/new"), "{refused}");
     // What comes before it is handled, and others are.
-    let processor = desk.start(world.config()).await;
+    let processor = desk.start(world.config().with_max_failures(1)).await;
     desk.seen("a", &[1]).await;
     desk.seen("b", &[1]).await;
     let refused = source.next(&queue("b"), 1).await.expect_err("newer");
     assert!(named(&refused, "event:orders/2/b"), "{refused}");
-    let refused = source.dead_letters().await.expect_err("newer");
+    let refused = source.dead_letter("orders/9/z").await.expect_err("newer");
     assert!(named(&refused, "dead:orders/9/z"), "{refused}");
+    // It hides no other.
+    desk.place("c", -1).await;
+    until_dead(&*source).await;
+    let dead = source.dead_letters().await.expect("lists");
+    assert_eq!(dead.letters.len(), 1);
+    assert_eq!(dead.newer, BTreeMap::from([("orders/9/z".to_owned(), 2)]));
+    assert_eq!(source.dead_letter("orders/1/c").await.expect("there").event.failures, 1);
+    let missing = source.dead_letter("orders/2/c").await.expect_err("missing");
+    assert!(matches!(missing, OutboxError::NotFound(_)), "{missing}");
     assert!(named(&source.retry("orders/9/z").await.expect_err("newer"), "dead:orders/9/z"));
     assert!(processor.stop(PATIENCE).await);
     write("settings", r#"{"format":2,"kind":"settings"}"#).await;

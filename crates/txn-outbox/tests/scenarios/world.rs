@@ -184,7 +184,7 @@ pub(crate) fn numbers(processor: &Processor) -> BTreeSet<u16> {
 pub(crate) async fn until_dead(source: &dyn EventSource) -> DeadLetter {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
-        if let Some(letter) = source.dead_letters().await.expect("lists").pop() {
+        if let Some(letter) = source.dead_letters().await.expect("lists").letters.pop() {
             return letter;
         }
         assert!(std::time::Instant::now() < until, "nothing is set aside");

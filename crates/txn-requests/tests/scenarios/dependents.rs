@@ -98,7 +98,7 @@ impl Writer {
     async fn dead(&self) -> DeadLetter {
         let until = std::time::Instant::now() + PATIENCE;
         loop {
-            if let Some(letter) = self.outbox.dead_letters().await.expect("lists").pop() {
+            if let Some(letter) = self.outbox.dead_letters().await.expect("lists").letters.pop() {
                 return letter;
             }
             assert!(std::time::Instant::now() < until, "nothing is set aside");

@@ -128,7 +128,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     }
     let handling = began.elapsed();
     processor.stop(PATIENCE).await;
-    let dead = source.dead_letters().await.map_err(said)?;
+    let dead = source.dead_letters().await.map_err(said)?.letters;
     violations.extend(dead.iter().map(|dead| format!("{}: {}", dead.event.id, dead.error)));
     let (mut lags, mut acknowledged) = (Vec::new(), 0);
     for (at, (known, unknown)) in told.into_iter().enumerate() {
