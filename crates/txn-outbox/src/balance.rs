@@ -11,7 +11,7 @@ use txn_lock::{Guard, LockName};
 use crate::config::Assignment;
 use crate::error::Result;
 use crate::inner::Inner;
-use crate::name::Shard;
+use crate::shard::Shard;
 use crate::shards::{Holding, Lanes};
 use crate::source::Claim;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::error::{OutboxError, Result};
-use crate::name::MOST_SHARDS;
+use crate::shard::MOST_SHARDS;
 
 /// Settings of an [`Outbox`](crate::Outbox). Clock, randomness and the name of the process are those of the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]

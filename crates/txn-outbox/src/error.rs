@@ -95,7 +95,7 @@ pub enum OutboxError {
     )]
     TokensBeganAnew {
         /// The shard.
-        shard: crate::name::Shard,
+        shard: crate::shard::Shard,
         /// The token of its holder.
         token: u64,
         /// The largest that the database saw.

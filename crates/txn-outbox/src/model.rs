@@ -6,7 +6,8 @@ use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
-use crate::name::{QueueName, shard_name};
+use crate::name::QueueName;
+use crate::shard::shard_name;
 
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;

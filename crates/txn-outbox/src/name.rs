@@ -1,14 +1,11 @@
-//! The names of queues, a topic and a key within it, and the shards that they belong to.
+//! The names of queues: a topic, and a key within it.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
 
 use txn_lock::name;
 
 use crate::error::{OutboxError, Result};
-
-/// Most shards of an outbox.
-pub(crate) const MOST_SHARDS: u16 = 256;
+use crate::shard::Shard;
 
 /// Most bytes of a topic.
 const MOST_TOPIC: usize = 64;
@@ -85,22 +82,6 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// A part of the queues of one topic, by a hash of their names: what one processor at a time holds. Each topic has as many as
-/// its source says.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shard {
-    /// The topic.
-    pub topic: Arc<str>,
-    /// Its number, from 0.
-    pub number: u16,
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.topic, shard_name(self.number))
-    }
-}
-
 fn check(
     what: &'static str,
     text: &str,
@@ -115,18 +96,10 @@ fn check(
     Err(OutboxError::InvalidName { what, text, most, more })
 }
 
-/// Names of shards, made once: what filters ask for outlives them.
-static SHARDS: LazyLock<Vec<String>> =
-    LazyLock::new(|| (0..MOST_SHARDS).map(|shard| format!("{shard:02x}")).collect());
-
-/// The number of a shard as it is stored: two hexadecimal digits.
-pub(crate) fn shard_name(shard: u16) -> &'static str {
-    SHARDS.get(usize::from(shard)).map_or("", String::as_str)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::shard_name;
 
     #[test]
     fn names_that_no_queue_can_have_are_refused() {

@@ -16,8 +16,9 @@ use crate::model::{
     DeadLetters, Floor, Floors, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
     SettingsDocuments, known,
 };
-use crate::name::{MOST_SHARDS, QueueName};
+use crate::name::QueueName;
 use crate::processor::Processor;
+use crate::shard::MOST_SHARDS;
 use crate::source::EventSource;
 use crate::topics::Topics;
 

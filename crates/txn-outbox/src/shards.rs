@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_lock::{Guard, Held};
 
-use crate::name::Shard;
+use crate::shard::Shard;
 
 /// The lanes of one shard: they end before it is given back.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,8 @@ use txn_lock::Held;
 use crate::error::Result;
 use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
-use crate::name::{QueueName, Shard};
+use crate::name::QueueName;
+use crate::shard::Shard;
 
 /// Where events come from: an [`Outbox`](crate::Outbox), a table of a relational database, or something of your own.
 /// Processors ask it what waits, and tell it what became of that.

@@ -14,8 +14,9 @@ use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
 use crate::model::{Dead, Failing, Letter, QUEUE, Queue, known};
-use crate::name::{QueueName, Shard, shard_name};
+use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
+use crate::shard::{Shard, shard_name};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
 
 /// What the ids of dead letters begin with.

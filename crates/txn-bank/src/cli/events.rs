@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txn_bank::{Bank, BankError, Owner, Rebuilt};
 use txn_core::clock::Clock;
-use txn_outbox::{Backlog, DeadLetter, DeadLetters, EventSource, OutboxError, ProcessorConfig};
+use txn_outbox::{Backlog, DeadLetter, EventSource, OutboxError, ProcessorConfig};
 
 use crate::cli::{DRAIN, asked_to_stop};
 use crate::console::args::{Command, DeadLetters, Global, Which};
@@ -153,16 +153,19 @@ async fn until_done(
 async fn change(bank: &Bank, which: Which, drops: bool, json: bool) -> Result<Exit, Failure> {
     let events = bank.events()?;
     let Which { id, all, dry_run } = which;
-    let chosen = match id.filter(|_| !all) {
+    let (letters, newer) = match id.filter(|_| !all) {
         Some(id) => match events.dead_letter(&id).await {
             Err(OutboxError::NotFound(_)) => {
                 return Err(Failure::refused(format!("there is no dead letter {id:?}")));
             }
-            letter => DeadLetters::new(vec![letter.map_err(BankError::from)?], BTreeMap::new()),
+            letter => (vec![letter.map_err(BankError::from)?], BTreeMap::new()),
         },
-        None => events.dead_letters().await.map_err(BankError::from)?,
+        None => {
+            let dead = events.dead_letters().await.map_err(BankError::from)?;
+            (dead.letters, dead.newer)
+        }
     };
-    for letter in &chosen.letters {
+    for letter in &letters {
         let what = match (dry_run, drops) {
             (true, true) => "would be dropped",
             (true, false) => "would be tried again",
@@ -177,8 +180,8 @@ async fn change(bank: &Bank, which: Which, drops: bool, json: bool) -> Result<Ex
         };
         said(tell(letter, Some(what), json), Exit::Done)?;
     }
-    let exit = if chosen.newer.is_empty() { Exit::Done } else { Exit::Found };
-    said(tell_newer(&chosen.newer, json), exit)
+    let exit = if newer.is_empty() { Exit::Done } else { Exit::Found };
+    said(tell_newer(&newer, json), exit)
 }
 
 /// Tells of those that stay, because only a newer program can read them.

@@ -21,7 +21,8 @@ use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
-use crate::name::{MOST_SHARDS, QueueName, Shard};
+use crate::name::QueueName;
+use crate::shard::{MOST_SHARDS, Shard};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
 
 /// What makes the schema `txn_outbox`, for those who keep their migrations themselves.
