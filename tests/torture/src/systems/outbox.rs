@@ -1,7 +1,6 @@
 //! The outbox, whose processors are killed and paused: each event of a committed transaction is handled once, in the order of its
 //! key, and none of an aborted one.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
