@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     let outbox = Outbox::open(&domain, OutboxConfig::default()).await?;
     let dependents = Dependents::new(&domain, &outbox)?;
-    // Any process may run one; other topics have handlers of their own.
+    // Any process may run one; other topics have handlers of their own, here or elsewhere.
     let topics = Topics::new().with(dependent::TOPIC, dependents.clone());
     let processor = outbox.start(ProcessorConfig::default(), topics).await?;
 

@@ -50,7 +50,7 @@ impl Bank {
     ///
     /// # Errors
     /// [`BankError::NotInitialised`] if there is none, before anything is written;
-    /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::collection`] say.
+    /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::create_collection`] say.
     pub async fn open(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (accounts, transfers) = collections::names(domain);
         for name in [accounts, transfers] {
@@ -61,8 +61,9 @@ impl Bank {
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let domain = Domain::open(store.clone(), domain, config).await?;
         let (accounts, transfers) = collections::names(domain.name());
-        let accounts = domain.collection(&accounts).await?;
-        let transfers = domain.collection(&transfers).await?;
+        // An older version may have made them: fields that are new since are mapped.
+        let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
+        let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
         let (owners, statements) = (None, None);
         let bank = Self { store, domain, accounts, transfers, clock, entropy, owners, statements };
         bank.with_what_is_kept().await

@@ -1,16 +1,20 @@
-//! What the bank adds to the transactions of submitted transfers: the lines of statements, and events for owners.
+//! What the bank adds to the transactions of submitted transfers: that closed accounts stay as they are, the lines of statements,
+//! and events for owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use txn_core::{Collection, Transaction, Typed};
 use txn_outbox::OutboxError;
-use txn_requests::{Companion, Operation, Request, RequestError};
+use txn_requests::{Companion, Operation, Refusal, Request, RequestError, Why};
 
 use crate::error::{BankError, Result};
 use crate::model::Account;
 use crate::owners::Owners;
 use crate::statements::{Change, LineKind, Statements};
+
+/// Where an account says that it is closed.
+pub(crate) const CLOSED: &str = "/closed_at";
 
 /// Accompanies the requests of a bank.
 #[derive(Debug)]
@@ -45,6 +49,25 @@ impl Accompanies {
         (sums, key)
     }
 
+    /// Refuses a request that changes what a closed account holds, whoever made it: a reversal that requests make by themselves
+    /// asks for nothing that its transfer asked for.
+    async fn check(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
+        for (at, operation) in request.operations.iter().enumerate() {
+            let target = operation.target();
+            let is_sum = matches!(operation, Operation::Add(_));
+            if !is_sum || target.collection != self.accounts.name() {
+                continue;
+            }
+            let account = tx.get(&self.accounts, &target.id).await?;
+            if let Some(closed_at) = account.and_then(|account| account.closed_at) {
+                let refusal = Refusal::new(at, target.clone(), Why::FieldDiffers);
+                let refusal = refusal.at(CLOSED, Some(closed_at.into()));
+                return Err(RequestError::Refused(Box::new(refusal)));
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the lines of a request that is a transfer. What other requests do to accounts is carried by the next line.
     async fn note(&self, tx: &Transaction, request: &Request) -> Result<()> {
         let Some(statements) = &self.statements else { return Ok(()) };
@@ -73,6 +96,7 @@ impl Accompanies {
 #[async_trait]
 impl Companion for Accompanies {
     async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
+        self.check(tx, request).await?;
         self.note(tx, request).await.map_err(|error| match error {
             BankError::Engine(error) => RequestError::Engine(error),
             error => RequestError::Companion(Box::new(error)),

@@ -76,8 +76,8 @@ impl Bank {
     pub async fn derive_owners(&self, config: ProcessorConfig) -> Result<Processor> {
         let owners = self.kept()?;
         // Whatever else is emitted in the domain waits for who knows it.
-        let handler = Topics::new().with(TOPIC, owners.clone());
-        Ok(owners.outbox.start(config, handler).await?)
+        let topics = Topics::new().with(TOPIC, owners.clone());
+        Ok(owners.outbox.start(config, topics).await?)
     }
 
     /// Builds all owners anew from the accounts, each in a transaction of its own. Transfers and processors may go on

@@ -10,14 +10,11 @@ use txn_requests::{
 };
 
 use crate::bank::Bank;
-use crate::companion::Accompanies;
+use crate::companion::{Accompanies, CLOSED};
 use crate::error::{BankError, Result};
 use crate::input::Leg;
 use crate::model::{Account, Kind, Transfer};
 use crate::rules;
-
-/// Where an account says that it is closed.
-const CLOSED: &str = "/closed_at";
 
 /// The application that the bank's requests belong to.
 pub const APPLICATION: &str = "txn-bank";
@@ -29,9 +26,6 @@ impl Bank {
     /// As [`Requests::open`].
     pub async fn requests(&self, config: RequestsConfig) -> Result<Requests> {
         let (owners, statements) = (self.owners().cloned(), self.statements().cloned());
-        if owners.is_none() && statements.is_none() {
-            return Ok(Requests::open(self.domain(), config).await?);
-        }
         let (accounts, transfers) = self.collections();
         let (accounts, transfers) = (accounts.clone(), transfers.name().to_owned());
         let clock = self.domain().config().clock.clone();

@@ -89,7 +89,6 @@ async fn a_closed_account_stays_closed() {
     assert_eq!(status.state, State::RolledBack);
     let Some(Reason::Refused(refusal)) = status.reason else { panic!("{:?}", status.reason) };
     assert!(bank.refused(&refusal).is_some_and(|error| is_closed(&error)), "{refusal}");
-
     let processor = bank.derive_owners(ProcessorConfig::default()).await.expect("starts");
     while bank.events().expect("kept").backlog().await.expect("counts").events > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -98,6 +97,32 @@ async fn a_closed_account_stays_closed() {
     assert_eq!((ann.accounts.len(), ann.totals[0].total), (1, 150));
     assert!(processor.stop(PATIENCE).await && requests.shutdown(PATIENCE).await);
     clean(&bank).await;
+}
+
+/// Reversals that requests make by themselves ask of an account nothing that its transfer asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_account_takes_back_nothing_whoever_reverses() {
+    let plain = Bank::create(Arc::new(MemoryStore::new()), "bank", config()).await.expect("opens");
+    for name in ["alice", "savings"] {
+        let new = NewAccount::new(name, "Ann", 100, "EUR").expect("sound");
+        plain.open_account(&new).await.expect("opens");
+    }
+    for bank in [plain, bank().await] {
+        let requests = bank.requests(RequestsConfig::default()).await.expect("opens");
+        let made = legs(&[("alice", -5), ("savings", 5)]);
+        bank.submit(&requests, "made", &made).await.expect("submits");
+        requests.process_open(None).await.expect("processes");
+        bank.close("alice", Some("savings")).await.expect("closes");
+        requests.reverse("made", "back").await.expect("submitted");
+        requests.process_open(None).await.expect("processes");
+        let status = requests.status("back").await.expect("is known");
+        assert_eq!((status.state, balance(&bank, "alice").await), (State::RolledBack, 0));
+        let Some(Reason::Refused(refusal)) = status.reason else { panic!("{:?}", status.reason) };
+        let told = bank.refused(&refusal).expect("it is known");
+        assert!(matches!(&told, BankError::AccountClosed(name) if name == "alice"), "{told}");
+        assert!(requests.shutdown(PATIENCE).await);
+        clean(&bank).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

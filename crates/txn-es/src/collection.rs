@@ -168,7 +168,7 @@ impl Inner {
             None => return Err(no_index(name)),
         };
         index.check(&spec.role)?;
-        if let Some(change) = index.change(&spec.role)? {
+        if let Some(change) = index.change_for(spec)? {
             let what = format!("preparing the mapping of {}", index.name);
             let path = format!("/{}/_mapping", names::segment(&index.name));
             let changed = self.change(&what, Method::PUT, &path, Some(&change)).await;

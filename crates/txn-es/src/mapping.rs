@@ -306,6 +306,37 @@ impl Index {
         Ok(Some(change))
     }
 
+    /// The change of the mapping that whoever opens it asks for: what its role does, and the fields of the given mappings that it
+    /// lacks, if both are strict. A document with them would be refused: so an index made by an older version of an
+    /// application has those of a newer one.
+    pub(crate) fn change_for(&self, spec: &CollectionSpec) -> Result<Option<Value>, StoreError> {
+        let mut change = self.change(&spec.role)?;
+        let lacking = self.lacking(spec);
+        if !lacking.is_empty() {
+            let change = change.get_or_insert_with(|| json!({}));
+            match change.get_mut("properties").and_then(Value::as_object_mut) {
+                Some(fields) => fields.extend(lacking),
+                None => change["properties"] = Value::Object(lacking),
+            }
+        }
+        Ok(change)
+    }
+
+    fn lacking(&self, spec: &CollectionSpec) -> Map<String, Value> {
+        let is_strict = |mappings: &Map<String, Value>| {
+            mappings.get("dynamic").and_then(Value::as_str) == Some("strict")
+        };
+        // Those of another domain are only looked at.
+        let is_claimed = matches!(&spec.role, Role::Data { owner: Some(_) });
+        let wanted = definition::of(spec).map(|(mappings, _)| mappings).unwrap_or_default();
+        if !spec.create || !is_claimed || !is_strict(&self.mappings) || !is_strict(&wanted) {
+            return Map::new();
+        }
+        let mut lacking = lacking(&self.mappings, &wanted);
+        lacking.retain(|name, _| reserved().iter().all(|(field, _)| field != name));
+        lacking
+    }
+
     /// Adds fields to the mapping of an index that is not made yet.
     fn map(&mut self, fields: Value) -> Result<(), StoreError> {
         let properties = self.mappings.entry("properties").or_insert_with(|| json!({}));
@@ -323,6 +354,26 @@ impl Index {
     pub(crate) fn is_data(&self) -> bool {
         self.field(TRANSACTION_TID).is_some()
     }
+}
+
+/// The fields of a mapping, or of an object in one, that another one of it lacks.
+fn lacking(found: &Map<String, Value>, wanted: &Map<String, Value>) -> Map<String, Value> {
+    let fields = |of: &Map<String, Value>| {
+        of.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let found = fields(found);
+    let missing = fields(wanted).into_iter().filter_map(|(name, wanted)| {
+        let Some(found) = found.get(&name) else { return Some((name, wanted)) };
+        let (found, wanted) = (found.as_object()?, wanted.as_object()?);
+        let inner = lacking(found, wanted);
+        let mut field = Map::from_iter([("properties".to_owned(), Value::Object(inner))]);
+        field.extend(found.get("type").map(|kind| ("type".to_owned(), kind.clone())));
+        field["properties"]
+            .as_object()
+            .is_some_and(|inner| !inner.is_empty())
+            .then_some((name, field.into()))
+    });
+    missing.collect()
 }
 
 /// The reserved fields and how they are mapped.

@@ -123,6 +123,57 @@ fn missing_fields_and_the_owner_are_added() {
     assert!(taken.change(&owned("bank")).is_err());
 }
 
+/// What an older version of an application made has the fields of a newer one, where writes of them would be refused.
+#[test]
+fn a_strict_index_gets_the_fields_that_it_lacks() {
+    let fields = index(json!({}), json!({})).change(&DATA).unwrap().unwrap();
+    let inner = json!({"type": "nested", "properties": {"a": {"type": "long"}}});
+    let old = |dynamic: Value| {
+        let mut mappings = fields.clone();
+        mappings["dynamic"] = dynamic;
+        mappings["properties"]["n"] = json!({"type": "long"});
+        mappings["properties"]["legs"] = inner.clone();
+        index(mappings, json!({}))
+    };
+    let spec = |role: &Role, dynamic: &str, create: bool| {
+        CollectionSpec {
+        name: "a".to_owned(),
+        role: role.clone(),
+        create,
+        mappings: Some(
+            json!({"dynamic": dynamic, "properties": {
+                "n": {"type": "keyword"}, "closed": {"type": "date"}, "tid": {"type": "keyword"},
+                "legs": {"type": "nested", "properties": {"a": {"type": "long"}, "b": {"type": "long"}}},
+                "note": {"properties": {"x": {"type": "long"}}}}})
+            .to_string()
+            .into(),
+        ),
+    }
+    };
+    let role = owned("bank");
+    let change = old(json!("strict")).change_for(&spec(&role, "strict", true)).unwrap().unwrap();
+    assert_eq!(
+        change["properties"],
+        json!({"closed": {"type": "date"}, "note": {"properties": {"x": {"type": "long"}}},
+            "legs": {"type": "nested", "properties": {"b": {"type": "long"}}}}),
+        "what is there stays as it is"
+    );
+    assert_eq!(change["_meta"]["txn"]["domain"], "bank");
+    let bare = index(json!({"dynamic": "strict"}), json!({}));
+    let change = bare.change_for(&spec(&role, "strict", true)).unwrap().unwrap();
+    assert_eq!(change["properties"].as_object().unwrap().len(), 8, "beside those of ours");
+    // An index of somebody else, one that takes any field, and one that is not to be made.
+    for (index, spec) in [
+        (old(json!("strict")), spec(&DATA, "strict", true)),
+        (old(json!(false)), spec(&role, "strict", true)),
+        (old(json!("strict")), spec(&role, "false", true)),
+        (old(json!("strict")), spec(&role, "strict", false)),
+    ] {
+        let change = index.change_for(&spec).unwrap().unwrap_or_default();
+        assert_eq!(change.get("properties"), None);
+    }
+}
+
 #[test]
 fn reserved_fields_of_an_index_that_was_never_prepared_are_the_applications() {
     let fields: Map<_, _> =

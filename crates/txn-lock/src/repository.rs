@@ -237,8 +237,11 @@ impl LockRepository {
         }
     }
 
-    /// Every lock that can be read, and the names of those that cannot because their format is newer.
-    pub(crate) async fn list_known(&self) -> Result<Known> {
+    /// Every lock that can be read, free ones included, and the names of those that cannot because their format is newer.
+    ///
+    /// # Errors
+    /// [`LockError::Store`], or the engine's.
+    pub async fn list_known(&self) -> Result<Known> {
         let filter = Filter::AnyOf("kind", vec!["lock"]);
         let ids = candidates(&self.domain, self.locks.name(), filter, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().filter(|id| id.starts_with("lock:")).collect();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Config, Domain, Raw};
-use txn_outbox::{Delivery, Failure, Outbox, OutboxConfig, OutboxError, ProcessorConfig};
+use txn_outbox::{Delivery, Failure, Outbox, OutboxConfig, OutboxError, ProcessorConfig, Topics};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Error> {
         }
     };
     let config = ProcessorConfig::default().with_concurrency(32);
-    let processor = outbox.start(config, handler).await?;
+    let processor = outbox.start(config, Topics::new().with("orders", handler)).await?;
     while processor.shards().len() < usize::from(OutboxConfig::default().shards) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

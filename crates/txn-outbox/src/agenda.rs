@@ -26,6 +26,8 @@ struct Queues {
     working: BTreeMap<QueueName, bool>,
     /// When those may be looked at again that were left, on the monotonic clock.
     deferred: BTreeMap<QueueName, Duration>,
+    /// How often the first event of those had to wait that wait, in a row.
+    waits: BTreeMap<QueueName, u32>,
 }
 
 impl Queues {
@@ -34,6 +36,15 @@ impl Queues {
             self.deferred.clear();
         }
         self.deferred.insert(name.clone(), until);
+    }
+
+    fn wait(&mut self, name: &QueueName) -> u32 {
+        if self.waits.len() >= MOST_DEFERRED {
+            self.waits.clear();
+        }
+        let waits = self.waits.entry(name.clone()).or_default();
+        *waits = waits.saturating_add(1);
+        *waits
     }
 }
 
@@ -103,6 +114,16 @@ impl Seat {
         &self.name
     }
 
+    /// Its first event has to wait for something that is down. Returns how often it had to, in a row.
+    pub(crate) fn waits(&self) -> u32 {
+        self.agenda.queues.lock().wait(&self.name)
+    }
+
+    /// Its first event is dealt with: whatever comes next has not waited yet.
+    pub(crate) fn moves_on(&self) {
+        self.agenda.queues.lock().waits.remove(&self.name);
+    }
+
     /// Ends, and leaves the queue alone for so long.
     pub(crate) fn defer(mut self, pause: Duration) {
         self.leave(Some(pause));
@@ -165,6 +186,19 @@ mod tests {
         assert!(!seat.end(true), "events came");
         assert!(seat.end(true));
         assert!(agenda.may_take(&name) && agenda.begin(&name, Duration::ZERO).is_some());
+    }
+
+    #[test]
+    fn what_waits_is_counted_until_it_moves_on() {
+        let (agenda, name) = agenda();
+        for expected in 1..4 {
+            let seat = agenda.begin(&name, Duration::ZERO).unwrap();
+            assert_eq!(seat.waits(), expected);
+            seat.defer(Duration::ZERO);
+        }
+        let seat = agenda.begin(&name, Duration::ZERO).unwrap();
+        seat.moves_on();
+        assert_eq!(seat.waits(), 1);
     }
 
     #[test]

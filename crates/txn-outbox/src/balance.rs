@@ -1,16 +1,17 @@
-//! Who holds which shards. Each processor is a member as long as it holds a lock of its own; those that live share the shards
-//! out evenly, in the order of their names. What a dead one held is taken over; what is too much is given back.
+//! Who holds which shards. For each topic that it knows a processor is a member as long as it holds a lock of its own; those
+//! that live share the shards of the topic out evenly, in the order of their names. What a dead one held is taken over; what is
+//! too much is given back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use txn_lock::Guard;
 use txn_lock::instance::random;
+use txn_lock::{Guard, LockName};
 
 use crate::config::Assignment;
 use crate::error::Result;
 use crate::inner::Inner;
-use crate::name::shard_name;
+use crate::shard::Shard;
 use crate::shards::{Holding, Lanes};
 use crate::source::Claim;
 
@@ -23,10 +24,11 @@ const MEMBER: &str = "outbox-member";
 /// Shares the shards out again and again, until the processor stops; then gives back what it holds.
 pub(crate) async fn run(this: Arc<Inner>) {
     let pace = this.config.pace();
-    let mut member =
-        Member { id: format!("{}/{}", this.source.name(), random(&this.domain)), guard: None };
+    let of =
+        |topic: &Arc<str>| Member { topic: topic.clone(), id: random(&this.domain), guard: None };
+    let mut members: Vec<Member> = this.topics.names().map(of).collect();
     while !this.stop.is_cancelled() {
-        if let Err(error) = round(&this, &mut member).await {
+        if let Err(error) = round(&this, &mut members).await {
             let source = this.source.name();
             tracing::warn!(source, %error, "could not share the shards out");
         }
@@ -36,57 +38,101 @@ pub(crate) async fn run(this: Arc<Inner>) {
             () = this.clock().sleep(pace) => {}
         }
     }
-    let all: Vec<u16> = this.shards.holdings.lock().keys().copied().collect();
+    let all: Vec<Shard> = this.shards.holdings.lock().keys().cloned().collect();
     for shard in all {
-        give_back(&this, shard);
+        give_back(&this, &shard);
     }
+    futures::future::join_all(members.into_iter().map(|member| member.leave(&this))).await;
 }
 
-/// One's own membership.
+/// One's own membership among those that know a topic.
 struct Member {
+    topic: Arc<str>,
     id: String,
     guard: Option<Guard>,
 }
 
-async fn round(this: &Arc<Inner>, member: &mut Member) -> Result<()> {
+impl Member {
+    /// The id of its lock.
+    fn lock(&self, this: &Inner) -> String {
+        format!("{}{}", member_prefix(this, &self.topic), self.id)
+    }
+
+    async fn join(&mut self, this: &Inner) -> Result<()> {
+        if self.guard.as_ref().is_none_or(|guard| guard.is_lost()) {
+            self.guard = this.locks.try_lock(MEMBER, &self.lock(this)).await?;
+        }
+        Ok(())
+    }
+
+    /// Nobody has its name again: its document is of no use.
+    async fn leave(self, this: &Inner) {
+        let Some(guard) = self.guard else { return };
+        let name = guard.name().clone();
+        let left = async {
+            guard.unlock().await?;
+            this.locks.repository().delete(&name).await
+        };
+        if let Err(error) = left.await {
+            tracing::debug!(lock = %name, %error, "a membership ends later");
+        }
+    }
+}
+
+async fn round(this: &Arc<Inner>, members: &mut [Member]) -> Result<()> {
     forget_lost(this);
-    let is_shared = matches!(this.config.assignment, Assignment::Shared);
-    if is_shared && member.guard.as_ref().is_none_or(|guard| guard.is_lost()) {
-        member.guard = this.locks.try_lock(MEMBER, &member.id).await?;
+    if matches!(this.config.assignment, Assignment::Shared) {
+        let joined = futures::future::join_all(members.iter_mut().map(|member| member.join(this)));
+        joined.await.into_iter().collect::<Result<()>>()?;
     }
     let seen = Seen::look(this).await?;
-    let (wanted, first) = match &this.config.assignment {
-        Assignment::Static(own) => (own.len(), 0),
-        Assignment::Shared => share(this.source.shards(), &seen.members, &member.id),
-    };
-    let mine: Vec<u16> = this.shards.holdings.lock().keys().copied().collect();
-    for shard in mine.iter().skip(wanted) {
-        give_back(this, *shard);
-    }
-    let room = wanted.saturating_sub(mine.len());
-    let may_take = |shard: &u16| {
-        let is_allowed = match &this.config.assignment {
-            Assignment::Static(own) => own.contains(shard),
-            Assignment::Shared => true,
-        };
-        is_allowed && !mine.contains(shard) && !this.shards.leaving.lock().contains(shard)
-    };
-    // Members begin at different ends, so that they do not all want the same.
-    let (behind, before): (Vec<u16>, Vec<u16>) = seen.free.into_iter().partition(|at| *at >= first);
-    let chosen: Vec<u16> = behind.into_iter().chain(before).filter(may_take).take(room).collect();
-    let granted = futures::future::join_all(chosen.iter().map(async |shard| {
-        let guard = this.locks.try_lock(SHARD, &id(this, *shard)).await?;
+    let chosen: Vec<Shard> =
+        members.iter().flat_map(|member| choose(this, member, &seen)).collect();
+    let granted = futures::future::join_all(chosen.into_iter().map(async |shard| {
+        let guard = this.locks.try_lock(SHARD, &id(this, &shard)).await?;
         if let Some(guard) = guard {
             // Whoever had it before writes nothing any more, before anything of it is read.
-            this.source.claimed(&Claim { shard: *shard, held: guard.held() }).await?;
+            this.source.claimed(&Claim { shard: shard.clone(), held: guard.held() }).await?;
             let holding = Holding { guard, lanes: Lanes::default() };
-            this.shards.holdings.lock().insert(*shard, holding);
+            this.shards.holdings.lock().insert(shard, holding);
             *this.shards.came.lock() = true;
             this.heard.wake();
         }
         Ok(())
     }));
-    granted.await.into_iter().collect()
+    granted.await.into_iter().collect::<Result<()>>()?;
+    seen.clean(this).await
+}
+
+/// Which shards of a topic to take, once those are given back that are too many.
+fn choose(this: &Arc<Inner>, member: &Member, seen: &Seen) -> Vec<Shard> {
+    let topic = &member.topic;
+    let (wanted, first) = match &this.config.assignment {
+        Assignment::Static(own) => (own.len(), 0),
+        Assignment::Shared => {
+            let none = BTreeSet::new();
+            share(this.source.shards(), seen.members.get(topic).unwrap_or(&none), &member.id)
+        }
+    };
+    let mine: Vec<Shard> = {
+        let holdings = this.shards.holdings.lock();
+        holdings.keys().filter(|shard| shard.topic == *topic).cloned().collect()
+    };
+    for shard in mine.iter().skip(wanted) {
+        give_back(this, shard);
+    }
+    let may_take = |shard: &&Shard| {
+        let is_allowed = match &this.config.assignment {
+            Assignment::Static(own) => own.contains(&shard.number),
+            Assignment::Shared => true,
+        };
+        is_allowed && !mine.contains(shard) && !this.shards.leaving.lock().contains(shard)
+    };
+    // Members begin at different ends, so that they do not all want the same.
+    let free = seen.free.iter().filter(|shard| shard.topic == *topic);
+    let (behind, before): (Vec<&Shard>, Vec<&Shard>) = free.partition(|at| at.number >= first);
+    let room = wanted.saturating_sub(mine.len());
+    behind.into_iter().chain(before).filter(may_take).take(room).cloned().collect()
 }
 
 /// How many shards a member is to hold, and from which on.
@@ -100,21 +146,30 @@ fn share(shards: u16, members: &BTreeSet<String>, own: &str) -> (usize, u16) {
     (each + usize::from(rank < rest), u16::try_from(first).unwrap_or(0))
 }
 
-/// What one look at the locks showed.
+/// What one look at the locks showed of the topics that this processor knows.
 struct Seen {
-    members: BTreeSet<String>,
+    /// Who lives, by topic.
+    members: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// The shards that nobody holds who lives.
-    free: BTreeSet<u16>,
+    free: BTreeSet<Shard>,
+    /// Memberships that nobody holds: of processors that died.
+    left: Vec<LockName>,
 }
 
 impl Seen {
     async fn look(this: &Inner) -> Result<Self> {
-        let prefix = format!("{}/", this.source.name());
-        let mut members = BTreeSet::new();
-        let mut free: BTreeSet<u16> = (0..this.source.shards()).collect();
-        let names: BTreeMap<String, u16> = free.iter().map(|at| (id(this, *at), *at)).collect();
+        let topics: Vec<(&Arc<str>, String)> =
+            this.topics.names().map(|topic| (topic, member_prefix(this, topic))).collect();
+        let all = topics.iter().flat_map(|(topic, _)| {
+            let of = |number| Shard { topic: Arc::clone(topic), number };
+            (0..this.source.shards()).map(of)
+        });
+        let mut free: BTreeSet<Shard> = all.collect();
+        let names: BTreeMap<String, Shard> =
+            free.iter().map(|shard| (id(this, shard), shard.clone())).collect();
+        let (mut members, mut left) = (BTreeMap::<_, BTreeSet<String>>::new(), Vec::new());
         let mut dead: BTreeMap<String, bool> = BTreeMap::new();
-        let known = this.locks.list_known().await?;
+        let known = this.locks.repository().list_known().await?;
         for (name, format) in &known.newer {
             if name.category() == SHARD
                 && let Some(shard) = names.get(name.id())
@@ -125,12 +180,19 @@ impl Seen {
             }
         }
         for lock in known.locks {
-            let Some(holder) = &lock.holder else { continue };
-            let is_member = lock.category == MEMBER && lock.id.starts_with(&prefix);
             let shard = names.get(&lock.id).filter(|_| lock.category == SHARD);
-            if !is_member && shard.is_none() {
+            let member =
+                topics.iter().filter(|_| lock.category == MEMBER).find_map(|(topic, prefix)| {
+                    let id = lock.id.strip_prefix(prefix)?;
+                    (!id.contains('/')).then(|| (*topic, id.to_owned()))
+                });
+            if member.is_none() && shard.is_none() {
                 continue;
             }
+            let Some(holder) = &lock.holder else {
+                left.extend(member.map(|_| lock.name()));
+                continue;
+            };
             let is_dead = match dead.get(&holder.instance) {
                 Some(is_dead) => *is_dead,
                 None => this.locks.is_dead(holder).await?,
@@ -139,19 +201,32 @@ impl Seen {
             if is_dead {
                 continue;
             }
-            if is_member {
-                members.insert(lock.id.clone());
+            if let Some((topic, id)) = member {
+                members.entry(topic.clone()).or_default().insert(id);
             }
             if let Some(shard) = shard {
                 free.remove(shard);
             }
         }
-        Ok(Self { members, free })
+        Ok(Self { members, free, left })
+    }
+
+    /// Deletes what those left who died: it would be looked at for ever.
+    async fn clean(self, this: &Inner) -> Result<()> {
+        for name in self.left {
+            this.locks.repository().delete(&name).await?;
+        }
+        Ok(())
     }
 }
 
-fn id(this: &Inner, shard: u16) -> String {
-    format!("{}/{}", this.source.name(), shard_name(shard))
+/// What the ids of the locks of those begin with that know a topic.
+fn member_prefix(this: &Inner, topic: &str) -> String {
+    format!("{}/{topic}/", this.source.name())
+}
+
+fn id(this: &Inner, shard: &Shard) -> String {
+    format!("{}/{shard}", this.source.name())
 }
 
 /// Drops what was lost. Its lanes have noticed by themselves.
@@ -160,16 +235,17 @@ fn forget_lost(this: &Inner) {
 }
 
 /// Gives a shard back once its lanes have ended.
-fn give_back(this: &Arc<Inner>, shard: u16) {
-    let Some(holding) = this.shards.holdings.lock().remove(&shard) else { return };
-    this.shards.leaving.lock().insert(shard);
+fn give_back(this: &Arc<Inner>, shard: &Shard) {
+    let Some(holding) = this.shards.holdings.lock().remove(shard) else { return };
+    let shard = shard.clone();
+    this.shards.leaving.lock().insert(shard.clone());
     holding.lanes.draining.cancel();
     holding.lanes.tasks.close();
     let inner = this.clone();
     this.tasks.spawn(async move {
         holding.lanes.tasks.wait().await;
         if let Err(error) = holding.guard.unlock().await {
-            tracing::debug!(shard, %error, "a shard is given back later");
+            tracing::debug!(%shard, %error, "a shard is given back later");
         }
         inner.shards.leaving.lock().remove(&shard);
     });

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::error::{OutboxError, Result};
-use crate::name::MOST_SHARDS;
+use crate::shard::MOST_SHARDS;
 
 /// Settings of an [`Outbox`](crate::Outbox). Clock, randomness and the name of the process are those of the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxConfig {
-    /// How many shards a new outbox has: as many processors can share its work. One that exists keeps its number.
+    /// How many shards each topic of a new outbox has: as many processors can share its work. One that exists keeps its number.
     /// Default 16.
     pub shards: u16,
     /// Most events of one queue that may wait; beyond, `emit` refuses. Default 10,000.
@@ -29,10 +29,10 @@ impl Default for OutboxConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Assignment {
-    /// Its fair share of all, by how many processors live.
+    /// Its fair share of each topic that it knows, by how many processors live that know it.
     #[default]
     Shared,
-    /// These, as far as no other holds them.
+    /// These of each topic that it knows, by their numbers, as far as no other holds them.
     Static(BTreeSet<u16>),
 }
 
@@ -67,7 +67,8 @@ pub struct ProcessorConfig {
     pub limit: Duration,
     /// How often an event may fail before it is set aside. Default 8.
     pub max_failures: u32,
-    /// The first pause before an event that failed is tried again; it doubles. Default 200 ms.
+    /// The first pause before an event is tried again that failed, or that waits for something that is down; it doubles.
+    /// Default 200 ms.
     pub first_pause: Duration,
     /// The longest such pause. Default one minute.
     pub longest_pause: Duration,

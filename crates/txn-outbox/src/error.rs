@@ -95,7 +95,7 @@ pub enum OutboxError {
     )]
     TokensBeganAnew {
         /// The shard.
-        shard: u16,
+        shard: crate::shard::Shard,
         /// The token of its holder.
         token: u64,
         /// The largest that the database saw.

@@ -1,5 +1,6 @@
 //! Events as processors see them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -75,6 +76,24 @@ pub struct DeadLetter {
     pub error: String,
     /// When it was set aside, in milliseconds since the Unix epoch.
     pub died_ms: u64,
+}
+
+/// What was set aside, by id.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct DeadLetters {
+    /// Those that this program can read.
+    pub letters: Vec<DeadLetter>,
+    /// The others, by the id of the event, with the number of their format: newer programs can.
+    pub newer: BTreeMap<String, u32>,
+}
+
+impl DeadLetters {
+    /// The dead letters of another source.
+    #[must_use]
+    pub fn new(letters: Vec<DeadLetter>, newer: BTreeMap<String, u32>) -> Self {
+        Self { letters, newer }
+    }
 }
 
 impl DeadLetter {

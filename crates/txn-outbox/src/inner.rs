@@ -14,17 +14,17 @@ use crate::agenda::Agenda;
 use crate::config::ProcessorConfig;
 use crate::figures::Counters;
 use crate::fresh::Listener;
-use crate::handler::Handler;
 use crate::room::Room;
 use crate::shards::Shards;
 use crate::source::EventSource;
+use crate::topics::Topics;
 
 /// What all tasks of a processor share.
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
     pub(crate) source: Arc<dyn EventSource>,
     pub(crate) config: ProcessorConfig,
-    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) topics: Topics,
     pub(crate) locks: LockService,
     pub(crate) shards: Arc<Shards>,
     pub(crate) heard: Arc<Listener>,

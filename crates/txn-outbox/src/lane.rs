@@ -14,7 +14,6 @@ use crate::error::{OutboxError, Result};
 use crate::event::Event;
 use crate::handler::{Delivery, Failure, FailureKind};
 use crate::inner::Inner;
-use crate::name::QueueName;
 use crate::shards::Lanes;
 use crate::source::{Claim, Noted, Verdict};
 
@@ -30,6 +29,8 @@ enum Ended {
     Next,
     /// Its queue is looked at again after this.
     Later(Duration),
+    /// What it needs is down: its queue is looked at again later and later.
+    Waits,
     /// Its queue is nobody's business here any more, or waits for a person.
     Over,
 }
@@ -48,7 +49,7 @@ enum Left {
 pub(crate) async fn run(this: &Arc<Inner>, claim: &Claim, lanes: &Lanes, mut seat: Seat) {
     let _running = lanes.tasks.token();
     loop {
-        match work(this, claim, lanes, seat.name()).await {
+        match work(this, claim, lanes, &seat).await {
             Left::For(pause) => return seat.defer(pause),
             Left::ToOthers => {
                 seat.defer(Duration::ZERO);
@@ -67,7 +68,8 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
 }
 
 /// Handles what waits, in turns of one batch.
-async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, name: &QueueName) -> Left {
+async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
+    let name = seat.name();
     loop {
         if is_over(this, claim, lanes) {
             return Left::Done;
@@ -87,8 +89,9 @@ async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, name: &QueueName) -> L
                 return Left::Done;
             }
             match handle(this, claim, event).await {
-                Ended::Next => {}
+                Ended::Next => seat.moves_on(),
                 Ended::Later(pause) => return Left::For(pause),
+                Ended::Waits => return Left::For(pause(this, seat.waits())),
                 Ended::Over => return Left::Done,
             }
         }
@@ -108,10 +111,12 @@ async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
         taken: Arc::new(AtomicBool::new(false)),
     };
     let taken = delivery.taken.clone();
+    // Shards are held of topics alone that have one.
+    let Some(handler) = this.topics.handler(event.queue.topic()) else { return Ended::Over };
     let handled = tokio::select! {
         biased;
         () = claim.held.lost() => return Ended::Over,
-        handled = AssertUnwindSafe(this.handler.handle(delivery)).catch_unwind() => {
+        handled = AssertUnwindSafe(handler.handle(delivery)).catch_unwind() => {
             handled.unwrap_or_else(|panic| Err(panicked(&*panic)))
         }
         () = this.clock().sleep(this.config.limit) => {
@@ -152,7 +157,7 @@ async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) ->
         FailureKind::NotOurs => return Ended::Later(this.config.delay),
         FailureKind::Passing => {
             tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
-            return Ended::Later(pause(this, 1));
+            return Ended::Waits;
         }
         FailureKind::Hopeless => Verdict::SetAside(this.config.after_death),
         FailureKind::Counted if event.failures + 1 >= this.config.max_failures => {
@@ -179,12 +184,12 @@ async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) ->
         Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Later(this.config.delay),
         Err(error) => {
             tracing::warn!(event = event.id, %error, "a failure could not be noted");
-            Ended::Later(pause(this, 1))
+            Ended::Waits
         }
     }
 }
 
-/// The pause before an event is tried again that failed so often.
+/// The pause before an event is tried again that failed, or had to wait, so often.
 fn pause(this: &Inner, failures: u32) -> Duration {
     let config = &this.config;
     let whole = config.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));

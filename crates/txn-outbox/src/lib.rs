@@ -19,7 +19,9 @@ mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod processor;
+mod purge;
 mod room;
+mod shard;
 mod shards;
 mod source;
 mod store_source;
@@ -27,12 +29,14 @@ mod topics;
 
 pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};
 pub use error::{OutboxError, Result};
-pub use event::{DeadLetter, Event};
+pub use event::{DeadLetter, DeadLetters, Event};
 pub use figures::Figures;
 pub use fresh::Fresh;
 pub use handler::{Delivery, Failure, Handler};
 pub use name::QueueName;
 pub use outbox::Outbox;
 pub use processor::Processor;
+pub use purge::Purged;
+pub use shard::Shard;
 pub use source::{Backlog, Claim, EventSource, Noted, Verdict};
 pub use topics::Topics;

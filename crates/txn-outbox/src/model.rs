@@ -6,10 +6,14 @@ use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
-use crate::name::{QueueName, shard_name};
+use crate::name::QueueName;
+use crate::shard::shard_name;
 
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;
+
+/// What the ids of queues begin with.
+pub(crate) const QUEUE: &str = "queue:";
 
 /// Field mappings, for stores that have some.
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
@@ -48,6 +52,9 @@ pub(crate) struct Queue {
     pub(crate) appended: u64,
     /// The place of the last event that was handled, or set aside.
     pub(crate) handled: u64,
+    /// When the last event was emitted. One without was written before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) emitted_ms: Option<u64>,
     /// The shard, as long as events wait that may be handled: what processors look for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<String>,
@@ -68,14 +75,16 @@ pub(crate) struct Failing {
 }
 
 impl Queue {
-    pub(crate) fn new(name: &QueueName) -> Self {
+    /// One whose first event comes behind this place.
+    pub(crate) fn new(name: &QueueName, behind: u64) -> Self {
         Self {
             kind: QueueKind::Queue,
             format: Format,
             topic: name.topic().to_owned(),
             key: name.key().to_owned(),
-            appended: 0,
-            handled: 0,
+            appended: behind,
+            handled: behind,
+            emitted_ms: None,
             pending: None,
             blocked: None,
             failing: None,
@@ -84,6 +93,12 @@ impl Queue {
 
     pub(crate) fn waiting(&self) -> u64 {
         self.appended.saturating_sub(self.handled)
+    }
+
+    /// Whether nothing waits in it, and nothing was emitted since.
+    pub(crate) fn is_idle(&self, since_ms: u64) -> bool {
+        let is_empty = self.waiting() == 0 && self.blocked.is_none();
+        is_empty && self.emitted_ms.is_none_or(|at| at <= since_ms)
     }
 
     /// How often the event in this place has failed.
@@ -109,7 +124,24 @@ impl Queue {
     /// Says whether there is work, before it is written.
     pub(crate) fn settle(&mut self, name: &QueueName, shards: u16) {
         let waits = self.waiting() > 0 && self.blocked.is_none();
-        self.pending = waits.then(|| shard_name(name.shard(shards)).to_owned());
+        self.pending = waits.then(|| shard_name(name.shard_number(shards)).to_owned());
+    }
+}
+
+/// The largest place of a queue that was deleted. New queues begin behind it, so that no event ever has the id of another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Floor {
+    pub(crate) kind: FloorKind,
+    pub(crate) format: Format<NEWEST>,
+    pub(crate) sequence: u64,
+}
+
+impl Floor {
+    /// The id of its document.
+    pub(crate) const ID: &str = "floor";
+
+    pub(crate) fn new(sequence: u64) -> Self {
+        Self { kind: FloorKind::Floor, format: Format, sequence }
     }
 }
 
@@ -194,12 +226,14 @@ impl Dead {
 txn_lock::document_kinds! {
     SettingsKind: Settings;
     QueueKind: Queue;
+    FloorKind: Floor;
     EventKind: Event;
     DeadKind: Dead;
 }
 
 pub(crate) type SettingsDocuments = Versioned<Settings, NEWEST>;
 pub(crate) type Queues = Versioned<Queue, NEWEST>;
+pub(crate) type Floors = Versioned<Floor, NEWEST>;
 pub(crate) type Letters = Versioned<Letter, NEWEST>;
 pub(crate) type DeadLetters = Versioned<Dead, NEWEST>;
 
@@ -221,13 +255,15 @@ mod tests {
         let event = Event::new(queue.event_id(1), queue, 1, 2, 0, payload);
         let failing = Some(Failing { sequence: 1, failures: 1, error: "e".into() });
         let (pending, blocked) = (Some("00".to_owned()), Some(1));
-        let full = Queue { pending, blocked, failing, ..Queue::new(&event.queue) };
+        let emitted_ms = Some(2);
+        let full = Queue { pending, blocked, failing, emitted_ms, ..Queue::new(&event.queue, 0) };
         let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
         for document in [
             serde_json::to_value(full).unwrap(),
             serde_json::to_value(Letter::new(&event)).unwrap(),
             serde_json::to_value(Dead::new(&event, 1, "e", 3)).unwrap(),
             serde_json::to_value(Settings::new(1)).unwrap(),
+            serde_json::to_value(Floor::new(1)).unwrap(),
         ] {
             for field in document.as_object().unwrap().keys() {
                 assert!(mappings["properties"][field].is_object(), "{field} is not mapped");

@@ -1,14 +1,11 @@
 //! The names of queues: a topic, and a key within it.
 
 use std::fmt;
-use std::sync::LazyLock;
 
 use txn_lock::name;
 
 use crate::error::{OutboxError, Result};
-
-/// Most shards of an outbox.
-pub(crate) const MOST_SHARDS: u16 = 256;
+use crate::shard::Shard;
 
 /// Most bytes of a topic.
 const MOST_TOPIC: usize = 64;
@@ -63,10 +60,14 @@ impl QueueName {
         format!("{}/{sequence}/{}", self.topic, self.key)
     }
 
-    /// The shard that it belongs to, of so many: FNV-1a of its name, modulo their number. Never changed: it is also
-    /// computed elsewhere.
+    /// The shard of its topic that it belongs to, of so many: FNV-1a of its name, modulo their number. Never changed: it is
+    /// also computed elsewhere.
     #[must_use]
-    pub fn shard(&self, shards: u16) -> u16 {
+    pub fn shard(&self, shards: u16) -> Shard {
+        Shard { topic: self.topic.as_str().into(), number: self.shard_number(shards) }
+    }
+
+    pub(crate) fn shard_number(&self, shards: u16) -> u16 {
         let mut hash: u32 = 0x811c_9dc5;
         for byte in self.to_string().bytes() {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -95,18 +96,10 @@ fn check(
     Err(OutboxError::InvalidName { what, text, most, more })
 }
 
-/// Names of shards, made once: what filters ask for outlives them.
-static SHARDS: LazyLock<Vec<String>> =
-    LazyLock::new(|| (0..MOST_SHARDS).map(|shard| format!("{shard:02x}")).collect());
-
-/// The name of a shard: two hexadecimal digits.
-pub(crate) fn shard_name(shard: u16) -> &'static str {
-    SHARDS.get(usize::from(shard)).map_or("", String::as_str)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::shard_name;
 
     #[test]
     fn names_that_no_queue_can_have_are_refused() {
@@ -130,7 +123,9 @@ mod tests {
             [shard_name(0), shard_name(9), shard_name(26), shard_name(255)],
             ["00", "09", "1a", "ff"]
         );
-        let of = |key: &str, shards| QueueName::new("accounts", key).expect("a name").shard(shards);
+        let name = |key: &str| QueueName::new("accounts", key).expect("a name");
+        let of = |key: &str, shards| name(key).shard(shards).number;
+        assert_eq!(name("carol").shard(256).to_string(), "accounts/0b");
         // As it ever was: events that wait are found under it.
         assert_eq!([of("alice", 16), of("bob", 16), of("carol", 256)], [14, 1, 11]);
         let mut met: Vec<u16> = (0..200).map(|at| of(&format!("key-{at}"), 8)).collect();

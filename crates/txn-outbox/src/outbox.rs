@@ -12,13 +12,15 @@ use crate::config::{OutboxConfig, ProcessorConfig};
 use crate::error::{OutboxError, Result};
 use crate::event::Event;
 use crate::fresh::Fresh;
-use crate::handler::Handler;
 use crate::model::{
-    DeadLetters, Letter, Letters, MAPPINGS, Queue, Queues, Settings, SettingsDocuments, known,
+    DeadLetters, Floor, Floors, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
+    SettingsDocuments, known,
 };
-use crate::name::{MOST_SHARDS, QueueName};
+use crate::name::QueueName;
 use crate::processor::Processor;
+use crate::shard::MOST_SHARDS;
 use crate::source::EventSource;
+use crate::topics::Topics;
 
 /// How often somebody who lost the race for the settings looks again at what won.
 const LOOKS: usize = 3;
@@ -36,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) config: OutboxConfig,
     pub(crate) shards: u16,
     pub(crate) queues: Collection<Queues>,
+    pub(crate) floors: Collection<Floors>,
     pub(crate) letters: Collection<Letters>,
     pub(crate) dead: Collection<DeadLetters>,
     pub(crate) fresh: Fresh,
@@ -56,6 +59,7 @@ impl Outbox {
             config,
             shards,
             queues: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            floors: domain.create_collection(&name, Some(MAPPINGS)).await?,
             letters: domain.create_collection(&name, Some(MAPPINGS)).await?,
             dead: domain.create_collection(&name, Some(MAPPINGS)).await?,
             fresh: Fresh::default(),
@@ -65,7 +69,8 @@ impl Outbox {
 
     /// Emits an event: it is there once the transaction commits, and never if it does not. Events of one topic and key
     /// are handled in the order in which their transactions committed; transactions that emit to the same one wait for
-    /// each other, as for any document. Costs two documents of the transaction, one of which it reads.
+    /// each other, as for any document. Costs two documents of the transaction, one of which it reads; the first event of a key
+    /// reads one more.
     ///
     /// Returns the event's id. The processors of this process look at it as soon as the transaction is committed.
     ///
@@ -81,7 +86,7 @@ impl Outbox {
     ) -> Result<String> {
         let inner = &self.inner;
         let (name, payload) = inner.fit(topic, key, payload)?;
-        let queue = inner.queue(tx, &name).await?.unwrap_or_else(|| Queue::new(&name));
+        let queue = inner.queue_or_new(tx, &name).await?;
         let (waiting, most) = (queue.waiting(), inner.config.max_backlog);
         if waiting >= most {
             return Err(OutboxError::Full { queue: name.to_string(), waiting, most });
@@ -113,8 +118,8 @@ impl Outbox {
     ///
     /// # Errors
     /// As [`Processor::start`].
-    pub async fn start(&self, config: ProcessorConfig, handler: impl Handler) -> Result<Processor> {
-        Processor::start(&self.inner.domain, self.source(), config, Arc::new(handler)).await
+    pub async fn start(&self, config: ProcessorConfig, topics: Topics) -> Result<Processor> {
+        Processor::start(&self.inner.domain, self.source(), config, topics).await
     }
 
     /// The outbox as a source of events: what waits, the dead letters, and what to do with them.
@@ -150,6 +155,22 @@ impl Inner {
         found.map(|found| known(&id, found)).transpose()
     }
 
+    /// A queue as a transaction sees it, or a new one: behind every place that there ever was in one of its name.
+    pub(crate) async fn queue_or_new(&self, tx: &Transaction, name: &QueueName) -> Result<Queue> {
+        match self.queue(tx, name).await? {
+            Some(queue) => Ok(queue),
+            None => Ok(Queue::new(name, self.floor(tx).await?)),
+        }
+    }
+
+    /// The largest place of a queue that was deleted.
+    pub(crate) async fn floor(&self, tx: &Transaction) -> Result<u64> {
+        match tx.get(&self.floors, Floor::ID).await? {
+            None => Ok(0),
+            Some(found) => Ok(known(Floor::ID, found)?.sequence),
+        }
+    }
+
     /// Writes a queue.
     pub(crate) fn put(&self, tx: &Transaction, name: &QueueName, mut queue: Queue) -> Result<()> {
         queue.settle(name, self.shards);
@@ -158,7 +179,7 @@ impl Inner {
 
     /// Writes an event at the end of its queue.
     pub(crate) fn append(&self, tx: &Transaction, mut queue: Queue, event: &Event) -> Result<()> {
-        queue.appended = event.sequence;
+        (queue.appended, queue.emitted_ms) = (event.sequence, Some(wall_ms(&self.domain)));
         self.put(tx, &event.queue, queue)?;
         let id = event.queue.event_document(event.sequence);
         Ok(tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?)

@@ -15,13 +15,14 @@ use crate::balance;
 use crate::config::ProcessorConfig;
 use crate::error::{OutboxError, Result};
 use crate::figures::{Counters, Figures};
-use crate::handler::Handler;
 use crate::inner::Inner;
 use crate::lane;
-use crate::name::{MOST_SHARDS, QueueName};
+use crate::name::QueueName;
 use crate::room::Room;
+use crate::shard::{MOST_SHARDS, Shard};
 use crate::shards::Shards;
 use crate::source::{Claim, EventSource};
+use crate::topics::Topics;
 
 /// The first pause behind a look that found something.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -36,18 +37,19 @@ pub struct Processor {
 
 impl Processor {
     /// Starts a processor of a source of events. Its shards' locks, and the transactions of its handler, are those of the
-    /// domain. Any number of them may run, in any number of processes: they share the shards out by who lives, so that
-    /// each event is at one of them at a time. All processors of a source have to handle every topic of it.
+    /// domain. Any number of them may run, in any number of processes: those that know a topic and live share its shards
+    /// out, so that each event is at one of them at a time.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`], or the engine's.
+    /// [`OutboxError::InvalidConfig`], [`OutboxError::InvalidName`] of a topic, or the engine's.
     pub async fn start(
         domain: &Domain,
         source: Arc<dyn EventSource>,
         config: ProcessorConfig,
-        handler: Arc<dyn Handler>,
+        topics: Topics,
     ) -> Result<Self> {
         config.check(source.shards())?;
+        topics.check()?;
         if source.shards() == 0 || source.shards() > MOST_SHARDS {
             return Err(OutboxError::InvalidConfig("the shards are not between 1 and 256"));
         }
@@ -63,12 +65,12 @@ impl Processor {
         let (held, count) = (shards.clone(), source.shards());
         let inner = Arc::new(Inner {
             domain: domain.clone(),
-            heard: source.fresh().listen(move |name| held.has(name.shard(count))),
+            heard: source.fresh().listen(move |name| held.has(&name.shard(count))),
             agenda: Agenda::new(domain.config().clock.clone()),
             source,
             room: Room::new(config.concurrency),
             config,
-            handler,
+            topics,
             locks,
             shards,
             counters: Counters::new(&*domain.config().clock),
@@ -82,7 +84,7 @@ impl Processor {
 
     /// The shards that it holds now.
     #[must_use]
-    pub fn shards(&self) -> BTreeSet<u16> {
+    pub fn shards(&self) -> BTreeSet<Shard> {
         self.inner.shards.held()
     }
 
@@ -172,7 +174,7 @@ async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
     };
     let Some(permit) = permit else { return false };
     let shard = name.shard(this.source.shards());
-    let Some((held, lanes)) = this.shards.claim(shard) else { return true };
+    let Some((held, lanes)) = this.shards.claim(&shard) else { return true };
     let Some(seat) = this.agenda.begin(&name, this.config.longest_pause) else { return true };
     let claim = Claim { shard, held };
     let inner = this.clone();

@@ -7,6 +7,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_lock::{Guard, Held};
 
+use crate::shard::Shard;
+
 /// The lanes of one shard: they end before it is given back.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
@@ -24,28 +26,29 @@ pub(crate) struct Holding {
 /// The shards that a processor holds.
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
-    pub(crate) holdings: Mutex<BTreeMap<u16, Holding>>,
+    pub(crate) holdings: Mutex<BTreeMap<Shard, Holding>>,
     /// Those that are being given back.
-    pub(crate) leaving: Mutex<BTreeSet<u16>>,
+    pub(crate) leaving: Mutex<BTreeSet<Shard>>,
     /// Whether one came since somebody asked.
     pub(crate) came: Mutex<bool>,
 }
 
 impl Shards {
-    pub(crate) fn held(&self) -> BTreeSet<u16> {
+    pub(crate) fn held(&self) -> BTreeSet<Shard> {
         let holdings = self.holdings.lock();
-        holdings.iter().filter(|(_, holding)| !holding.guard.is_lost()).map(|(at, _)| *at).collect()
+        let held = holdings.iter().filter(|(_, holding)| !holding.guard.is_lost());
+        held.map(|(shard, _)| shard.clone()).collect()
     }
 
     /// Whether a shard is held, or was until a moment ago.
-    pub(crate) fn has(&self, shard: u16) -> bool {
-        self.holdings.lock().contains_key(&shard)
+    pub(crate) fn has(&self, shard: &Shard) -> bool {
+        self.holdings.lock().contains_key(shard)
     }
 
     /// What a lane needs of a shard, if that is held.
-    pub(crate) fn claim(&self, shard: u16) -> Option<(Held, Lanes)> {
+    pub(crate) fn claim(&self, shard: &Shard) -> Option<(Held, Lanes)> {
         let holdings = self.holdings.lock();
-        let holding = holdings.get(&shard).filter(|holding| !holding.guard.is_lost())?;
+        let holding = holdings.get(shard).filter(|holding| !holding.guard.is_lost())?;
         Some((holding.guard.held(), holding.lanes.clone()))
     }
 

@@ -9,9 +9,10 @@ use txn_core::Transaction;
 use txn_lock::Held;
 
 use crate::error::Result;
-use crate::event::{DeadLetter, Event};
+use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
 use crate::name::QueueName;
+use crate::shard::Shard;
 
 /// Where events come from: an [`Outbox`](crate::Outbox), a table of a relational database, or something of your own.
 /// Processors ask it what waits, and tell it what became of that.
@@ -24,7 +25,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// Its name among the sources of a domain: the locks of its shards have it. 1 to 100 bytes.
     fn name(&self) -> &str;
 
-    /// How many shards it has, 1 to 256.
+    /// How many shards each of its topics has, 1 to 256.
     fn shards(&self) -> u16;
 
     /// What was emitted in this process.
@@ -44,7 +45,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of [`OutboxError`](crate::OutboxError) that speak of the store.
-    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>>;
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>>;
 
     /// The next events of a queue in order, at most so many; none if it waits for a dead letter.
     ///
@@ -86,22 +87,29 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
         verdict: Verdict,
     ) -> Result<Noted>;
 
-    /// What was set aside, by id.
+    /// What was set aside, by id. One that cannot be read because its format is newer hides no other.
     ///
     /// # Errors
-    /// As the store says; [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat) if one cannot be read.
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>>;
+    /// As the store says.
+    async fn dead_letters(&self) -> Result<DeadLetters>;
+
+    /// One event that was set aside, by its id.
+    ///
+    /// # Errors
+    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound), [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or
+    /// as the store says.
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter>;
 
     /// Lets an event be handled again that was set aside.
     ///
     /// # Errors
-    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound), or as the store says.
+    /// As [`EventSource::dead_letter`].
     async fn retry(&self, id: &str) -> Result<()>;
 
     /// Forgets an event that was set aside. If its queue waited for it, the queue goes on.
     ///
     /// # Errors
-    /// As [`EventSource::retry`].
+    /// As [`EventSource::dead_letter`].
     async fn discard(&self, id: &str) -> Result<()>;
 
     /// What waits.
@@ -145,8 +153,10 @@ pub struct Backlog {
     pub dead: usize,
     /// When the oldest event that waits was emitted, in milliseconds since the Unix epoch.
     pub oldest_ms: Option<u64>,
-    /// Events that wait, by shard.
+    /// Events that wait, by the number of their shard.
     pub shards: BTreeMap<u16, u64>,
+    /// Events that wait, by topic.
+    pub topics: BTreeMap<String, u64>,
 }
 
 impl Backlog {
@@ -156,10 +166,11 @@ impl Backlog {
         self.oldest_ms.map_or(0, |oldest| now_ms.saturating_sub(oldest))
     }
 
-    pub(crate) fn add(&mut self, shard: u16, waiting: u64, oldest_ms: Option<u64>) {
+    pub(crate) fn add(&mut self, shard: &Shard, waiting: u64, oldest_ms: Option<u64>) {
         self.events += waiting;
         self.queues += 1;
-        *self.shards.entry(shard).or_default() += waiting;
+        *self.shards.entry(shard.number).or_default() += waiting;
+        *self.topics.entry(shard.topic.to_string()).or_default() += waiting;
         self.oldest_ms = self.oldest_ms.into_iter().chain(oldest_ms).min();
     }
 }
@@ -167,15 +178,15 @@ impl Backlog {
 /// One holding of a shard: what is written for it is written only while this holds.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    pub(crate) shard: u16,
+    pub(crate) shard: Shard,
     pub(crate) held: Held,
 }
 
 impl Claim {
     /// The shard.
     #[must_use]
-    pub fn shard(&self) -> u16 {
-        self.shard
+    pub fn shard(&self) -> &Shard {
+        &self.shard
     }
 
     /// The fencing token: larger than that of everybody who held the shard before. Let whoever makes effects elsewhere keep

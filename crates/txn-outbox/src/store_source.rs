@@ -11,15 +11,13 @@ use txn_lock::stored::Stored;
 
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, Event};
+use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
-use crate::model::{Dead, Failing, Letter, Queue, known};
-use crate::name::{QueueName, shard_name};
+use crate::model::{Dead, Failing, Letter, QUEUE, Queue, known};
+use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
+use crate::shard::{Shard, shard_name};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
-
-/// What the ids of queues begin with.
-const QUEUE: &str = "queue:";
 
 /// What the ids of dead letters begin with.
 const DEAD: &str = "dead:";
@@ -38,8 +36,9 @@ impl EventSource for Outbox {
         &self.inner.fresh
     }
 
-    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
-        let filter = Filter::AnyOf("pending", shards.iter().copied().map(shard_name).collect());
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
+        let numbers: BTreeSet<u16> = shards.iter().map(|shard| shard.number).collect();
+        let filter = Filter::AnyOf("pending", numbers.into_iter().map(shard_name).collect());
         let names = self.inner.names(filter).await?;
         let is_asked = |name: &QueueName| shards.contains(&name.shard(self.inner.shards));
         Ok(names.into_iter().filter(is_asked).collect())
@@ -136,19 +135,32 @@ impl EventSource for Outbox {
         noted.await
     }
 
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+    async fn dead_letters(&self) -> Result<DeadLetters> {
         let inner = &self.inner;
         let ids: Vec<_> = inner.dead_ids().await?.into_iter().collect();
-        let mut dead = Vec::with_capacity(ids.len());
+        let mut dead = DeadLetters::default();
         for ids in ids.chunks(PAGE) {
             let found = inner.domain.reader().verified().get_many(&inner.dead, ids).await?;
             for (id, letter) in ids.iter().zip(found) {
-                if let Some(letter) = letter {
-                    dead.push(known(id, letter)?.letter()?);
+                match letter {
+                    Some(Stored::Known(letter)) => dead.letters.push(letter.letter()?),
+                    Some(Stored::Newer(format)) => {
+                        let id = id.strip_prefix(DEAD).unwrap_or(id);
+                        dead.newer.insert(id.to_owned(), format);
+                    }
+                    None => {}
                 }
             }
         }
         Ok(dead)
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
+        let inner = &self.inner;
+        let document = Dead::document(id);
+        let found = inner.domain.reader().verified().get(&inner.dead, &document).await?;
+        let found = found.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
+        known(&document, found)?.letter()
     }
 
     async fn retry(&self, id: &str) -> Result<()> {
@@ -220,7 +232,7 @@ impl EventSource for Outbox {
                     Some(Stored::Known(letter)) => Some(letter.emitted_ms),
                     _ => None,
                 };
-                backlog.add(name.shard(inner.shards), waiting, emitted);
+                backlog.add(&name.shard(inner.shards), waiting, emitted);
             }
         }
         Ok(backlog)
@@ -267,8 +279,7 @@ impl Inner {
         let dead = dead.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
         tx.delete(&self.dead, &document)?;
         let DeadLetter { event, .. } = dead.letter()?;
-        let queue = self.queue(tx, &event.queue).await?;
-        let queue = queue.unwrap_or_else(|| Queue::new(&event.queue));
+        let queue = self.queue_or_new(tx, &event.queue).await?;
         Ok((Event { failures: 0, ..event }, queue))
     }
 }

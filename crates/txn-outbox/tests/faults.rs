@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use scenarios::{Desk, PATIENCE, World, until};
+use scenarios::{Desk, PATIENCE, World, orders, until};
 use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
 use txn_core::store::MemoryStore;
 use txn_fixtures::process::Process;
@@ -48,7 +48,8 @@ async fn each_event_is_handled_once_whatever_the_store_does() {
             tasks.spawn(async move {
                 // Processors are stopped in the middle, and others go on.
                 for round in 0..4_u64 {
-                    let started = worker.outbox.start(world.config(), worker.handler()).await;
+                    let started =
+                        worker.outbox.start(world.config(), orders(worker.handler())).await;
                     let moment = 100_000 + (seed * 977 + at as u64 * 331 + round * 7_919) % 400_000;
                     tokio::time::sleep(Duration::from_micros(moment)).await;
                     drop(started);
@@ -80,7 +81,7 @@ async fn each_event_is_handled_once_whatever_the_store_does() {
         }
         let (least, most) = (least.load(Ordering::Relaxed), most.load(Ordering::Relaxed));
         assert!((least..=most).contains(&all), "seed {seed}: {least} <= {all} <= {most}");
-        assert!(desk.outbox.source().dead_letters().await.expect("lists").is_empty());
+        assert!(desk.outbox.source().dead_letters().await.expect("lists").letters.is_empty());
         assert!(processor.stop(PATIENCE).await);
     }
 }
@@ -154,12 +155,12 @@ async fn handlers_that_hang_or_panic_have_failed_and_what_is_down_does_not_count
         .with_max_failures(2)
         .with_limit(Duration::from_millis(100))
         .with_first_pause(Duration::from_millis(10));
-    let processor = desk.outbox.start(config, handler).await.expect("starts");
+    let processor = desk.outbox.start(config, orders(handler)).await.expect("starts");
     desk.seen("sound", &[1]).await;
     desk.seen("down", &[1]).await;
     assert!(seen.load(Ordering::Relaxed) > 5);
     until(|| processor.figures().set_aside == 3).await;
-    let dead = desk.outbox.source().dead_letters().await.expect("lists");
+    let dead = desk.outbox.source().dead_letters().await.expect("lists").letters;
     let told: Vec<(&str, u32, &str)> = dead
         .iter()
         .map(|dead| (dead.event.queue.key(), dead.event.failures, dead.error.as_str()))
@@ -186,7 +187,7 @@ async fn settings_that_cannot_work_are_refused() {
         world.config().with_max_failures(0),
         world.config().with_balance(Some(Duration::ZERO)),
     ] {
-        let refused = desk.outbox.start(config, desk.handler()).await.expect_err("refused");
+        let refused = desk.outbox.start(config, orders(desk.handler())).await.expect_err("refused");
         assert!(matches!(refused, OutboxError::InvalidConfig(_)), "{refused}");
     }
     for config in [

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use scenarios::{Desk, PATIENCE, SHARDS, Watched, World, until};
+use scenarios::{Desk, PATIENCE, SHARDS, Watched, World, numbers, orders, until};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 use txn_core::store::MemoryStore;
 use txn_core::{Error, Raw};
-use txn_outbox::{Delivery, Failure, Handler, OutboxError, Processor};
+use txn_outbox::{Delivery, Failure, OutboxError, Processor};
 
 fn world() -> World {
     let store = Arc::new(MemoryStore::new());
@@ -46,7 +46,7 @@ async fn a_handler_that_outlives_the_stop_is_refused() {
             std::future::pending().await
         }
     };
-    let processor = desk.outbox.start(world.config(), handler).await.expect("starts");
+    let processor = desk.outbox.start(world.config(), orders(handler)).await.expect("starts");
     begun.notified().await;
     assert!(!processor.stop(Duration::ZERO).await, "the handler has not ended");
     goes_on.notify_one();
@@ -67,8 +67,8 @@ async fn a_panic_keeps_neither_its_queue_nor_its_room() {
     desk.place("a", 1).await;
     let source = Watched::new(desk.outbox.source(), 3);
     let config = world.config().with_concurrency(1).with_longest_pause(Duration::from_millis(20));
-    let handler: Arc<dyn Handler> = Arc::new(desk.handler());
-    let processor = Processor::start(&desk.domain, source.clone(), config, handler).await;
+    let topics = orders(desk.handler());
+    let processor = Processor::start(&desk.domain, source.clone(), config, topics).await;
     let processor = processor.expect("starts");
     desk.seen("a", &[1]).await;
     assert_eq!(source.panics.load(Ordering::Acquire), 0);
@@ -103,7 +103,7 @@ async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
         desk.place("hot", 0).await;
     }
     let config = world.config().with_concurrency(1).with_batch(5);
-    let processor = desk.outbox.start(config, handler).await.expect("starts");
+    let processor = desk.outbox.start(config, orders(handler)).await.expect("starts");
     until(|| turns.load(Ordering::Relaxed) > 10).await;
     for key in ["a", "b", "c"] {
         desk.place(key, 1).await;
@@ -117,6 +117,44 @@ async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
     assert!(processor.stop(PATIENCE).await);
 }
 
+/// What an event needs is down for long: it is tried later and later, up to a bound, and its failures do not count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_down_is_tried_later_and_later() {
+    let world = world();
+    let desk = world.desk().await;
+    desk.place("a", 1).await;
+    let tries = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let (seen, handled) = (tries.clone(), desk.handler());
+    let handler = move |delivery: Delivery| {
+        let (seen, handled) = (seen.clone(), handled.clone());
+        async move {
+            let count = {
+                let mut seen = seen.lock();
+                seen.push(std::time::Instant::now());
+                seen.len()
+            };
+            match count {
+                ..=8 => Err(Failure::passing("it is down")),
+                _ => handled(delivery).await,
+            }
+        }
+    };
+    let (first, longest) = (Duration::from_millis(20), Duration::from_millis(320));
+    let config = world.config().with_first_pause(first).with_longest_pause(longest);
+    let config = config.with_max_failures(1);
+    let processor = desk.outbox.start(config, orders(handler)).await.expect("starts");
+    desk.seen("a", &[1]).await;
+    assert_eq!(processor.figures().set_aside, 0);
+    let tries = tries.lock().clone();
+    let gaps: Vec<Duration> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (at, gap) in (0..).zip(&gaps) {
+        // A pause has a random upper half.
+        let least = longest.min(first * (1 << at)) / 2;
+        assert!(*gap >= least, "{at}: {gap:?} of {gaps:?}");
+    }
+    assert!(processor.stop(PATIENCE).await);
+}
+
 /// Locks of a newer program, also that of a shard, keep nobody from the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_lock_does_not_stop_the_sharing_of_shards() {
@@ -126,9 +164,9 @@ async fn a_newer_lock_does_not_stop_the_sharing_of_shards() {
     until(|| first.shards().len() == usize::from(SHARDS)).await;
     assert!(first.stop(PATIENCE).await);
     write_newer(&desk, "lock:elsewhere/a").await;
-    write_newer(&desk, "lock:outbox-shard/outbox/00").await;
+    write_newer(&desk, "lock:outbox-shard/outbox/orders/00").await;
     let processor = desk.start(world.config()).await;
-    until(|| processor.shards() == (1..SHARDS).collect::<BTreeSet<u16>>()).await;
+    until(|| numbers(&processor) == (1..SHARDS).collect::<BTreeSet<u16>>()).await;
     assert!(processor.stop(PATIENCE).await);
 }
 

@@ -16,6 +16,8 @@ pub trait Companion: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`RequestError::Engine`](crate::RequestError::Engine) as the engine says: pass it on.
+    /// [`RequestError::Refused`](crate::RequestError::Refused) rolls the request back with that reason, as if the operation that it
+    /// names were refused.
     /// [`RequestError::Companion`](crate::RequestError::Companion) leaves a submitted request for later, and refuses one that is
     /// executed.
     async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<()>;

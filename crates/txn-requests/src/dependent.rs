@@ -25,7 +25,7 @@ use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxError};
 use crate::apply::{Handles, Stop, carry_out};
 use crate::emit::{UPDATES, check_domain};
 use crate::error::{RequestError, Result};
-use crate::handles::{OpenHandles, collection};
+use crate::handles::OpenHandles;
 use crate::request::{Condition, Expect, Operation, Target};
 use crate::validate;
 
@@ -107,7 +107,7 @@ impl Dependents {
     /// [`RequestError::InvalidConfig`] if the outbox is that of another domain.
     pub fn new(domain: &Domain, outbox: &Outbox) -> Result<Self> {
         check_domain(outbox, domain)?;
-        let handles = OpenHandles::new(domain, &collection(domain));
+        let handles = OpenHandles::new(domain);
         let inner = Inner { domain: domain.clone(), outbox: outbox.clone(), handles };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -12,28 +12,49 @@ use crate::request::Operation;
 /// Most collections that are remembered as open.
 const MOST_COLLECTIONS: usize = 1_000;
 
+/// What the collections of a domain are called, behind its name, that belong to requests, to locks and to the outbox: what
+/// stands in them is not changed by operations.
+const KEPT: [&str; 5] = ["requests", "processors", "locks", "outbox", "http-results"];
+
+/// What the names of the engine's own collections begin with.
+const ENGINE: &str = "txn-";
+
 /// The collection of the requests of a domain.
 pub(crate) fn collection(domain: &Domain) -> String {
     format!("{}-requests", domain.name())
 }
 
-/// Collections as they are opened. One of them no operation may change.
+/// Collections as they are opened.
 pub(crate) struct OpenHandles {
     domain: Domain,
-    kept: String,
     open: Mutex<Handles>,
 }
 
 impl fmt::Debug for OpenHandles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenHandles").field("kept", &self.kept).finish_non_exhaustive()
+        f.debug_struct("OpenHandles").finish_non_exhaustive()
     }
 }
 
 impl OpenHandles {
-    /// None yet. `kept` is the physical name of the collection of requests.
-    pub(crate) fn new(domain: &Domain, kept: &str) -> Self {
-        Self { domain: domain.clone(), kept: kept.to_owned(), open: Mutex::default() }
+    /// None yet.
+    pub(crate) fn new(domain: &Domain) -> Self {
+        Self { domain: domain.clone(), open: Mutex::default() }
+    }
+
+    /// Refuses what no operation may change.
+    fn check(&self, name: &str) -> Result<()> {
+        let within = name.strip_prefix(self.domain.name()).and_then(|rest| rest.strip_prefix('-'));
+        match name.starts_with(ENGINE) || within.is_some_and(|rest| KEPT.contains(&rest)) {
+            false => Ok(()),
+            true => {
+                let name: String = name.chars().take(100).collect();
+                let why = format!(
+                    "the collection {name} is kept for us: no operation changes what is in it"
+                );
+                Err(RequestError::Invalid(why))
+            }
+        }
     }
 
     /// The collections that operations name.
@@ -45,17 +66,17 @@ impl OpenHandles {
                 continue;
             }
             let known = self.open.lock().get(name).cloned();
-            let handle = match known {
-                Some(handle) => handle,
-                None => {
-                    let (raw, values) =
-                        (self.domain.collection(name).await?, self.domain.collection(name).await?);
-                    Handle { raw, values }
-                }
-            };
-            if handle.raw.name() == self.kept {
-                return Err(RequestError::Invalid("a request cannot change requests".to_owned()));
+            if let Some(handle) = known {
+                handles.insert(name.clone(), handle);
+                continue;
             }
+            // Before it is opened, which claims it for the domain.
+            self.check(name)?;
+            let (raw, values) =
+                (self.domain.collection(name).await?, self.domain.collection(name).await?);
+            let handle = Handle { raw, values };
+            // It may be named by an alias.
+            self.check(handle.raw.name())?;
             let mut open = self.open.lock();
             if open.len() >= MOST_COLLECTIONS {
                 open.clear();

@@ -103,10 +103,11 @@ impl From<Stop> for Halt {
 }
 
 impl Halt {
-    /// Errors of the engine say for themselves what they are.
+    /// Errors of the engine say for themselves what they are, and refusals.
     fn from_error(error: RequestError) -> Self {
         match error {
             RequestError::Engine(error) => error.into(),
+            RequestError::Refused(refusal) => Self::Stop(Stop::Refused(refusal)),
             error => Self::Failed(error),
         }
     }
@@ -134,7 +135,7 @@ impl Inner {
         let emitter = config.outbox.as_ref();
         let emitter =
             emitter.map(|outbox| Emitter::new(outbox, domain, config.max_bytes)).transpose()?;
-        let handles = OpenHandles::new(domain, entries.name());
+        let handles = OpenHandles::new(domain);
         let finishing = Arc::new(Semaphore::new(config.concurrency));
         Ok(Self {
             domain: domain.clone(),

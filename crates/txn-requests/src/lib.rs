@@ -34,5 +34,5 @@ pub use refusal::{Refusal, Why};
 pub use request::{
     Add, Condition, Document, Expect, Field, Merge, Operation, Patch, Put, Request, Target,
 };
-pub use requests::Requests;
+pub use requests::{Purged, Requests};
 pub use selection::Selection;

@@ -24,6 +24,21 @@ pub struct Refusal {
     pub current: Option<Value>,
 }
 
+impl Refusal {
+    /// Operation number `operation`, on `target`, is refused.
+    #[must_use]
+    pub fn new(operation: usize, target: Target, why: Why) -> Self {
+        Self { operation, target, path: None, why, current: None }
+    }
+
+    /// Sets [`Refusal::path`] and [`Refusal::current`].
+    #[must_use]
+    pub fn at(mut self, path: &str, current: Option<Value>) -> Self {
+        (self.path, self.current) = (Some(path.to_owned()), current);
+        self
+    }
+}
+
 /// Why an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -17,6 +17,16 @@ use crate::model::{Entry, State, Status};
 use crate::request::Request;
 use crate::selection::Selection;
 
+/// What was deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Purged {
+    /// Requests.
+    pub requests: usize,
+    /// Of the outbox.
+    pub outbox: txn_outbox::Purged,
+}
+
 /// Requests of one domain; cheap to clone. A request is a document of the collection `<domain>-requests` under the id that
 /// its client gave it.
 #[derive(Clone, Debug)]
@@ -176,11 +186,12 @@ impl Requests {
     }
 
     /// Deletes requests that are finished or rolled back and have stood so for `age`, by the wall clock. Their ids are
-    /// free afterwards: choose an age beyond which nobody sends a request again. Returns how many.
+    /// free afterwards: choose an age beyond which nobody sends a request again. With an outbox, what that keeps of keys which were
+    /// not used for so long goes, too, those of updates that depend on a write among them, and results of HTTP requests.
     ///
     /// # Errors
-    /// As [`Requests::list`].
-    pub async fn purge(&self, age: Duration) -> Result<usize> {
+    /// As [`Requests::list`], and [`Outbox::purge`](txn_outbox::Outbox::purge).
+    pub async fn purge(&self, age: Duration) -> Result<Purged> {
         let inner = &self.inner;
         let before = wall_ms(&inner.domain).saturating_sub(millis(age));
         let is_over = |entry: &Entry| {
@@ -188,7 +199,7 @@ impl Requests {
                 && entry.times.modified_ms <= before
         };
         let selection = Selection::default().with_states([State::Finished, State::RolledBack]);
-        let mut purged = 0;
+        let mut purged = Purged::default();
         for found in inner.select(&selection).await?.into_iter().filter(|entry| is_over(entry)) {
             let deleted = inner.domain.transact(async |tx| {
                 let over = inner.read(tx, &found.id).await?.is_some_and(|entry| is_over(&entry));
@@ -197,7 +208,10 @@ impl Requests {
                 }
                 Ok::<_, RequestError>(over)
             });
-            purged += usize::from(deleted.await?);
+            purged.requests += usize::from(deleted.await?);
+        }
+        if let Some(outbox) = &inner.config.outbox {
+            purged.outbox = outbox.purge(age).await?;
         }
         Ok(purged)
     }

@@ -341,7 +341,8 @@ pub struct CollectionSpec {
     pub create: bool,
     /// Mappings and settings of a collection that is made: a JSON object, in the words of the store (on
     /// Elasticsearch and OpenSearch `{"mappings": {"properties": …}, "settings": …}`, or the inner
-    /// mappings alone); stores without mappings ignore it.
+    /// mappings alone); stores without mappings ignore it. Of a collection that exists it changes nothing, but that one which
+    /// takes mapped fields alone gets those that it lacks, if it is to be made unless it is there and has an owner.
     pub mappings: Option<Source>,
 }
 

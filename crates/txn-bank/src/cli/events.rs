@@ -1,11 +1,12 @@
 //! Commands on the owners that are derived from the accounts, and on the events that keep them up to date.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use txn_bank::{Bank, BankError, Owner, Rebuilt};
 use txn_core::clock::Clock;
-use txn_outbox::{Backlog, DeadLetter, EventSource, ProcessorConfig};
+use txn_outbox::{Backlog, DeadLetter, EventSource, OutboxError, ProcessorConfig};
 
 use crate::cli::{DRAIN, asked_to_stop};
 use crate::console::args::{Command, DeadLetters, Global, Which};
@@ -73,9 +74,11 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
             said(written, exit)
         }
         Asked::List => {
-            let letters = bank.events()?.dead_letters().await.map_err(BankError::from)?;
-            let exit = if letters.is_empty() { Exit::Done } else { Exit::Found };
-            said(letters.iter().try_for_each(|letter| tell(letter, None, json)), exit)
+            let dead = bank.events()?.dead_letters().await.map_err(BankError::from)?;
+            let is_none = dead.letters.is_empty() && dead.newer.is_empty();
+            let exit = if is_none { Exit::Done } else { Exit::Found };
+            let told = dead.letters.iter().try_for_each(|letter| tell(letter, None, json));
+            said(told.and_then(|()| tell_newer(&dead.newer, json)), exit)
         }
         Asked::Change { which, drops } => change(bank, which, drops, json).await,
     }
@@ -149,16 +152,20 @@ async fn until_done(
 /// Tries dead letters again, or drops them: one or all.
 async fn change(bank: &Bank, which: Which, drops: bool, json: bool) -> Result<Exit, Failure> {
     let events = bank.events()?;
-    let letters = events.dead_letters().await.map_err(BankError::from)?;
     let Which { id, all, dry_run } = which;
-    let mut chosen = letters;
-    if let Some(id) = id.filter(|_| !all) {
-        chosen.retain(|letter| letter.event.id == id);
-        if chosen.is_empty() {
-            return Err(Failure::refused(format!("there is no dead letter {id:?}")));
+    let (letters, newer) = match id.filter(|_| !all) {
+        Some(id) => match events.dead_letter(&id).await {
+            Err(OutboxError::NotFound(_)) => {
+                return Err(Failure::refused(format!("there is no dead letter {id:?}")));
+            }
+            letter => (vec![letter.map_err(BankError::from)?], BTreeMap::new()),
+        },
+        None => {
+            let dead = events.dead_letters().await.map_err(BankError::from)?;
+            (dead.letters, dead.newer)
         }
-    }
-    for letter in &chosen {
+    };
+    for letter in &letters {
         let what = match (dry_run, drops) {
             (true, true) => "would be dropped",
             (true, false) => "would be tried again",
@@ -173,7 +180,18 @@ async fn change(bank: &Bank, which: Which, drops: bool, json: bool) -> Result<Ex
         };
         said(tell(letter, Some(what), json), Exit::Done)?;
     }
-    Ok(Exit::Done)
+    let exit = if newer.is_empty() { Exit::Done } else { Exit::Found };
+    said(tell_newer(&newer, json), exit)
+}
+
+/// Tells of those that stay, because only a newer program can read them.
+fn tell_newer(newer: &BTreeMap<String, u32>, json: bool) -> std::io::Result<()> {
+    newer.iter().try_for_each(|(id, format)| match json {
+        true => output::print_json(&json!({ "id": id, "newer_format": format })),
+        false => output::print(&format!(
+            "{id}: has the format {format}, which this version does not know: use the newer one"
+        )),
+    })
 }
 
 fn tell(letter: &DeadLetter, what: Option<&str>, json: bool) -> std::io::Result<()> {

@@ -142,7 +142,8 @@ impl Domain {
     }
 
     /// Opens a collection, and makes it if it is missing, with `mappings` in the words of the store; stores without
-    /// mappings ignore them. A collection that exists is left as it is.
+    /// mappings ignore them. A collection that exists is left as it is, but for this: where both it and the mappings are strict,
+    /// it gets the fields that it lacks.
     ///
     /// On Elasticsearch and OpenSearch this is a mapping as the servers' API takes it, or the body of a request that
     /// makes an index, with settings beside the mapping. The fields alone, without `properties` around them, are

@@ -25,28 +25,38 @@ pub(crate) enum NoAnswer {
     Refused(String),
     /// It may have another time.
     Failed(String),
+    /// What a call needs is down. Nothing was sent, and it says nothing of the request.
+    Down(String),
 }
 
-/// Calls, and waits for the answer for as long as the limit is.
+/// Calls, and waits for the answer for as long as the limit is. The URL and its destination are those that it may call.
 pub(crate) async fn call(
     config: &HttpConfig,
     request: &HttpRequest,
+    (url, destination): (&Url, &Destination),
     key: &str,
     clock: &dyn Clock,
 ) -> Result<Answer, NoAnswer> {
-    let until = clock.monotonic() + config.limit;
-    let (url, destination) = allowed(config, request).map_err(NoAnswer::Refused)?;
+    let (limit, until) = (config.limit, clock.monotonic() + config.limit);
     let mut secrets = Secret::default();
-    let sent = async {
-        let headers = headers(config, request, &url, key, &mut secrets).await?;
-        let addresses = addresses(config, &url, destination).await?;
-        send(request, &url, headers, &addresses).await
+    let prepared = async {
+        let headers = headers(config, request, url, key, &mut secrets).await?;
+        Ok((headers, addresses(config, url, destination).await?))
     };
-    let late = || NoAnswer::Failed(format!("no answer within {:?}", config.limit));
+    let (headers, addresses) = tokio::select! {
+        biased;
+        prepared = prepared => prepared?,
+        () = clock.sleep(limit) => {
+            let why = format!("its secrets and its name were not looked up within {limit:?}");
+            return Err(NoAnswer::Down(why));
+        }
+    };
     let mut response = tokio::select! {
         biased;
-        sent = sent => sent?,
-        () = clock.sleep(config.limit) => return Err(late()),
+        sent = send(request, url, headers, &addresses) => sent?,
+        () = clock.sleep(until.saturating_sub(clock.monotonic())) => {
+            return Err(NoAnswer::Failed(format!("no answer within {limit:?}")));
+        }
     };
     let wall_ms = u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX);
     let mut answer = Answer::new(&response, &config.result_headers, &secrets, wall_ms);
@@ -65,7 +75,7 @@ pub(crate) async fn call(
 }
 
 /// The URL and its destination, if a request may be made at all.
-fn allowed<'a>(
+pub(crate) fn allowed<'a>(
     config: &'a HttpConfig,
     request: &HttpRequest,
 ) -> Result<(Url, &'a Destination), String> {
@@ -99,7 +109,7 @@ async fn addresses(
         match address(url) {
             Some(address) => vec![address],
             None => config.resolver.resolve(host, port).await.map_err(|error| {
-                NoAnswer::Failed(format!("{host} could not be resolved: {error}"))
+                NoAnswer::Down(format!("{host} could not be resolved: {error}"))
             })?,
         };
     // One is enough to be refused: a name that has some of them is not what it seems to be.
@@ -108,7 +118,7 @@ async fn addresses(
         return Err(NoAnswer::Refused(format!("{host} has the address {special}, which {why}")));
     }
     if found.is_empty() {
-        return Err(NoAnswer::Failed(format!("{host} has no address")));
+        return Err(NoAnswer::Down(format!("{host} has no address")));
     }
     found.truncate(MOST_ADDRESSES);
     Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
@@ -137,9 +147,10 @@ async fn headers(
         let value = match text {
             HeaderText::Text(text) => HeaderValue::from_str(text).map_err(|_| odd(name))?,
             HeaderText::Secret { secret } => {
-                let failed = |why| NoAnswer::Failed(format!("the secret {secret:?} {why}"));
+                let told = |why| format!("the secret {secret:?} {why}");
+                let failed = |why| NoAnswer::Failed(told(why));
                 let found = config.secrets.secret(secret, &origin(url)).await;
-                let found = found.map_err(|_| failed("could not be looked up"))?;
+                let found = found.map_err(|_| NoAnswer::Down(told("could not be looked up")))?;
                 let found = found.ok_or_else(|| failed("is not known"))?;
                 let value = HeaderValue::from_str(found.expose_secret());
                 let mut value = value.map_err(|_| failed("is no text of a header"))?;

@@ -65,6 +65,10 @@ impl Destination {
         Ok(self)
     }
 
+    pub(crate) fn host_and_port(&self) -> (String, u16) {
+        (self.host.clone(), self.port)
+    }
+
     pub(crate) fn is_of(&self, url: &Url) -> bool {
         url.scheme() == self.scheme
             && url.host_str() == Some(&*self.host)
@@ -97,9 +101,15 @@ pub struct HttpConfig {
     /// How long a call may take, from the looking up of secrets and names to the last byte that is read. Default 20 s. A
     /// processor drops what takes longer than its own limit: keep that well above twice this.
     pub limit: Duration,
-    /// How many calls of this dispatcher may be under way. Whoever waits longer than the limit for a place is tried later,
+    /// How many calls of this dispatcher may be under way. Whoever waits longer than a second for a place is tried later,
     /// and that does not count. Default 16.
     pub concurrency: usize,
+    /// How many of them may go to one host and port, so that one that does not answer leaves places for others. Default half of
+    /// all, and at least one.
+    pub per_destination: Option<usize>,
+    /// For how long after it was emitted a request is tried again without counting while its host cannot be resolved, or a
+    /// secret of it cannot be looked up. From then on each try counts. Default one day.
+    pub longest_outage: Duration,
     /// The longest pause that an answer may ask for by `Retry-After`. Default five minutes.
     pub longest_retry_after: Duration,
     /// The headers of an answer that are kept with its result, each up to 256 characters. Default `content-type`, `location` and
@@ -123,6 +133,8 @@ impl Default for HttpConfig {
             max_request: 256 << 10,
             limit: Duration::from_secs(20),
             concurrency: 16,
+            per_destination: None,
+            longest_outage: Duration::from_secs(24 * 3600),
             longest_retry_after: Duration::from_secs(300),
             result_headers: names(["content-type", "location", "retry-after"]),
             result_body: 0,
@@ -145,6 +157,10 @@ setters! { HttpConfig:
     with_limit: limit: Duration;
     /// Sets [`HttpConfig::concurrency`].
     with_concurrency: concurrency: usize;
+    /// Sets [`HttpConfig::per_destination`].
+    with_per_destination: per_destination: Option<usize>;
+    /// Sets [`HttpConfig::longest_outage`].
+    with_longest_outage: longest_outage: Duration;
     /// Sets [`HttpConfig::longest_retry_after`].
     with_longest_retry_after: longest_retry_after: Duration;
     /// Sets [`HttpConfig::result_headers`].
@@ -161,9 +177,14 @@ setters! { HttpConfig:
 const MOST_BODY: usize = 64 << 10;
 
 impl HttpConfig {
+    /// How many calls may be under way to one destination.
+    pub(crate) fn most_of_destination(&self) -> usize {
+        self.per_destination.unwrap_or((self.concurrency / 2).max(1))
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |why| Err(OutboxError::InvalidConfig(why));
-        if self.concurrency == 0 || self.max_request == 0 {
+        if self.concurrency == 0 || self.max_request == 0 || self.per_destination == Some(0) {
             return refuse("a bound is zero");
         }
         if self.limit.is_zero() || self.limit > Duration::from_secs(3600) {

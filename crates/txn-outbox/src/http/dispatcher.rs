@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 use txn_core::{Codec, Domain};
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::{Format, Stored};
@@ -14,9 +14,10 @@ use url::Url;
 use crate::error::{OutboxError, Result};
 use crate::handler::{Delivery, Failure, Handler};
 use crate::http::answer::{Answer, Meaning};
-use crate::http::call::{NoAnswer, call};
+use crate::http::call::{NoAnswer, allowed, call};
 use crate::http::config::HttpConfig;
 use crate::http::kept::{Kept, KeptRequests, TOPIC};
+use crate::http::places::Places;
 use crate::http::request::origin;
 use crate::http::result::{HttpResult, HttpResults, HttpState};
 
@@ -28,7 +29,7 @@ pub struct Dispatcher(Arc<Inner>);
 struct Inner {
     config: HttpConfig,
     results: HttpResults,
-    room: Semaphore,
+    places: Places,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -45,8 +46,8 @@ impl Dispatcher {
     pub async fn open(domain: &Domain, config: HttpConfig) -> Result<Self> {
         config.check()?;
         let results = HttpResults::open(domain).await?;
-        let room = Semaphore::new(config.concurrency);
-        Ok(Self(Arc::new(Inner { config, results, room })))
+        let places = Places::new(&config);
+        Ok(Self(Arc::new(Inner { config, results, places })))
     }
 
     /// The results.
@@ -59,7 +60,7 @@ impl Dispatcher {
 #[async_trait]
 impl Handler for Dispatcher {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
-        let Inner { config, results, room } = &*self.0;
+        let Inner { config, results, places } = &*self.0;
         let event = delivery.event();
         if event.queue.topic() != TOPIC {
             return Err(Failure::passing(format!(
@@ -69,21 +70,21 @@ impl Handler for Dispatcher {
         }
         let kept = kept(&delivery)?;
         let clock = &*delivery.domain.config().clock;
-        let _permit = tokio::select! {
-            biased;
-            permit = room.acquire() => permit.map_err(Failure::passing)?,
-            () = clock.sleep(config.limit) => {
-                return Err(Failure::passing("as many calls are under way as may be"));
+        let key = kept.idempotency_key(&event.id);
+        let called = match allowed(config, &kept.request) {
+            Err(why) => Err(NoAnswer::Refused(why)),
+            Ok((url, destination)) => {
+                let Some(_place) = places.enter(&url, clock).await else {
+                    return Err(Failure::passing("as many calls are under way as may be"));
+                };
+                call(config, &kept.request, (&url, destination), &key, clock).await
             }
         };
-        let key = kept.idempotency_key(&event.id);
-        let called = call(config, &kept.request, &key, clock).await;
-        let result = result(&kept, &event.id, key, &called, wall_ms(&delivery.domain));
+        let now = wall_ms(&delivery.domain);
+        let result = result(&kept, &event.id, key, &called, now);
         tracing::debug!(event = event.id, to = result.to, status = result.status, "called");
         if result.state == HttpState::Done {
-            return delivery
-                .transact::<_, Failure, _>(async |tx| Ok(results.note(tx, &result).await?))
-                .await;
+            return done(&delivery, results, &result).await;
         }
         let noted = delivery.domain.transact(async |tx| {
             delivery.claim.check(tx).await?;
@@ -93,13 +94,36 @@ impl Handler for Dispatcher {
             // Whatever is wrong with the store shows when the failure itself is noted.
             tracing::debug!(event = event.id, %error, "a result is not noted");
         }
+        let age = Duration::from_millis(now.saturating_sub(event.emitted_ms));
         let why = result.error.unwrap_or_default();
-        let asked = called.ok().and_then(|answer| answer.retry_after);
-        Err(match (result.state, asked) {
-            (HttpState::Refused, _) => Failure::hopeless(why),
-            (_, Some(pause)) => Failure::not_before(why, pause.min(config.longest_retry_after)),
-            (_, None) => Failure::counted(why),
+        Err(match called {
+            Err(NoAnswer::Refused(_)) => Failure::hopeless(why),
+            Err(NoAnswer::Down(_)) if age < config.longest_outage => Failure::passing(why),
+            Err(NoAnswer::Down(_) | NoAnswer::Failed(_)) => Failure::counted(why),
+            Ok(_) if result.state == HttpState::Refused => Failure::hopeless(why),
+            Ok(Answer { retry_after: Some(pause), .. }) => {
+                Failure::not_before(why, pause.min(config.longest_retry_after))
+            }
+            Ok(_) => Failure::counted(why),
         })
+    }
+}
+
+/// Notes that a request is done, and its result with that. A result that cannot be written is left out: for its sake the request
+/// would be called again and again.
+async fn done(
+    delivery: &Delivery,
+    results: &HttpResults,
+    result: &HttpResult,
+) -> Result<(), Failure> {
+    let noted =
+        delivery.transact::<_, OutboxError, _>(async |tx| results.note(tx, result).await).await;
+    match noted {
+        Err(error) if !matches!(error, OutboxError::Lock(_) | OutboxError::NotNext(_)) => {
+            tracing::warn!(event = result.id, %error, "a request is done, and its result is not kept");
+            Ok(delivery.transact::<_, OutboxError, _>(async |_| Ok(())).await?)
+        }
+        noted => Ok(noted?),
     }
 }
 
@@ -131,7 +155,9 @@ fn result(
             Meaning::Again => (HttpState::Failed, Some(format!("{to} {}", answer.why()))),
             Meaning::Never => (HttpState::Refused, Some(format!("{to} {}", answer.why()))),
         },
-        Err(NoAnswer::Failed(why)) => (HttpState::Failed, Some(format!("{to}: {why}"))),
+        Err(NoAnswer::Failed(why) | NoAnswer::Down(why)) => {
+            (HttpState::Failed, Some(format!("{to}: {why}")))
+        }
         Err(NoAnswer::Refused(why)) => (HttpState::Refused, Some(why.clone())),
     };
     let (status, headers, body) = match called {

@@ -29,17 +29,44 @@ impl Kept {
         Self { format: Format, tid, request: request.clone() }
     }
 
-    /// What the receiver knows it by, however often it comes: the transaction, and the place of the event, of which the id
-    /// is made.
+    /// What the receiver knows it by, however often it comes: the transaction, and a digest of the id of the event. That has the
+    /// key of the request in it, so that two requests of a transaction could be made to look like one by a weaker hash.
     #[cfg(feature = "http")]
     pub(crate) fn idempotency_key(&self, event_id: &str) -> String {
-        format!("{}-{:016x}", self.tid, hash(event_id))
+        use sha2::{Digest, Sha256};
+        let digest = Sha256::digest(event_id);
+        digest
+            .iter()
+            .take(16)
+            .fold(format!("{}-", self.tid), |key, byte| key + &format!("{byte:02x}"))
     }
 }
 
-/// FNV-1a.
+/// FNV-1a, to spread things evenly. What must not meet is not told apart by it.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::*;
+    use crate::http::request::Method;
+
+    const TID: &str = "11111111-2222-11ef-8000-333333333333";
+
+    /// Two keys whose ids FNV-1a of 64 bits does not tell apart.
+    const MET: [&str; 2] = ["8MGSBInrUoO", "T0jXKUroqDC"];
+
+    #[test]
+    fn requests_of_a_transaction_never_look_like_one() {
+        let request = HttpRequest::new(Method::Post, "https://a.example/");
+        let kept = Kept::new(TID.parse::<Tid>().unwrap(), &request);
+        let ids = MET.map(|key| format!("{TOPIC}/1/{key}"));
+        assert_eq!(hash(&ids[0]), hash(&ids[1]));
+        let keys = ids.map(|id| kept.idempotency_key(&id));
+        assert_ne!(keys[0], keys[1]);
+        assert!(keys[0].starts_with(TID) && keys[0].len() == TID.len() + 33, "{}", keys[0]);
+    }
 }

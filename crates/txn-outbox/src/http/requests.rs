@@ -4,7 +4,7 @@ use serde_json::json;
 use txn_core::Transaction;
 
 use crate::error::{OutboxError, Result};
-use crate::event::DeadLetter;
+use crate::event::DeadLetters;
 use crate::http::kept::{Kept, TOPIC, hash};
 use crate::http::request::{HttpRequest, origin};
 use crate::outbox::Outbox;
@@ -31,6 +31,16 @@ pub enum Resend<'a> {
     One(&'a str),
     /// All that there are.
     All,
+}
+
+/// What became of dead letters that were to be sent again.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Resent {
+    /// The ids of those that are.
+    pub ids: Vec<String>,
+    /// The ids of those that are not, and why: their format is newer, for instance.
+    pub left: Vec<(String, OutboxError)>,
 }
 
 impl HttpRequests {
@@ -79,38 +89,52 @@ impl HttpRequests {
     ///
     /// # Errors
     /// As [`EventSource::dead_letters`].
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
-        let mut letters = self.outbox.dead_letters().await?;
-        letters.retain(|letter| letter.event.queue.topic() == TOPIC);
-        Ok(letters)
+    pub async fn dead_letters(&self) -> Result<DeadLetters> {
+        let mut dead = self.outbox.dead_letters().await?;
+        dead.letters.retain(|letter| letter.event.queue.topic() == TOPIC);
+        dead.newer.retain(|id, _| is_ours(id));
+        Ok(dead)
     }
 
-    /// Lets requests that were set aside be performed again, with the `Idempotency-Key` that they had. Returns their ids;
-    /// `dry_run` says which they would be, and does nothing.
+    /// Lets requests that were set aside be performed again, with the `Idempotency-Key` that they had. `dry_run` says which
+    /// they would be, and does nothing. Of all, what keeps one from being sent keeps no other: it is told in [`Resent::left`].
     ///
     /// # Errors
-    /// [`OutboxError::NotFound`] if the one is not there; as [`EventSource::retry`]: those before it are sent again, and the
-    /// same call goes on with the others.
-    pub async fn resend(&self, which: Resend<'_>, dry_run: bool) -> Result<Vec<String>> {
-        let letters = self.dead_letters().await?;
-        let mut ids: Vec<String> = letters.into_iter().map(|letter| letter.event.id).collect();
-        if let Resend::One(id) = which {
-            ids.retain(|found| found == id);
-            if ids.is_empty() {
-                return Err(OutboxError::NotFound(id.to_owned()));
-            }
-        }
-        if !dry_run {
-            for id in &ids {
-                match self.outbox.retry(id).await {
-                    // Somebody else sent it, or dropped it, meanwhile.
-                    Err(OutboxError::NotFound(_)) if which == Resend::All => {}
-                    sent => sent?,
+    /// Of one, as [`EventSource::retry`]. Of all, those that speak of the store: those before are sent again, and the same
+    /// call goes on with the others.
+    pub async fn resend(&self, which: Resend<'_>, dry_run: bool) -> Result<Resent> {
+        let mut resent = Resent::default();
+        let ids = match which {
+            Resend::One(id) if !is_ours(id) => return Err(OutboxError::NotFound(id.to_owned())),
+            Resend::One(id) => vec![id.to_owned()],
+            Resend::All => {
+                let dead = self.dead_letters().await?;
+                for (id, format) in dead.newer {
+                    let document = format!("the dead letter {id}");
+                    resent.left.push((id, OutboxError::NewerFormat { document, format }));
                 }
+                dead.letters.into_iter().map(|letter| letter.event.id).collect()
+            }
+        };
+        for id in ids {
+            let sent = match dry_run {
+                true => self.outbox.dead_letter(&id).await.map(drop),
+                false => self.outbox.retry(&id).await,
+            };
+            match sent {
+                Ok(()) => resent.ids.push(id),
+                Err(error) if which != Resend::All || error.passes() => return Err(error),
+                // Somebody else sent it, or dropped it, meanwhile.
+                Err(OutboxError::NotFound(_)) => {}
+                Err(error) => resent.left.push((id, error)),
             }
         }
-        Ok(ids)
+        Ok(resent)
     }
+}
+
+fn is_ours(id: &str) -> bool {
+    id.strip_prefix(TOPIC).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The key of a request that has none.

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use txn_core::{Collection, Domain, Transaction};
+#[cfg(feature = "http")]
+use txn_core::Transaction;
+use txn_core::store::Filter;
+use txn_core::{Collection, Domain};
+use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::{Format, Stored, Versioned};
 
-use crate::error::Result;
+use crate::error::{OutboxError, Result};
 use crate::http::request::Method;
 use crate::model::known;
 
@@ -100,13 +104,12 @@ impl HttpResults {
     /// # Errors
     /// The engine's.
     pub async fn open(domain: &Domain) -> Result<Self> {
-        let name = format!("{}-http-results", domain.name());
-        let results = domain.create_collection(&name, Some(MAPPINGS)).await?;
+        let results = domain.create_collection(&collection(domain), Some(MAPPINGS)).await?;
         Ok(Self { domain: domain.clone(), results })
     }
 
     /// What came of a request, by the id that [`HttpRequests::after_commit`](crate::http::HttpRequests::after_commit) returned.
-    /// `None` if it was not called yet, or others have its place since.
+    /// `None` if it was not called yet, if others have its place since, or if it could not be written.
     ///
     /// # Errors
     /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or the engine's.
@@ -117,7 +120,35 @@ impl HttpResults {
         Ok(found.filter(|found| found.id == id))
     }
 
+    /// Deletes results that were noted at this moment or before. Returns how many.
+    async fn purge(&self, before: u64) -> Result<usize> {
+        let ids = candidates(&self.domain, self.results.name(), Filter::All, usize::MAX).await?;
+        let ids: Vec<_> = ids.into_iter().collect();
+        let is_old = |found: &Stored<HttpResult>| match found {
+            Stored::Known(result) => result.at_ms <= before,
+            Stored::Newer(_) => false,
+        };
+        let mut purged = 0;
+        for ids in ids.chunks(PAGE) {
+            let found = self.domain.reader().get_many(&self.results, ids).await?;
+            for (id, _) in
+                ids.iter().zip(found).filter(|(_, found)| found.as_ref().is_some_and(is_old))
+            {
+                let deleted = self.domain.transact(async |tx| {
+                    let is_old = tx.get(&self.results, id).await?.as_ref().is_some_and(is_old);
+                    if is_old {
+                        tx.delete(&self.results, id)?;
+                    }
+                    Ok::<_, OutboxError>(is_old)
+                });
+                purged += usize::from(deleted.await?);
+            }
+        }
+        Ok(purged)
+    }
+
     /// Notes a result, counting those of the same request. What a newer program wrote there stays.
+    #[cfg(feature = "http")]
     pub(crate) async fn note(&self, tx: &Transaction, result: &HttpResult) -> Result<()> {
         let Some(place) = place(&result.id) else { return Ok(()) };
         let before = match tx.get(&self.results, &place).await? {
@@ -128,6 +159,21 @@ impl HttpResults {
         let result = HttpResult { attempts: before.saturating_add(1), ..result.clone() };
         Ok(tx.put(&self.results, place, &Stored::Known(result))?)
     }
+}
+
+/// Deletes the results of a domain that were noted at this moment or before, if there are any. Returns how many.
+pub(crate) async fn purge(domain: &Domain, before: u64) -> Result<usize> {
+    let name = collection(domain);
+    let found = domain.store().list_collections(&name).await?;
+    match found.iter().any(|found| **found == *name) {
+        true => HttpResults::open(domain).await?.purge(before).await,
+        false => Ok(0),
+    }
+}
+
+/// The name of the collection of the results of a domain.
+fn collection(domain: &Domain) -> String {
+    format!("{}-http-results", domain.name())
 }
 
 /// The id of the document of a result: those of a queue go round.

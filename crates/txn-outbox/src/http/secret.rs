@@ -14,7 +14,8 @@ pub trait Secrets: fmt::Debug + Send + Sync + 'static {
     /// here which belong together.
     ///
     /// # Errors
-    /// It cannot be told now. The call counts as failed. The error itself is shown to nobody, for what it may hold.
+    /// It cannot be told now: the request waits, as long as [`HttpConfig::longest_outage`](crate::http::HttpConfig::longest_outage)
+    /// says. The error itself is shown to nobody, for what it may hold.
     async fn secret(
         &self,
         name: &str,

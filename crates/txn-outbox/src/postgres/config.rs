@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{OutboxError, Result};
-use crate::name::MOST_SHARDS;
+use crate::shard::MOST_SHARDS;
 
 /// Most bytes of the name of a source.
 const MOST_NAME: usize = 32;

@@ -29,7 +29,7 @@ pub(super) fn check_format(document: &str, format: i32) -> Result<()> {
 /// # Errors
 /// [`OutboxError::NewerFormat`], [`OutboxError::Database`] if it is not what this version expects.
 pub(super) fn event_of(row: &Row) -> Result<Event> {
-    let id: String = column(row, 4)?;
+    let id = id_of(row)?;
     check_format(&format!("the row {id:?} of txn_outbox.event"), column(row, 3)?)?;
     let invalid = |why: serde_json::Error| OutboxError::InvalidPayload {
         queue: id.clone(),
@@ -47,6 +47,11 @@ pub(super) fn letter_of(row: &Row) -> Result<DeadLetter> {
     let error: Option<String> = column(row, 8)?;
     let died_ms = unsigned(column::<Option<i64>>(row, 9)?.unwrap_or(0));
     Ok(DeadLetter { event: event_of(row)?, error: error.unwrap_or_default(), died_ms })
+}
+
+/// The id of the event of a row, as [`EVENT`] asks for it.
+pub(super) fn id_of(row: &Row) -> Result<String> {
+    column(row, 4)
 }
 
 /// The epoch that stood when a row was read, as [`EVENT`] asks for it.

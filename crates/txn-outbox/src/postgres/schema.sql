@@ -42,10 +42,12 @@ CREATE TABLE IF NOT EXISTS txn_outbox.event (
 CREATE INDEX IF NOT EXISTS event_waits ON txn_outbox.event (shard, topic, key) WHERE died_ms IS NULL;
 CREATE INDEX IF NOT EXISTS event_blocks ON txn_outbox.event (topic, key) WHERE blocks;
 
--- The largest fencing token that claimed a shard.
+-- The largest fencing token that claimed a shard of a topic.
 CREATE TABLE IF NOT EXISTS txn_outbox.fence (
-    shard integer PRIMARY KEY,
-    token bigint NOT NULL
+    topic text NOT NULL,
+    shard integer NOT NULL,
+    token bigint NOT NULL,
+    PRIMARY KEY (topic, shard)
 );
 
 CREATE OR REPLACE FUNCTION txn_outbox.place() RETURNS trigger LANGUAGE plpgsql AS $$

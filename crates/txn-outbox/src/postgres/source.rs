@@ -15,21 +15,22 @@ use super::config::PostgresConfig;
 use super::connect::{Connector, Link};
 use super::cursor::{Cursors, Place};
 use super::row::{
-    EVENT, check_format, column, epoch_of, event_of, letter_of, number, queue_of, unsigned,
+    EVENT, check_format, column, epoch_of, event_of, id_of, letter_of, number, queue_of, unsigned,
 };
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, Event};
+use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
-use crate::name::{MOST_SHARDS, QueueName};
+use crate::name::QueueName;
+use crate::shard::{MOST_SHARDS, Shard};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
 
 /// What makes the schema `txn_outbox`, for those who keep their migrations themselves.
 pub const SCHEMA: &str = include_str!("schema.sql");
 
 /// What every statement that a processor writes by begins with: a smaller token than before writes nothing.
-const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (shard, token) VALUES ($1, $2) \
-     ON CONFLICT (shard) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING 1)";
+const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (topic, shard, token) VALUES ($3, $1, $2) \
+     ON CONFLICT (topic, shard) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING 1)";
 
 /// Most queues of each shard that one look finds. The next look goes on behind them.
 const LOOK: i64 = 100;
@@ -47,8 +48,8 @@ pub struct PostgresSource {
     link: Link,
     /// For looks, which may take long: nothing waits behind them.
     looks: Link,
-    /// Behind which queue the next look at a shard goes on.
-    looked: Mutex<BTreeMap<i32, (String, String)>>,
+    /// Behind which key the next look at a shard goes on.
+    looked: Mutex<BTreeMap<Shard, String>>,
     cursors: Cursors,
     shards: u16,
     fresh: Fresh,
@@ -133,7 +134,7 @@ impl PostgresSource {
         change: &str,
         more: &[&'a (dyn ToSql + Sync)],
     ) -> Result<Option<i32>> {
-        let (shard, token) = (i32::from(claim.shard()), number(claim.token())?);
+        let (shard, token) = (i32::from(claim.shard().number), number(claim.token())?);
         let (topic, key) = (event.queue.topic(), event.queue.key());
         let (sequence, mark) = (number(event.sequence)?, event.mark.as_deref());
         let mut parameters: Vec<&(dyn ToSql + Sync)> =
@@ -154,13 +155,14 @@ impl PostgresSource {
 
     /// Why the database refused a token: a later holder of the shard has a larger one, unless this one holds it still.
     async fn refused(&self, claim: &Claim) -> Result<OutboxError> {
-        let shard = i32::from(claim.shard());
-        let statement = "SELECT token FROM txn_outbox.fence WHERE shard = $1";
-        let rows = rows(&self.link, "read the token of a shard", statement, &[&shard]).await?;
+        let shard = claim.shard();
+        let (topic, at) = (&*shard.topic, i32::from(shard.number));
+        let statement = "SELECT token FROM txn_outbox.fence WHERE topic = $1 AND shard = $2";
+        let rows = rows(&self.link, "read the token of a shard", statement, &[&topic, &at]).await?;
         let seen = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.map_or(0, unsigned);
         // After the token was read: nobody has got the shard since who could have brought it.
         self.domain.transact(async |tx| claim.check(tx).await).await?;
-        Ok(OutboxError::TokensBeganAnew { shard: claim.shard(), token: claim.token(), seen })
+        Ok(OutboxError::TokensBeganAnew { shard: shard.clone(), token: claim.token(), seen })
     }
 
     /// Removes an event that a transaction of the domain handled, and whose removal was lost.
@@ -206,32 +208,34 @@ impl EventSource for PostgresSource {
     }
 
     async fn claimed(&self, claim: &Claim) -> Result<()> {
-        let (shard, token) = (i32::from(claim.shard()), number(claim.token())?);
+        let Shard { topic, number: at } = claim.shard();
+        let (topic, shard, token) = (&**topic, i32::from(*at), number(claim.token())?);
         let statement = format!("{FENCED} SELECT EXISTS (SELECT FROM fenced)");
-        let rows = rows(&self.link, "claim a shard", &statement, &[&shard, &token]).await?;
+        let parameters: [&(dyn ToSql + Sync); 3] = [&shard, &token, &topic];
+        let rows = rows(&self.link, "claim a shard", &statement, &parameters).await?;
         match rows.first().map(|row| column(row, 0)).transpose()?.unwrap_or(false) {
             true => Ok(()),
             false => Err(self.refused(claim).await?),
         }
     }
 
-    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
-        let shards: Vec<i32> = shards.iter().copied().map(i32::from).collect();
-        let behind: Vec<(String, String)> = {
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
+        let topics: Vec<&str> = shards.iter().map(|shard| &*shard.topic).collect();
+        let numbers: Vec<i32> = shards.iter().map(|shard| i32::from(shard.number)).collect();
+        let behind: Vec<String> = {
             let looked = self.looked.lock();
             shards.iter().map(|shard| looked.get(shard).cloned().unwrap_or_default()).collect()
         };
-        let (topics, keys): (Vec<String>, Vec<String>) = behind.into_iter().unzip();
-        let statement = "SELECT found.topic, found.key, look.shard \
-             FROM unnest($1::integer[], $2::text[], $3::text[]) AS look (shard, topic, key), LATERAL \
-             (SELECT DISTINCT topic, key FROM txn_outbox.event e \
-              WHERE e.shard = look.shard AND died_ms IS NULL AND (e.topic, e.key) > (look.topic, look.key) AND NOT EXISTS \
+        let statement = "SELECT look.topic, found.key, look.shard \
+             FROM unnest($1::text[], $2::integer[], $3::text[]) AS look (topic, shard, key), LATERAL \
+             (SELECT DISTINCT key FROM txn_outbox.event e \
+              WHERE e.shard = look.shard AND e.topic = look.topic AND died_ms IS NULL AND e.key > look.key AND NOT EXISTS \
               (SELECT FROM txn_outbox.event b WHERE b.topic = e.topic AND b.key = e.key AND b.blocks) \
-              ORDER BY topic, key LIMIT $4) AS found ORDER BY look.shard, found.topic, found.key";
-        let parameters: [&(dyn ToSql + Sync); 4] = [&shards, &topics, &keys, &LOOK];
+              ORDER BY key LIMIT $4) AS found ORDER BY look.topic, look.shard, found.key";
+        let parameters: [&(dyn ToSql + Sync); 4] = [&topics, &numbers, &behind, &LOOK];
         let rows = rows(&self.looks, "look for events", statement, &parameters).await?;
         let mut found = Vec::with_capacity(rows.len());
-        let mut last: BTreeMap<i32, (i64, &Row)> = BTreeMap::new();
+        let mut last: BTreeMap<(String, i32), (i64, &Row)> = BTreeMap::new();
         for row in &rows {
             match queue_of(row) {
                 Ok(queue) => found.push(queue),
@@ -239,18 +243,19 @@ impl EventSource for PostgresSource {
                     tracing::warn!(%error, "events that no queue can have are left alone");
                 }
             }
-            let (count, at) = last.entry(column(row, 2)?).or_insert((0, row));
+            let (count, at) = last.entry((column(row, 0)?, column(row, 2)?)).or_insert((0, row));
             (*count, *at) = (*count + 1, row);
         }
         let mut looked = self.looked.lock();
         for shard in shards {
             // Behind the last one there may be more; otherwise the next look begins anew.
-            match last.get(&shard).filter(|(count, _)| *count >= LOOK) {
+            let of = (shard.topic.to_string(), i32::from(shard.number));
+            match last.get(&of).filter(|(count, _)| *count >= LOOK) {
                 Some((_, row)) => {
-                    looked.insert(shard, (column(row, 0)?, column(row, 1)?));
+                    looked.insert(shard.clone(), column(row, 1)?);
                 }
                 None => {
-                    looked.remove(&shard);
+                    looked.remove(shard);
                 }
             }
         }
@@ -335,20 +340,33 @@ impl EventSource for PostgresSource {
         })
     }
 
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+    async fn dead_letters(&self) -> Result<DeadLetters> {
         let statement = format!(
             "SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id > $1 ORDER BY id LIMIT $2"
         );
-        let mut letters: Vec<DeadLetter> = Vec::new();
+        let (mut dead, mut behind) = (DeadLetters::default(), String::new());
         loop {
-            let behind = letters.last().map_or("", |letter| letter.event.id.as_str());
             let parameters: [&(dyn ToSql + Sync); 2] = [&behind, &PAGE];
             let page = rows(&self.looks, "list dead letters", &statement, &parameters).await?;
-            if page.is_empty() {
-                return Ok(letters);
+            let Some(last) = page.last() else { return Ok(dead) };
+            behind = id_of(last)?;
+            for row in &page {
+                match letter_of(row) {
+                    Ok(letter) => dead.letters.push(letter),
+                    Err(OutboxError::NewerFormat { format, .. }) => {
+                        dead.newer.insert(id_of(row)?, format);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            letters.extend(page.iter().map(letter_of).collect::<Result<Vec<_>>>()?);
         }
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
+        let statement =
+            format!("SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id = $1");
+        let rows = rows(&self.link, "read a dead letter", &statement, &[&id]).await?;
+        rows.first().map_or_else(|| Err(OutboxError::NotFound(id.to_owned())), letter_of)
     }
 
     async fn retry(&self, id: &str) -> Result<()> {
@@ -370,24 +388,26 @@ impl EventSource for PostgresSource {
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        let statement = "SELECT shard, count(*) FILTER (WHERE died_ms IS NULL), \
+        let statement = "SELECT topic, shard, count(*) FILTER (WHERE died_ms IS NULL), \
                  count(DISTINCT (topic, key)) FILTER (WHERE died_ms IS NULL), \
                  count(*) FILTER (WHERE died_ms IS NOT NULL), count(*) FILTER (WHERE blocks), \
                  min(emitted_ms) FILTER (WHERE died_ms IS NULL) \
-             FROM txn_outbox.event GROUP BY shard";
+             FROM txn_outbox.event GROUP BY topic, shard";
         let mut backlog = Backlog::default();
         for row in rows(&self.looks, "count events", statement, &[]).await? {
-            let shard = u16::try_from(column::<i32>(&row, 0)?).unwrap_or_default();
+            let topic: String = column(&row, 0)?;
+            let number = u16::try_from(column::<i32>(&row, 1)?).unwrap_or_default();
             let count = |at| Ok::<_, OutboxError>(unsigned(column::<i64>(&row, at)?));
             let size = |at| Ok::<_, OutboxError>(usize::try_from(count(at)?).unwrap_or(usize::MAX));
-            let waiting = count(1)?;
+            let waiting = count(2)?;
             if waiting > 0 {
-                let oldest: Option<i64> = column(&row, 5)?;
-                backlog.add(shard, waiting, oldest.map(unsigned));
-                backlog.queues += size(2)?.saturating_sub(1);
+                let oldest: Option<i64> = column(&row, 6)?;
+                let shard = Shard { topic: topic.into(), number };
+                backlog.add(&shard, waiting, oldest.map(unsigned));
+                backlog.queues += size(3)?.saturating_sub(1);
             }
-            backlog.dead += size(3)?;
-            backlog.blocked += size(4)?;
+            backlog.dead += size(4)?;
+            backlog.blocked += size(5)?;
         }
         Ok(backlog)
     }

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "http")]
 mod http;
+mod knowledge;
+mod purge;
 #[cfg(feature = "postgres")]
 mod relay;
 #[cfg(feature = "postgres")]
@@ -20,16 +22,22 @@ use serde_json::json;
 use tokio::sync::Notify;
 use txn_core::{Error, Raw};
 use txn_fixtures::process::Process;
-use txn_outbox::{AfterDeath, Assignment, Delivery, Failure, OutboxConfig, OutboxError, QueueName};
+use txn_outbox::{
+    AfterDeath, Assignment, Delivery, Failure, OutboxConfig, OutboxError, QueueName, Shard, Topics,
+};
 
 #[cfg(feature = "http")]
 pub(crate) use http::*;
+pub(crate) use knowledge::*;
+pub(crate) use purge::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay_hostile::*;
 pub(crate) use watched::Watched;
-pub(crate) use world::{Desk, PATIENCE, SHARDS, World, until, until_dead, until_some};
+pub(crate) use world::{
+    Desk, PATIENCE, SHARDS, World, numbers, orders, until, until_dead, until_some,
+};
 
 /// Hands all scenarios to what declares them as tests.
 macro_rules! all {
@@ -42,8 +50,11 @@ macro_rules! all {
             what_keeps_failing_is_set_aside_and_its_queue_goes_on;
             what_keeps_failing_is_set_aside_and_its_queue_waits;
             a_full_queue_refuses;
+            what_is_kept_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
             shards_are_shared_out_and_taken_over;
+            processors_may_know_different_topics;
+            a_new_topic_is_deployed_while_others_go_on;
             a_static_processor_takes_its_own_shards_only;
             whoever_is_killed_each_event_is_handled_once;
             a_paused_processor_does_nothing_twice;
@@ -155,7 +166,8 @@ pub(crate) async fn one_event_may_change_several_documents_and_emit_more(world: 
                 .await
         }
     };
-    let processor = desk.outbox.start(world.config(), handler).await.expect("starts");
+    let topics = Topics::new().with("groups", handler.clone()).with("members", handler);
+    let processor = desk.outbox.start(world.config(), topics).await.expect("starts");
     desk.domain
         .transact::<_, OutboxError, _>(async |tx| {
             desk.outbox.emit(tx, "groups", "all", &["x", "y", "z"]).await
@@ -180,7 +192,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     desk.seen("a", &[1, 3]).await;
     desk.seen("b", &[1]).await;
     let source = desk.outbox.source();
-    let dead = source.dead_letters().await.expect("lists");
+    let dead = source.dead_letters().await.expect("lists").letters;
     let [letter] = &dead[..] else { panic!("{dead:?}") };
     assert_eq!((letter.event.payload::<i64>().expect("a number"), letter.event.failures), (-2, 2));
     assert!(letter.error.contains("-2 is negative"), "{}", letter.error);
@@ -201,9 +213,9 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     desk.place("a", -9).await;
     desk.place("a", 10).await;
     desk.seen("a", &[1, 3, 4, -2, 10]).await;
-    let dead = source.dead_letters().await.expect("lists");
+    let dead = source.dead_letters().await.expect("lists").letters;
     source.discard(&dead[0].event.id).await.expect("there");
-    assert!(source.dead_letters().await.expect("lists").is_empty());
+    assert!(source.dead_letters().await.expect("lists").letters.is_empty());
     assert!(processor.stop(PATIENCE).await);
 }
 
@@ -292,13 +304,22 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let refused = source.next(&queue("new"), 1).await.expect_err("newer");
     assert!(named(&refused, "queue:orders/new"), "{refused}");
     // What comes before it is handled, and others are.
-    let processor = desk.start(world.config()).await;
+    let processor = desk.start(world.config().with_max_failures(1)).await;
     desk.seen("a", &[1]).await;
     desk.seen("b", &[1]).await;
     let refused = source.next(&queue("b"), 1).await.expect_err("newer");
     assert!(named(&refused, "event:orders/2/b"), "{refused}");
-    let refused = source.dead_letters().await.expect_err("newer");
+    let refused = source.dead_letter("orders/9/z").await.expect_err("newer");
     assert!(named(&refused, "dead:orders/9/z"), "{refused}");
+    // It hides no other.
+    desk.place("c", -1).await;
+    until_dead(&*source).await;
+    let dead = source.dead_letters().await.expect("lists");
+    assert_eq!(dead.letters.len(), 1);
+    assert_eq!(dead.newer, BTreeMap::from([("orders/9/z".to_owned(), 2)]));
+    assert_eq!(source.dead_letter("orders/1/c").await.expect("there").event.failures, 1);
+    let missing = source.dead_letter("orders/2/c").await.expect_err("missing");
+    assert!(matches!(missing, OutboxError::NotFound(_)), "{missing}");
     assert!(named(&source.retry("orders/9/z").await.expect_err("newer"), "dead:orders/9/z"));
     assert!(processor.stop(PATIENCE).await);
     write("settings", r#"{"format":2,"kind":"settings"}"#).await;
@@ -346,8 +367,8 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
     let others: BTreeSet<u16> = (0..SHARDS).filter(|shard| shard % 2 == 1).collect();
     let of = |own: &BTreeSet<u16>| world.config().with_assignment(Assignment::Static(own.clone()));
     let even = desk.start(of(&own)).await;
-    until(|| even.shards() == own).await;
-    let shard = |key: &str| QueueName::new("orders", key).expect("a name").shard(SHARDS);
+    until(|| numbers(&even) == own).await;
+    let shard = |key: &str| QueueName::new("orders", key).expect("a name").shard(SHARDS).number;
     let keys: Vec<String> = (0..12).map(|at| format!("k{at}")).collect();
     for key in &keys {
         desk.place(key, 1).await;
@@ -363,8 +384,11 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
         desk.seen(key, &[1]).await;
     }
     let beyond = of(&BTreeSet::from([SHARDS]));
-    let refused =
-        desk.outbox.start(beyond, desk.handler()).await.expect_err("there is no such shard");
+    let refused = desk
+        .outbox
+        .start(beyond, orders(desk.handler()))
+        .await
+        .expect_err("there is no such shard");
     assert!(matches!(refused, OutboxError::InvalidConfig(_)), "{refused}");
     assert!(even.stop(PATIENCE).await && odd.stop(PATIENCE).await);
 }
@@ -422,7 +446,8 @@ pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
                     slow(delivery).await
                 }
             };
-            let processor = paused.outbox.start(world.config(), handler).await.expect("starts");
+            let processor =
+                paused.outbox.start(world.config(), orders(handler)).await.expect("starts");
             desk.place("a", 1).await;
             until(|| seen.load(Ordering::Acquire)).await;
             (processor, paused)
@@ -452,7 +477,7 @@ pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
     #[derive(Default)]
     struct Elsewhere {
         /// The largest token that it saw of each shard.
-        tokens: Mutex<BTreeMap<u16, u64>>,
+        tokens: Mutex<BTreeMap<Shard, u64>>,
         effects: Mutex<Vec<String>>,
         refused: AtomicU64,
     }
@@ -460,7 +485,7 @@ pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
         fn make(&self, delivery: &Delivery) -> bool {
             let claim = delivery.claim();
             let mut tokens = self.tokens.lock();
-            let largest = tokens.entry(claim.shard()).or_default();
+            let largest = tokens.entry(claim.shard().clone()).or_default();
             if claim.token() < *largest {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return false;
@@ -495,7 +520,8 @@ pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
                     Ok(task.await?)
                 }
             };
-            let processor = paused.outbox.start(world.config(), handler).await.expect("starts");
+            let processor =
+                paused.outbox.start(world.config(), orders(handler)).await.expect("starts");
             desk.place("a", 1).await;
             until(|| seen.load(Ordering::Acquire)).await;
             (processor, paused)
@@ -511,7 +537,7 @@ pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
             }
         }
     };
-    let processor = desk.outbox.start(world.config(), handler).await.expect("starts");
+    let processor = desk.outbox.start(world.config(), orders(handler)).await.expect("starts");
     until(|| elsewhere.effects.lock().len() == 1).await;
     go.notify_one();
     process

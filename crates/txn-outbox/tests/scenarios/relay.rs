@@ -9,11 +9,11 @@ use tokio_postgres::{Client, NoTls};
 use txn_fixtures::process::Process;
 use txn_outbox::postgres::{Plain, PostgresConfig, PostgresSource};
 use txn_outbox::{
-    AfterDeath, EventSource, Handler, OutboxError, Processor, ProcessorConfig, QueueName,
+    AfterDeath, EventSource, OutboxError, Processor, ProcessorConfig, QueueName, Shard,
 };
 use txn_testkit::servers::Postgres;
 
-use super::world::{Desk, PATIENCE, SHARDS, World, until, until_dead};
+use super::world::{Desk, PATIENCE, SHARDS, World, orders, until, until_dead};
 
 /// A database with entities and an outbox.
 pub(super) struct Database {
@@ -71,10 +71,15 @@ impl Database {
         config: ProcessorConfig,
     ) -> (Processor, Arc<PostgresSource>) {
         let source = self.source(desk).await;
-        let handler: Arc<dyn Handler> = Arc::new(desk.handler());
-        let processor = Processor::start(&desk.domain, source.clone(), config, handler).await;
+        let topics = orders(desk.handler());
+        let processor = Processor::start(&desk.domain, source.clone(), config, topics).await;
         (processor.expect("starts"), source)
     }
+}
+
+/// All shards of the topic that is emitted to.
+pub(super) fn all_shards() -> BTreeSet<Shard> {
+    (0..SHARDS).map(|number| Shard { topic: "orders".into(), number }).collect()
 }
 
 pub(super) fn config() -> PostgresConfig {
@@ -128,7 +133,7 @@ pub(crate) async fn rows_commit_with_their_transaction_or_not_at_all(world: &Wor
         .await
         .expect("asked")
         .get(0);
-    assert_eq!(u16::try_from(shard), Ok(queue("a").shard(SHARDS)));
+    assert_eq!(u16::try_from(shard), Ok(queue("a").shard(SHARDS).number));
     let backlog = source.backlog().await.expect("counts");
     assert_eq!((backlog.events, backlog.queues), (2, 1));
     let (processor, _) = database.start(&desk, world.config()).await;
@@ -221,7 +226,7 @@ pub(crate) async fn rows_outlive_killed_processors(world: &World) {
     for key in keys {
         desk.seen(key, &numbers).await;
     }
-    let all: BTreeSet<u16> = (0..SHARDS).collect();
+    let all = all_shards();
     let looked = std::time::Instant::now();
     while !source.discover(&all).await.expect("looks").is_empty() {
         assert!(looked.elapsed() < PATIENCE, "rows are left that were handled");
@@ -258,7 +263,7 @@ pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
         emit(&client, "a", n).await.expect("emitted");
     }
     desk.seen("a", &[-1, 2, 4, 6]).await;
-    let dead = source.dead_letters().await.expect("lists");
+    let dead = source.dead_letters().await.expect("lists").letters;
     let ids: Vec<&str> = dead.iter().map(|dead| dead.event.id.as_str()).collect();
     assert_eq!(ids, ["orders/3/a", "orders/5/a"]);
     source.discard(ids[1]).await.expect("there");

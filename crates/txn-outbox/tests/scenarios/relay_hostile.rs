@@ -10,13 +10,9 @@ use serde_json::json;
 use txn_outbox::postgres::{Plain, PostgresSource};
 use txn_outbox::{Delivery, EventSource, Failure, OutboxError, Processor, QueueName};
 
-use super::relay::{Database, config, emit, queue};
+use super::relay::{Database, all_shards, config, emit, queue};
 use super::watched::Watched;
-use super::world::{PATIENCE, SHARDS, World, until, until_some};
-
-fn all() -> BTreeSet<u16> {
-    (0..SHARDS).collect()
-}
+use super::world::{PATIENCE, SHARDS, World, orders, until, until_some};
 
 /// Waits until a count in the database is what it has to be.
 async fn until_count(client: &tokio_postgres::Client, statement: &str, wanted: i64) {
@@ -54,8 +50,7 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
         }
     };
     let config = world.config().with_max_failures(1);
-    let processor =
-        Processor::start(&desk.domain, source.clone(), config.clone(), Arc::new(handler));
+    let processor = Processor::start(&desk.domain, source.clone(), config.clone(), orders(handler));
     let processor = processor.await.expect("starts");
     let claimed = "SELECT count(*) FROM txn_outbox.fence WHERE token > 0";
     until_count(&client, claimed, i64::from(SHARDS)).await;
@@ -75,7 +70,7 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
     // Whoever comes with smaller tokens gets no shard, and hears why.
     let watched = Watched::new(source.clone(), 0);
     let idle = |_: Delivery| async { Ok::<(), Failure>(()) };
-    let processor = Processor::start(&desk.domain, watched.clone(), config, Arc::new(idle)).await;
+    let processor = Processor::start(&desk.domain, watched.clone(), config, orders(idle)).await;
     let processor = processor.expect("starts");
     let told = until_some(|| watched.refused.lock().take()).await;
     assert!(told.contains("the token 1000000 of the shard"), "{told}");
@@ -113,7 +108,7 @@ pub(crate) async fn a_commit_in_the_background_is_no_failure(world: &World) {
         }
     };
     let config = world.config().with_max_failures(1);
-    let processor = Processor::start(&desk.domain, source.clone(), config, Arc::new(handler)).await;
+    let processor = Processor::start(&desk.domain, source.clone(), config, orders(handler)).await;
     let processor = processor.expect("starts");
     desk.seen("a", &[1, 2]).await;
     until_count(&client, EVENTS, 0).await;
@@ -169,7 +164,7 @@ pub(crate) async fn looks_are_bounded(world: &World) {
     let source = source.expect("opens");
     let (mut found, mut looks) = (BTreeSet::new(), 0);
     while found.len() < 2000 {
-        let one = source.discover(&all()).await.expect("looks");
+        let one = source.discover(&all_shards()).await.expect("looks");
         assert!(one.len() <= 800, "{}", one.len());
         found.extend(one);
         looks += 1;
@@ -180,7 +175,7 @@ pub(crate) async fn looks_are_bounded(world: &World) {
     until_count(&client, clients, 3).await;
     let open = client.transaction().await.expect("begins");
     open.batch_execute("LOCK TABLE txn_outbox.event").await.expect("locked");
-    source.discover(&all()).await.expect_err("it waits for the lock");
+    source.discover(&all_shards()).await.expect_err("it waits for the lock");
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     let count: i64 = loop {
         let count = open.query_one(waits, &[]).await.expect("asked").get(0);
@@ -206,7 +201,7 @@ pub(crate) async fn a_bad_row_hides_no_other(world: &World) {
     emit(&client, "a", 1).await.expect("emitted");
     let (processor, source) = database.start(&desk, world.config()).await;
     desk.seen("a", &[1]).await;
-    assert_eq!(source.discover(&all()).await.expect("looks"), []);
+    assert_eq!(source.discover(&all_shards()).await.expect("looks"), []);
     assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
 }
 

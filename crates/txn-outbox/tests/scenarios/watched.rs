@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::Transaction;
 use txn_outbox::{
-    Backlog, Claim, DeadLetter, Event, EventSource, Fresh, Noted, QueueName, Result, Verdict,
+    Backlog, Claim, DeadLetter, DeadLetters, Event, EventSource, Fresh, Noted, QueueName, Result,
+    Shard, Verdict,
 };
 
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl EventSource for Watched {
         claimed
     }
 
-    async fn discover(&self, shards: &BTreeSet<u16>) -> Result<Vec<QueueName>> {
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
         self.source.discover(shards).await
     }
 
@@ -81,8 +82,12 @@ impl EventSource for Watched {
         self.source.failed(claim, event, why, verdict).await
     }
 
-    async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+    async fn dead_letters(&self) -> Result<DeadLetters> {
         self.source.dead_letters().await
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
+        self.source.dead_letter(id).await
     }
 
     async fn retry(&self, id: &str) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A store with an outbox on it, and what its events lead to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Typed};
 use txn_outbox::{
-    DeadLetter, Delivery, EventSource, Failure, Outbox, OutboxConfig, OutboxError, Processor,
-    ProcessorConfig,
+    DeadLetter, Delivery, EventSource, Failure, Handler, Outbox, OutboxConfig, OutboxError,
+    Processor, ProcessorConfig, Topics,
 };
 
 /// How long anything may take that is not meant to fail: machines of tests are slow and busy.
@@ -95,7 +96,7 @@ impl Desk {
     }
 
     pub(crate) async fn start(&self, config: ProcessorConfig) -> Processor {
-        self.outbox.start(config, self.handler()).await.expect("starts")
+        self.outbox.start(config, orders(self.handler())).await.expect("starts")
     }
 
     pub(crate) async fn try_place(&self, key: &str, number: i64) -> Result<String, OutboxError> {
@@ -169,11 +170,21 @@ impl Desk {
     }
 }
 
+/// A handler of the topic that the desk emits to.
+pub(crate) fn orders(handler: impl Handler) -> Topics {
+    Topics::new().with("orders", handler)
+}
+
+/// The numbers of the shards that a processor holds.
+pub(crate) fn numbers(processor: &Processor) -> BTreeSet<u16> {
+    processor.shards().iter().map(|shard| shard.number).collect()
+}
+
 /// Waits until there is a dead letter.
 pub(crate) async fn until_dead(source: &dyn EventSource) -> DeadLetter {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
-        if let Some(letter) = source.dead_letters().await.expect("lists").pop() {
+        if let Some(letter) = source.dead_letters().await.expect("lists").letters.pop() {
             return letter;
         }
         assert!(std::time::Instant::now() < until, "nothing is set aside");

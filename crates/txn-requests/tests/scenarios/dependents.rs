@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txn_core::{Domain, Tid};
 use txn_fixtures::process::Process;
-use txn_outbox::{AfterDeath, DeadLetter, EventSource, Outbox, Processor, ProcessorConfig};
+use txn_outbox::{AfterDeath, DeadLetter, EventSource, Outbox, Processor, ProcessorConfig, Topics};
 use txn_requests::dependent::{DependentWrite, Dependents, TOPIC};
 use txn_requests::{
     Condition, Document, Expect, Field, Merge, Operation, Patch, RequestError, Target, Why,
@@ -82,7 +82,8 @@ impl World {
 
 impl Writer {
     async fn start(&self, config: ProcessorConfig) -> Processor {
-        self.outbox.start(config, self.dependents.clone()).await.expect("starts")
+        let topics = Topics::new().with(TOPIC, self.dependents.clone());
+        self.outbox.start(config, topics).await.expect("starts")
     }
 
     /// Writes the number into the source, as it was read, and lets these lists follow.
@@ -97,7 +98,7 @@ impl Writer {
     async fn dead(&self) -> DeadLetter {
         let until = std::time::Instant::now() + PATIENCE;
         loop {
-            if let Some(letter) = self.outbox.dead_letters().await.expect("lists").pop() {
+            if let Some(letter) = self.outbox.dead_letters().await.expect("lists").letters.pop() {
                 return letter;
             }
             assert!(std::time::Instant::now() < until, "nothing is set aside");

@@ -5,9 +5,15 @@ use std::time::Duration;
 use serde_json::json;
 use txn_core::{Config, Domain, Error, Raw};
 use txn_fixtures::process::Process;
-use txn_outbox::http::{self, HeaderText, HttpRequest, Method};
-use txn_outbox::{Event, EventSource, Outbox, OutboxConfig, OutboxError, QueueName};
-use txn_requests::{Emit, Operation, Request, RequestError, Requests, RequestsConfig, State};
+use txn_lock::{LockConfig, LockService};
+use txn_outbox::http::{self, HeaderText, HttpRequest, HttpResults, Method};
+use txn_outbox::{
+    Event, EventSource, Outbox, OutboxConfig, OutboxError, ProcessorConfig, QueueName, Topics,
+};
+use txn_requests::dependent::{self, DependentWrite, Dependents};
+use txn_requests::{
+    Condition, Emit, Operation, Request, RequestError, Requests, RequestsConfig, State, Target,
+};
 
 use super::{PATIENCE, World};
 
@@ -72,6 +78,64 @@ pub(crate) async fn what_a_request_emits_commits_with_it_or_not_at_all(world: &W
     assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
     assert_eq!(world.balance(&domain, "bob").await, 5);
     assert_eq!(waiting(&outbox, "transfers", "alice").await.len(), 2);
+}
+
+/// What belongs to requests, locks and the outbox: all that they make.
+pub(crate) async fn what_belongs_to_us_is_changed_by_no_request(world: &World) {
+    let domain = world.fund(&[("alice", 100)]).await;
+    let (requests, outbox) = world.emitting().await;
+    let dependents = Dependents::new(&domain, &outbox).expect("of one domain");
+    HttpResults::open(&domain).await.expect("opens");
+    LockService::open(&domain, LockConfig::default()).await.expect("opens");
+    let ours = format!("{}-", world.name);
+    let made = domain.store().list_collections(&ours).await.expect("lists");
+    let made: Vec<&str> = made.iter().filter_map(|name| name.strip_prefix(&*ours)).collect();
+    assert_eq!(made.len(), 6, "{made:?}");
+    for what in made.into_iter().filter(|what| *what != "accounts") {
+        let change = || Operation::Delete(Target::new(format!("{ours}{what}"), "x"));
+        let first = || Operation::add(world.target("alice"), "/balance", 1);
+        let request = Request::new(vec![first(), change()]);
+        let write = DependentWrite::new(Condition::Exists(true), first()).with_update(change());
+        for refused in [
+            requests.submit(&request, "x").await.map(drop),
+            requests.execute(&request, "x").await.map(drop),
+            dependents.write(&write).await.map(drop),
+        ] {
+            let Err(RequestError::Invalid(why)) = refused else { panic!("{what}: {refused:?}") };
+            assert!(why.contains("is kept for us"), "{what}: {why}");
+        }
+    }
+    assert_eq!(world.balance(&domain, "alice").await, 100);
+    let unknown = requests.status("x").await.expect_err("nothing was written");
+    assert!(matches!(unknown, RequestError::NotFound(_)), "{unknown}");
+}
+
+/// Keys that requests and dependent updates emitted for go when nothing of them waits.
+pub(crate) async fn what_an_outbox_keeps_of_requests_is_purged_with_them(world: &World) {
+    let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
+    let (requests, outbox) = world.emitting().await;
+    requests.execute(&world.told_transfer(5), "told").await.expect("done");
+    let dependents = Dependents::new(&domain, &outbox).expect("of one domain");
+    let write = DependentWrite::new(
+        Condition::Exists(true),
+        Operation::add(world.target("alice"), "/balance", 1),
+    )
+    .with_update(Operation::add(world.target("bob"), "/balance", 1));
+    dependents.write(&write).await.expect("written");
+    assert_eq!(requests.purge(Duration::ZERO).await.expect("purges").outbox.queues, 0);
+    let done = |_: txn_outbox::Delivery| async { Ok(()) };
+    let topics = Topics::new().with("transfers", done).with(http::TOPIC, done);
+    let topics = topics.with(dependent::TOPIC, dependents);
+    let processor = outbox.start(ProcessorConfig::default(), topics).await.expect("starts");
+    let until = std::time::Instant::now() + PATIENCE;
+    while outbox.backlog().await.expect("counts").events > 0 {
+        assert!(std::time::Instant::now() < until, "events wait");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(requests.purge(Duration::from_secs(3600)).await.expect("looks").outbox.queues, 0);
+    let purged = requests.purge(Duration::ZERO).await.expect("purges");
+    assert_eq!(purged.outbox.queues, 4, "two of events, one of a call, one of an update");
 }
 
 pub(crate) async fn without_an_outbox_what_emits_is_refused_and_left_to_others(world: &World) {

@@ -1,7 +1,6 @@
 //! The outbox, whose processors are killed and paused: each event of a committed transaction is handled once, in the order of its
 //! key, and none of an aborted one.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use txn_core::ErrorKind;
 use txn_fixtures::fixture::Fixture;
 use txn_outbox::{
     Delivery, Failure, Handler, Outbox, OutboxConfig, OutboxError, Processor, ProcessorConfig,
+    Topics,
 };
 
 use super::Plan;
@@ -127,7 +127,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     }
     let handling = began.elapsed();
     processor.stop(PATIENCE).await;
-    let dead = source.dead_letters().await.map_err(said)?;
+    let dead = source.dead_letters().await.map_err(said)?.letters;
     violations.extend(dead.iter().map(|dead| format!("{}: {}", dead.event.id, dead.error)));
     let (mut lags, mut acknowledged) = (Vec::new(), 0);
     for (at, (known, unknown)) in told.into_iter().enumerate() {
@@ -196,9 +196,9 @@ impl Desk {
     async fn start(&self, lease: Duration) -> Result<Processor, String> {
         let config =
             ProcessorConfig::default().with_lease(lease).with_delay(Duration::from_millis(250));
-        let handler: Arc<dyn Handler> = Arc::new(self.clone());
+        let topics = Topics::new().with("torture", self.clone());
         let source = self.outbox.source();
-        Processor::start(&self.world.domain, source, config, handler).await.map_err(said)
+        Processor::start(&self.world.domain, source, config, topics).await.map_err(said)
     }
 
     /// Emits until then. For each key how many transactions were acknowledged, and of how many nothing is known.

@@ -1,6 +1,7 @@
 //! HTTP requests after the commit, on every store.
 
 mod receiver;
+mod trouble;
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 use txn_core::store::{Filter, Pages};
+use txn_core::{Error, Raw};
 use txn_fixtures::process::Process;
 use txn_outbox::http::{
     Body, Destination, Dispatcher, HeaderText, HttpConfig, HttpRequest, HttpRequests, HttpResult,
@@ -22,6 +24,7 @@ use txn_outbox::{DeadLetter, EventSource, OutboxError, Processor, ProcessorConfi
 
 use super::{Desk, PATIENCE, World, until};
 use receiver::{Receiver, Reply};
+pub(crate) use trouble::*;
 
 /// Hands all scenarios to what declares them as tests.
 macro_rules! all_of_http {
@@ -33,6 +36,9 @@ macro_rules! all_of_http {
             a_longer_pause_is_kept_if_an_answer_asks_for_it;
             only_what_is_listed_is_called;
             dead_letters_are_sent_again;
+            a_destination_that_does_not_answer_leaves_places_for_others;
+            what_a_call_needs_may_be_down_for_long;
+            a_result_that_cannot_be_written_is_left_out;
             a_name_is_looked_up_once_for_each_call;
             secrets_are_told_to_the_receiver_only;
             slow_and_endless_answers_are_bounded;
@@ -118,6 +124,11 @@ fn config_by_name(receiver: &Receiver, listed: Option<&str>, names: Arc<Names>) 
     HttpConfig::default().with_destinations(vec![place]).with_resolver(names)
 }
 
+/// What a processor knows that performs requests and nothing else.
+fn topics(dispatcher: Dispatcher) -> Topics {
+    Topics::new().with(TOPIC, dispatcher)
+}
+
 /// A desk with its requests.
 struct Office {
     desk: Desk,
@@ -152,7 +163,7 @@ impl Office {
 
     async fn start(&self, processor: ProcessorConfig, config: HttpConfig) -> Processor {
         let dispatcher = self.dispatcher(config).await;
-        self.desk.outbox.start(processor, dispatcher).await.expect("starts")
+        self.desk.outbox.start(processor, topics(dispatcher)).await.expect("starts")
     }
 
     /// Waits for the result of a request in a state.
@@ -172,13 +183,23 @@ impl Office {
     async fn dead(&self, id: &str) -> DeadLetter {
         let until = std::time::Instant::now() + PATIENCE;
         loop {
-            let letters = self.requests.dead_letters().await.expect("lists");
+            let letters = self.requests.dead_letters().await.expect("lists").letters;
             if let Some(letter) = letters.into_iter().find(|letter| letter.event.id == id) {
                 return letter;
             }
             assert!(std::time::Instant::now() < until, "{id} is not set aside");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Writes a document of ours, as somebody else would.
+    async fn write(&self, what: &str, id: &str, text: &str) {
+        let domain = &self.desk.domain;
+        let name = format!("{}-{what}", domain.name());
+        let raw = domain.collection::<Raw>(&name).await.expect("opens");
+        let newer = Raw::new(text);
+        let written = domain.transact::<_, Error, _>(async |tx| tx.put(&raw, id, &newer));
+        written.await.expect("written");
     }
 
     /// Everything that is stored of the outbox and of results.
@@ -365,7 +386,7 @@ pub(crate) async fn only_what_is_listed_is_called(world: &World) {
         (Some("127.0.0.1"), &["127.0.0.1", "169.254.169.254"]),
     ] {
         let sent = office.requests.resend(Resend::One(&by_name), false).await.expect("sent");
-        assert!(sent.iter().eq([&by_name]), "{sent:?}");
+        assert!(sent.ids.iter().eq([&by_name]), "{sent:?}");
         let config = config_by_name(&receiver, listed, Names::new([answers]));
         let processor = office.start(world.config(), config).await;
         let letter = office.dead(&by_name).await;
@@ -392,56 +413,6 @@ pub(crate) async fn only_what_is_listed_is_called(world: &World) {
     for path in ["/address", "/name", "/odd", "/post"] {
         assert!(receiver.calls(path).is_empty(), "{path} was called");
     }
-}
-
-pub(crate) async fn dead_letters_are_sent_again(world: &World) {
-    let office = world.office().await;
-    let receiver = Receiver::start(|_, before| match before {
-        0 => Reply::status(400),
-        _ => Reply::status(200),
-    })
-    .await;
-    let mut ids = Vec::new();
-    for at in 0..4 {
-        ids.push(office.keep(&post(receiver.url(&format!("/{at}")))).await);
-    }
-    // Dead letters of other topics are not ours.
-    let sane = office.desk.handler();
-    office.desk.place("other", -1).await;
-    let dispatcher = office.dispatcher(config_for(&receiver)).await;
-    let topics = Topics::new().with(TOPIC, dispatcher).with("orders", sane);
-    let processor = office.desk.outbox.start(world.few_tries(1), topics).await.expect("starts");
-    for id in &ids {
-        office.dead(id).await;
-    }
-    let source = office.desk.outbox.source();
-    let all = async || source.dead_letters().await.expect("lists").len();
-    let until_all = std::time::Instant::now() + PATIENCE;
-    while all().await < 5 {
-        assert!(std::time::Instant::now() < until_all, "the other one is not set aside");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    ids.sort();
-    let would = office.requests.resend(Resend::All, true).await.expect("lists");
-    assert_eq!(would, ids);
-    assert_eq!(office.requests.dead_letters().await.expect("lists").len(), 4, "nothing was done");
-    let missing = office.requests.resend(Resend::One("http-requests/9/x"), false).await;
-    assert!(matches!(missing, Err(OutboxError::NotFound(_))), "{missing:?}");
-    let sent = office.requests.resend(Resend::One(&ids[0]), false).await.expect("sent");
-    assert!(sent.iter().eq([&ids[0]]), "{sent:?}");
-    office.result(&ids[0], HttpState::Done).await;
-    assert_eq!(office.requests.resend(Resend::All, false).await.expect("sent"), ids[1..]);
-    for id in &ids {
-        let result = office.result(id, HttpState::Done).await;
-        assert_eq!(result.attempts, 2);
-    }
-    for at in 0..4 {
-        let calls = receiver.calls(&format!("/{at}"));
-        assert_eq!(calls.len(), 2);
-        assert_eq!(calls[0].key(), calls[1].key(), "the receiver knows it again");
-    }
-    assert!(processor.stop(PATIENCE).await);
-    assert_eq!(all().await, 1);
 }
 
 pub(crate) async fn a_name_is_looked_up_once_for_each_call(world: &World) {
@@ -475,6 +446,7 @@ pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
     })
     .await;
     let config = config_for(&receiver)
+        .with_longest_outage(Duration::ZERO)
         .with_result_headers(["x-echo".to_owned()].into())
         .with_result_body(50);
     let dispatcher = office.dispatcher(config).await;
@@ -487,7 +459,7 @@ pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
         office.keep(&with("/missing", "none")).await,
     );
     assert!(!office.stored().await.contains("sesame"));
-    let processor = office.desk.outbox.start(world.few_tries(2), dispatcher.clone()).await;
+    let processor = office.desk.outbox.start(world.few_tries(2), topics(dispatcher.clone())).await;
     let processor = processor.expect("starts");
     let result = office.result(&id, HttpState::Done).await;
     assert!(receiver.calls("/").iter().all(|call| call.header("authorization") == Some(SECRET)));
@@ -553,7 +525,8 @@ pub(crate) async fn so_many_calls_are_under_way_and_no_more(world: &World) {
     for at in 0..12 {
         ids.push(office.keep(&post(receiver.url("/")).with_key(format!("key-{at}"))).await);
     }
-    let processor = office.start(world.config(), config_for(&receiver).with_concurrency(2)).await;
+    let config = config_for(&receiver).with_concurrency(2).with_per_destination(Some(2));
+    let processor = office.start(world.config(), config).await;
     for id in &ids {
         office.result(id, HttpState::Done).await;
     }
@@ -587,7 +560,7 @@ pub(crate) async fn newer_requests_and_unknown_topics_wait(world: &World) {
     );
     let processed = office.keep(&post(receiver.url("/"))).await;
     office.result(&processed, HttpState::Done).await;
-    assert_eq!(office.desk.outbox.dead_letters().await.expect("lists").len(), 1);
+    assert_eq!(office.desk.outbox.dead_letters().await.expect("lists").letters.len(), 1);
     let backlog = office.desk.outbox.backlog().await.expect("counts");
     assert_eq!((backlog.events, backlog.queues), (2, 2));
     assert!(processor.stop(PATIENCE).await);

@@ -1,0 +1,207 @@
+//! What is set aside, what is down, and what cannot be written.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use txn_outbox::http::{
+    Destination, HeaderText, HttpConfig, HttpResults, HttpState, Resend, Resolver, SecretString,
+    Secrets, TOPIC,
+};
+use txn_outbox::{EventSource, OutboxError, Topics};
+
+use super::receiver::{Receiver, Reply};
+use super::{PATIENCE, World, config_for, post, until};
+
+pub(crate) async fn dead_letters_are_sent_again(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, before| match before {
+        0 => Reply::status(400),
+        _ => Reply::status(200),
+    })
+    .await;
+    let mut ids = Vec::new();
+    for at in 0..4 {
+        ids.push(office.keep(&post(receiver.url(&format!("/{at}")))).await);
+    }
+    // Dead letters of other topics are not ours.
+    let sane = office.desk.handler();
+    office.desk.place("other", -1).await;
+    let dispatcher = office.dispatcher(config_for(&receiver)).await;
+    let topics = Topics::new().with(TOPIC, dispatcher).with("orders", sane);
+    let processor = office.desk.outbox.start(world.few_tries(1), topics).await.expect("starts");
+    for id in &ids {
+        office.dead(id).await;
+    }
+    let source = office.desk.outbox.source();
+    let all = async || source.dead_letters().await.expect("lists").letters.len();
+    let until_all = std::time::Instant::now() + PATIENCE;
+    while all().await < 5 {
+        assert!(std::time::Instant::now() < until_all, "the other one is not set aside");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    ids.sort();
+    let would = office.requests.resend(Resend::All, true).await.expect("lists");
+    assert_eq!(would.ids, ids);
+    assert_eq!(
+        office.requests.dead_letters().await.expect("lists").letters.len(),
+        4,
+        "nothing was done"
+    );
+    let missing = office.requests.resend(Resend::One("http-requests/9/x"), false).await;
+    assert!(matches!(missing, Err(OutboxError::NotFound(_))), "{missing:?}");
+    let sent = office.requests.resend(Resend::One(&ids[0]), false).await.expect("sent");
+    assert!(sent.ids.iter().eq([&ids[0]]), "{sent:?}");
+    office.result(&ids[0], HttpState::Done).await;
+    // One of a newer program stops nobody, and is named.
+    let newer = format!("{TOPIC}/5/newer");
+    office.write("outbox", &format!("dead:{newer}"), r#"{"format":2,"kind":"dead"}"#).await;
+    for dry_run in [true, false] {
+        let sent = office.requests.resend(Resend::All, dry_run).await.expect("sent");
+        assert_eq!(sent.ids, ids[1..]);
+        let left: Vec<&str> = sent.left.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(left, [&newer]);
+        let one = office.requests.resend(Resend::One(&newer), dry_run).await;
+        assert!(matches!(one, Err(OutboxError::NewerFormat { format: 2, .. })), "{one:?}");
+        let other = office.requests.resend(Resend::One("orders/1/other"), dry_run).await;
+        assert!(matches!(other, Err(OutboxError::NotFound(_))), "{other:?}");
+    }
+    for id in &ids {
+        let result = office.result(id, HttpState::Done).await;
+        assert_eq!(result.attempts, 2);
+    }
+    // What came of them is kept for as long as somebody asks for it.
+    let purge = async |age| office.desk.outbox.purge(age).await.expect("purges").results;
+    assert_eq!(purge(Duration::from_secs(3600)).await, 0);
+    assert_eq!(purge(Duration::ZERO).await, ids.len());
+    let results = HttpResults::open(&office.desk.domain).await.expect("opens");
+    assert_eq!(results.get(&ids[0]).await.expect("reads"), None);
+    for at in 0..4 {
+        let calls = receiver.calls(&format!("/{at}"));
+        assert_eq!(calls.len(), 2);
+        assert_eq!(calls[0].key(), calls[1].key(), "the receiver knows it again");
+    }
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(all().await, 1);
+}
+
+/// One destination never answers: its calls hold the places that one may have, and no more.
+pub(crate) async fn a_destination_that_does_not_answer_leaves_places_for_others(world: &World) {
+    let office = world.office().await;
+    let dead = Receiver::start(|_, _| Reply::Never).await;
+    let sound = Receiver::start(|_, _| Reply::status(200)).await;
+    for at in 0..24 {
+        office.keep(&post(dead.url("/")).with_key(format!("dead-{at}"))).await;
+    }
+    let mut config = config_for(&dead).with_concurrency(4).with_limit(2 * PATIENCE);
+    config.destinations.extend(config_for(&sound).destinations);
+    let processor = office.start(world.config().with_limit(4 * PATIENCE), config).await;
+    until(|| dead.calls("/").len() == 2).await;
+    let mut ids = Vec::new();
+    for at in 0..8 {
+        ids.push(office.keep(&post(sound.url("/")).with_key(format!("sound-{at}"))).await);
+    }
+    for id in &ids {
+        office.result(id, HttpState::Done).await;
+    }
+    assert_eq!(dead.calls("/").len(), 2, "half of all"); // None of them has ended.
+    assert_eq!(processor.figures().set_aside, 0, "who waits for a place has not failed");
+    drop(processor);
+}
+
+/// Finds nothing and knows nothing, so often.
+#[derive(Debug)]
+struct Down(AtomicU32);
+
+impl Down {
+    fn new(times: u32) -> Arc<Self> {
+        Arc::new(Self(AtomicU32::new(times)))
+    }
+
+    fn ask<T>(&self, found: T) -> io::Result<T> {
+        let less = |left: u32| left.checked_sub(1);
+        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) {
+            Ok(_) => Err(io::Error::other("it is down")),
+            Err(_) => Ok(found),
+        }
+    }
+}
+
+#[async_trait]
+impl Resolver for Down {
+    async fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<IpAddr>> {
+        self.ask(vec![IpAddr::from([127, 0, 0, 1])])
+    }
+}
+
+#[async_trait]
+impl Secrets for Down {
+    async fn secret(
+        &self,
+        _: &str,
+        _: &str,
+    ) -> Result<Option<SecretString>, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.ask(Some("Bearer x".into()))?)
+    }
+}
+
+/// Names that cannot be resolved and secrets that cannot be looked up say nothing of a request, unless that goes on for too
+/// long.
+pub(crate) async fn what_a_call_needs_may_be_down_for_long(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::status(200)).await;
+    let place = Destination::new(&format!("http://hook.example:{}", receiver.port()));
+    let place = place.expect("an origin").with_address("127.0.0.1").expect("an address");
+    let config = |names: u32, secrets: u32| {
+        let config = HttpConfig::default().with_destinations(vec![place.clone()]);
+        config.with_resolver(Down::new(names)).with_secrets(Down::new(secrets))
+    };
+    let request = post(format!("http://hook.example:{}/", receiver.port()))
+        .with_header("authorization", HeaderText::secret("api"));
+    // More often than an event may fail.
+    let id = office.keep(&request).await;
+    let processor = office.start(world.few_tries(2), config(5, 5)).await;
+    let result = office.result(&id, HttpState::Done).await;
+    assert_eq!(result.attempts, 11, "each was noted");
+    assert_eq!((processor.figures().failed, receiver.calls("/").len()), (0, 1));
+    assert!(processor.stop(PATIENCE).await);
+    // From some age on it counts.
+    let id = office.keep(&request).await;
+    let lasting = config(u32::MAX, 0).with_longest_outage(Duration::from_millis(300));
+    let processor = office.start(world.few_tries(2), lasting).await;
+    let letter = office.dead(&id).await;
+    assert!(letter.error.contains("could not be resolved: it is down"), "{}", letter.error);
+    assert!(letter.died_ms - letter.event.emitted_ms >= 300, "{letter:?}");
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// What stands in the way of a result makes no call twice.
+pub(crate) async fn a_result_that_cannot_be_written_is_left_out(world: &World) {
+    let office = world.office().await;
+    let receiver = Receiver::start(|_, _| Reply::status(200)).await;
+    // A mapping that takes no state, where there are mappings; and a document that nobody can read.
+    let mappings =
+        r#"{"dynamic":"strict","properties":{"state":{"type":"integer"},"id":{"type":"keyword"}}}"#;
+    let name = format!("{}-http-results", world.name);
+    office
+        .desk
+        .domain
+        .create_collection::<txn_core::Raw>(&name, Some(mappings))
+        .await
+        .expect("made");
+    office.write("http-results", &format!("{TOPIC}/1/damaged"), r#"{"id":"5"}"#).await;
+    let damaged = office.keep(&post(receiver.url("/damaged")).with_key("damaged")).await;
+    let refused = office.keep(&post(receiver.url("/refused")).with_key("refused")).await;
+    let processor = office.start(world.few_tries(3), config_for(&receiver)).await;
+    until(|| processor.figures().handled == 2).await;
+    assert_eq!((processor.figures().failed, processor.figures().set_aside), (0, 0));
+    for path in ["/damaged", "/refused"] {
+        assert_eq!(receiver.calls(path).len(), 1, "{path}");
+    }
+    assert!(processor.stop(PATIENCE).await);
+    assert_eq!(office.desk.outbox.backlog().await.expect("counts").events, 0);
+    drop((damaged, refused));
+}

@@ -1,0 +1,47 @@
+//! What is kept of keys that are not used any more.
+
+use std::time::Duration;
+
+use txn_outbox::EventSource;
+
+use super::world::{PATIENCE, World, until_dead};
+
+/// A key of which nothing is kept any more begins behind every place that there was: no event gets the id of another.
+pub(crate) async fn what_is_kept_of_idle_keys_is_purged(world: &World) {
+    let desk = world.desk().await;
+    let config = world.config().with_max_failures(1);
+    let processor = desk.start(config.clone()).await;
+    for number in 1..=3 {
+        desk.place("a", number).await;
+    }
+    desk.place("b", -1).await;
+    desk.seen("a", &[1, 2, 3]).await;
+    until_dead(&desk.outbox).await;
+    assert!(processor.stop(PATIENCE).await);
+    desk.place("waits", 1).await;
+    let purge = async |age| desk.outbox.purge(age).await.expect("purges").queues;
+    assert_eq!(purge(Duration::from_secs(3600)).await, 0, "they were used a moment ago");
+    assert_eq!(purge(Duration::ZERO).await, 2, "that in which an event waits stays");
+    assert_eq!(purge(Duration::ZERO).await, 0);
+    // Known ids are those of events that were.
+    assert_eq!(desk.try_place("a", 4).await.expect("emitted"), "orders/4/a");
+    assert_eq!(desk.try_place("new", 1).await.expect("emitted"), "orders/4/new");
+    assert_eq!(desk.try_place("waits", 2).await.expect("emitted"), "orders/2/waits");
+    desk.forgiving.store(true, std::sync::atomic::Ordering::Release);
+    desk.outbox.retry("orders/1/b").await.expect("a dead letter stays");
+    let processor = desk.start(config).await;
+    desk.seen("a", &[1, 2, 3, 4]).await;
+    desk.seen("b", &[-1]).await;
+    desk.seen("new", &[1]).await;
+    desk.seen("waits", &[1, 2]).await;
+    // Whoever emits and handles meanwhile notices nothing.
+    let numbers: Vec<i64> = (1..=20).collect();
+    for number in &numbers {
+        desk.place("busy", *number).await;
+        purge(Duration::ZERO).await;
+    }
+    desk.seen("busy", &numbers).await;
+    assert!(processor.stop(PATIENCE).await);
+    purge(Duration::ZERO).await;
+    assert_eq!(desk.outbox.backlog().await.expect("counts").events, 0);
+}
