@@ -42,6 +42,10 @@ impl ShownBy {
 const BOTH: ShownBy = ShownBy::Both;
 /// Rules of parallel commit.
 const STAGED: ShownBy = ShownBy::Model { no_mutation: "the engine does not stage records yet" };
+/// A rule of groups that what a process remembers of its commits makes hard to break.
+const REMEMBERED: ShownBy = ShownBy::Model {
+    no_mutation: "what is composed was read of the commit, as long as it is remembered",
+};
 /// Rules of groups.
 const GROUPS: ShownBy = ShownBy::Model {
     no_mutation: "the engine leaves to the next group only what it knows to be committed, under locks of its own",
@@ -83,6 +87,8 @@ rules! {
     LockOverWhatWasRead = "LOCK_OVER_WHAT_WAS_READ", BOTH;
     /// A lock is taken over a commit of one's own process only once that is acknowledged.
     LockOverAcknowledged = "LOCK_OVER_ACKNOWLEDGED", GROUPS;
+    /// A lock is taken over a commit of one's own process only over what was read of that commit: a version is none.
+    LockOverByCommit = "LOCK_OVER_BY_COMMIT", REMEMBERED;
     /// A lock is taken over a commit of one's own process only where that commit's own lock stands.
     LockOverParticipants = "LOCK_OVER_PARTICIPANTS", GROUPS;
     /// A lock whose write was not acknowledged counts only once an acknowledged touch says so.

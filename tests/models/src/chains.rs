@@ -2,7 +2,7 @@
 //! commit's content, its tid, and the new lock.
 
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::lock::{LockingOver, locking_over};
+use txn_protocol::rules::lock::{Locking, LockingOver, locking, locking_over, read_of_commit};
 
 use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::{Budget, Doc, Phase, Told, Who, World, ended, seen, who};
@@ -35,20 +35,26 @@ impl Turn<'_> {
         t: usize,
         me: Who,
         d: usize,
-        predecessor: usize,
-        over: LockingOver,
+        (predecessor, over): (usize, LockingOver),
+        script: &Script,
     ) {
         let doc = self.world.docs[d].now;
         let attempt = self.world.txns[predecessor].attempt;
         let stamp = self.world.rec(who(predecessor, attempt)).stamp;
         let writer = u8::try_from(predecessor + 1).unwrap_or_default();
-        let committed = Doc { writer, ..Doc::default() };
-        let next = match over {
+        let committed = Doc { writer, version: doc.version, ..Doc::default() };
+        let left = match over {
             LockingOver::Content(_) => Doc { stamp, ..committed },
             LockingOver::Placeholder(_) => Doc { absent: true, ..committed },
-            LockingOver::Keep(_) => doc,
+            LockingOver::Keep(_) => Doc { lock: 0, ..doc },
         };
-        let next = Doc { lock: me, ..next }.at_some();
+        let rules = &self.scenario.rules;
+        let was_read = self.world.txns[t].seen[d];
+        let read = was_read.read.then(|| read_of_commit(rules, translate::observed(&was_read)));
+        if locking(rules, tid(me), read.as_ref(), &view(&left)) == Locking::Changed {
+            return self.give_up(t, d, script);
+        }
+        let next = Doc { lock: me, ..left }.at_some();
         let after = ended(self.world);
         self.put_doc("locks over its own commit", d, next, move |w: &mut World, answer| {
             let Some(version) = answer else {
@@ -63,8 +69,10 @@ impl Turn<'_> {
             }
             txn.held[d] = version;
             txn.unsure &= !(1 << d);
-            txn.seen[d] = seen(&next);
-            txn.seen[d].holder = 0;
+            if !txn.seen[d].read {
+                txn.seen[d] = seen(&next);
+                txn.seen[d].holder = 0;
+            }
         });
     }
 }
@@ -135,6 +143,19 @@ fn with_another() -> Scenario {
     scenario
 }
 
+/// The second reads before the first is acknowledged, or after it, and locks at its end.
+fn read_before() -> Scenario {
+    let put = [Use::Put, Use::No, Use::No];
+    Scenario {
+        exists: [true, false, false],
+        scripts: vec![
+            script(put),
+            Script { over: Some(0), pessimistic: false, lock_reads: false, ..script(put) },
+        ],
+        ..updates()
+    }
+}
+
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -170,6 +191,13 @@ pub fn suite() -> Suite {
             )
             .ends(),
             Case::new(
+                "write, then write what was read before",
+                "1 late, 1 janitor, suspicion",
+                read_before(),
+                69_839,
+            )
+            .ends(),
+            Case::new(
                 "a chain, and another process",
                 "1 late, 1 janitor, suspicion",
                 with_another(),
@@ -183,6 +211,12 @@ pub fn suite() -> Suite {
                 "a lock over a commit waits for its acknowledgement",
                 &vanishing(),
                 Rule::LockOverAcknowledged,
+                Shows::Wrong,
+            ),
+            Flaw::of(
+                "a lock over a commit stands over what was read of that commit",
+                &read_before(),
+                Rule::LockOverByCommit,
                 Shows::Wrong,
             ),
             Flaw::of(

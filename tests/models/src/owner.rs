@@ -94,7 +94,7 @@ impl Turn<'_> {
             bare.lock = 0;
         }
         if let Some((predecessor, over)) = self.over(script, d) {
-            self.lock_over(t, me, d, predecessor, over);
+            self.lock_over(t, me, d, (predecessor, over), script);
             return;
         }
         let read = txn.seen[d].read.then(|| observed(&txn.seen[d]));
@@ -149,7 +149,7 @@ impl Turn<'_> {
     }
 
     /// What was read is no longer what it was: the attempt is over.
-    fn give_up(&mut self, t: usize, d: usize, script: &Script) {
+    pub(crate) fn give_up(&mut self, t: usize, d: usize, script: &Script) {
         let recorded = script.heartbeat;
         self.go("finds changed", Object::Doc(d), |w| give_up(&mut w.txns[t], recorded));
     }

@@ -24,7 +24,7 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::record::State;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::{HolderState, Requester};
-use txn_protocol::rules::lock::{Locking, locking};
+use txn_protocol::rules::lock::{Locking, locking, read_of_commit};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
@@ -54,6 +54,15 @@ impl Want {
         let version = Observed::of(&view).version;
         self.again = self.before.replace(version) == Some(version);
         self.view = Some(view);
+    }
+
+    /// Looks what stands there, if the lock was to be over a commit. Returns whether it was.
+    fn gives_up_over(&mut self) -> bool {
+        let was_over = std::mem::take(&mut self.over);
+        if was_over {
+            self.view = None;
+        }
+        was_over
     }
 }
 
@@ -223,7 +232,8 @@ impl Attempt {
             }
             let Some(succession) = self.engine.successions.claim(key) else { continue };
             want.see(succession.view.clone());
-            want.read = want.read.take().map(Observed::by_commit);
+            let of_commit = |read| read_of_commit(&self.engine.rules, read);
+            want.read = want.read.take().map(of_commit);
             (want.chain, want.over) = (succession.chain, true);
             claimed.insert(key.clone(), succession);
         }
@@ -399,9 +409,7 @@ impl Attempt {
                     reason = Some(WaitReason::Store(why));
                 }
                 // It may be the commit's content that is refused, and that is for those before to tell.
-                _ if wants.get(&key).is_some_and(|want| want.over) => {
-                    wants.insert(key, Want::default());
-                }
+                _ if wants.get_mut(&key).is_some_and(Want::gives_up_over) => {}
                 refused => {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
                     self.engine.memory.forget_collection(&key.collection);

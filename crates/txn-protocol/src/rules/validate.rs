@@ -33,13 +33,6 @@ impl Observed {
         }
     }
 
-    /// The read as it counts for a lock over a commit: at the version of the commit's own lock stands what was there before it, so a
-    /// version identifies nothing.
-    #[must_use]
-    pub fn by_commit(self) -> Self {
-        Self { version: None, ..self }
-    }
-
     /// Same non-null commit and same bytes, or else the same version as a pair; absent equals absent.
     pub fn same_logical_version(&self, other: &Self) -> bool {
         match (&self.image, &other.image) {
