@@ -146,11 +146,14 @@ impl Bank {
 impl Rebuilt {
     /// Notes what could not be done, unless that is so for all.
     fn note(&mut self, of: String, error: BankError) -> Result<()> {
-        use txn_core::ErrorKind::{Misconfigured, Unavailable, Unknown};
+        use txn_core::ErrorKind::{Misconfigured, Overloaded, Unavailable, Unknown};
         match &error {
             BankError::Store(_) => return Err(error),
             BankError::Engine(of_engine)
-                if matches!(of_engine.kind(), Misconfigured | Unavailable | Unknown) =>
+                if matches!(
+                    of_engine.kind(),
+                    Misconfigured | Overloaded | Unavailable | Unknown
+                ) =>
             {
                 return Err(error);
             }

@@ -27,6 +27,10 @@ pub struct Config {
     pub max_attempts: u16,
     /// Most documents that one transaction may read and write. Default 10,000.
     pub max_documents: usize,
+    /// Most transactions that run at once in this process; others wait for their turn, a quarter of their deadline at most, and end with
+    /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded) then. Those that are stepped through by hand, and those inside of others, do not
+    /// count. Default 1,024.
+    pub max_running: usize,
     /// How far the clocks of processes may drift apart: a commit over what was written later than this is refused, and
     /// so is a process whose clock is further ahead of the server's. Default 60 s.
     pub max_drift: Duration,
@@ -66,6 +70,7 @@ impl Default for Config {
             deadline: Duration::from_secs(30),
             max_attempts: 1_000,
             max_documents: 10_000,
+            max_running: 1_024,
             max_drift: Duration::from_secs(60),
             retention_days: 7,
             janitor_interval: Some(Duration::from_secs(10)),
@@ -107,6 +112,8 @@ impl Config {
         with_max_attempts: max_attempts: u16;
         /// Sets [`Config::max_documents`].
         with_max_documents: max_documents: usize;
+        /// Sets [`Config::max_running`].
+        with_max_running: max_running: usize;
         /// Sets [`Config::max_drift`].
         with_max_drift: max_drift: Duration;
         /// Sets [`Config::retention_days`].
@@ -151,6 +158,9 @@ impl Config {
         }
         if self.max_documents == 0 {
             return refuse("max_documents is 0");
+        }
+        if self.max_running == 0 {
+            return refuse("max_running is 0");
         }
         if self.retention_days == 0 {
             return refuse("retention_days must be at least 1");

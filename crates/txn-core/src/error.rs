@@ -20,6 +20,9 @@ pub enum ErrorKind {
     /// The store does not answer, or the domain is shutting down: run it again later. Nothing was
     /// changed.
     Unavailable,
+    /// This process runs as many transactions as it may, and the transaction waited for its turn in vain: offer fewer at once, or
+    /// run it again later. Nothing was sent.
+    Overloaded,
     /// It is unknown whether the transaction was committed. It is whole in either case: ask
     /// `Domain::outcome` with [`Error::tid`] before running it again.
     Unknown,
@@ -29,6 +32,15 @@ pub enum ErrorKind {
     /// Something outside the engine wrote or removed what the engine relies on, or a committed
     /// transaction cannot be applied any more: the message names the document. A person must look.
     Damaged,
+}
+
+impl ErrorKind {
+    /// Whether the same may succeed later, though nobody corrects anything. After [`ErrorKind::Unknown`] it may also have happened
+    /// already.
+    #[must_use]
+    pub const fn passes(self) -> bool {
+        matches!(self, Self::Conflict | Self::Unavailable | Self::Overloaded | Self::Unknown)
+    }
 }
 
 /// What happened, to which document, in which transaction, and what to do ([`ErrorKind`]).

@@ -156,7 +156,7 @@ enum Look {
 
 /// Whether an error passes by itself.
 fn passes(error: &txn_core::Error) -> bool {
-    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable | ErrorKind::Unknown)
+    error.kind().passes()
 }
 
 impl Drop for Attempt<'_> {

@@ -149,6 +149,5 @@ impl OutboxError {
 }
 
 pub(crate) fn engine_passes(error: &txn_core::Error) -> bool {
-    use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
-    matches!(error.kind(), Conflict | Unavailable | Unknown)
+    error.kind().passes()
 }

@@ -99,7 +99,10 @@ impl Inner {
             tries += 1;
             let passes = matches!(
                 error.kind(),
-                ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Exists
+                ErrorKind::Unavailable
+                    | ErrorKind::Overloaded
+                    | ErrorKind::Unknown
+                    | ErrorKind::Exists
             );
             if !passes {
                 return self.failed(&entry, &grant, &error.to_string()).await;

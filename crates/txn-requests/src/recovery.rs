@@ -182,5 +182,5 @@ impl Inner {
 }
 
 fn passes(error: &txn_core::Error) -> bool {
-    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable | ErrorKind::Unknown)
+    error.kind().passes()
 }

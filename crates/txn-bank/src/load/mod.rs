@@ -367,7 +367,7 @@ async fn outcome(bank: &Bank, tid: Tid) -> Result<TransactionOutcome> {
 
 /// Whether another try may succeed.
 fn passes(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Unknown)
+    kind.passes()
 }
 
 fn kind_of(error: &BankError) -> String {

@@ -226,7 +226,13 @@ impl Domain {
         // A shutdown waits for it, with all its attempts.
         let _running = engine.lifecycle.running();
         self.check_open()?;
-        let deadline = engine.now() + engine.config.deadline_of(options)?;
+        let wait = engine.config.deadline_of(options)?;
+        let deadline = engine.now() + wait;
+        // The place of one that is inside of another would be that one's.
+        let _place = match crate::attempt::nesting::enclosing().is_empty() {
+            true => Some(engine.admission.enter(&*engine.config.clock, wait).await?),
+            false => None,
+        };
         let logical = engine.tids.start();
         let attempts = Attempts::default();
         let mut groups = self.groups.as_ref();

@@ -1,5 +1,6 @@
 //! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
 
+pub(crate) mod admission;
 pub(crate) mod apply;
 pub(crate) mod attempt_error;
 pub(crate) mod barrier;
@@ -48,6 +49,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Backoff;
 use crate::config::Config;
+use crate::engine::admission::Admission;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
@@ -84,6 +86,8 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// What this process committed last.
     pub(crate) memory: Memory,
+    /// How many transactions run.
+    pub(crate) admission: Admission,
     /// Where other processes were met.
     pub(crate) contested: Contested,
     /// What it committed, and leaves to the next group to be written.
@@ -135,6 +139,7 @@ impl Engine {
             records: front(),
             store: front(),
             memory: Memory::new(groups.then_some(config.transaction_limit)),
+            admission: Admission::new(config.max_running),
             contested: Contested::default(),
             successions: Successions::default(),
             histories: Histories::default(),

@@ -1,0 +1,87 @@
+//! More transactions than may run at once, in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::{Instant, sleep};
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw, Result};
+
+async fn open(running: usize) -> (Domain, Collection<Raw>) {
+    let config = Config::default()
+        .with_janitor_interval(None)
+        .with_max_running(running)
+        .with_deadline(Duration::from_secs(4));
+    let store = Arc::new(MemoryStore::new());
+    let domain = Domain::create(store, "busy", config).await.expect("opens");
+    let things = domain.create_collection("things", None).await.expect("opens");
+    (domain, things)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
+    let (domain, things) = open(2).await;
+    let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let began = Instant::now();
+    let results: Vec<Result<()>> = join_all((0..40).map(|n| {
+        let (domain, things, running, most) = (&domain, &things, &running, &most);
+        async move {
+            let closure = async |tx: &txn_core::Transaction| {
+                most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                sleep(Duration::from_millis(300)).await;
+                running.fetch_sub(1, Ordering::Relaxed);
+                tx.put(things, n.to_string(), &Raw::new("{}"))
+            };
+            domain.transact::<_, Error, _>(closure).await
+        }
+    }))
+    .await;
+    assert_eq!(most.into_inner(), 2);
+    let done = results.iter().filter(|result| result.is_ok()).count();
+    // A second is a quarter of the deadline: four rounds of two begin in it.
+    assert_eq!(done, 8, "{results:?}");
+    let refused = results.iter().filter_map(|result| result.as_ref().err());
+    assert!(
+        refused.clone().all(|error| error.kind() == ErrorKind::Overloaded && error.kind().passes())
+    );
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_do_not_even_wait() {
+    let (domain, things) = open(1).await;
+    let began = Instant::now();
+    let refused_at_once = AtomicUsize::new(0);
+    join_all((0..30).map(|_| {
+        let (domain, things, refused) = (&domain, &things, &refused_at_once);
+        async move {
+            let result = domain
+                .transact::<_, Error, _>(async |tx| {
+                    sleep(Duration::from_secs(3)).await;
+                    tx.get(things, "x").await.map(drop)
+                })
+                .await;
+            if result.is_err() && began.elapsed() < Duration::from_millis(500) {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }))
+    .await;
+    // One runs, sixteen wait.
+    assert_eq!(refused_at_once.into_inner(), 13);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_inside_of_another_needs_no_place() {
+    let (domain, things) = open(1).await;
+    let image = Raw::new("{}");
+    let outer = domain.transact::<_, Error, _>(async |tx| {
+        domain.transact::<_, Error, _>(async |inner| inner.put(&things, "inner", &image)).await?;
+        tx.put(&things, "outer", &image)
+    });
+    outer.await.expect("commits");
+    let found = domain.reader().get_many(&things, ["inner", "outer"]).await.expect("reads");
+    assert!(found.iter().all(Option::is_some));
+}
