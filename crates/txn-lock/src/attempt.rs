@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use txn_core::{ErrorKind, Options};
+use txn_core::Options;
 
 use crate::backoff::Backoff;
 use crate::error::{LockError, Result};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use txn_core::ErrorKind;
 use txn_lock::instance::wall_ms;
 
 use crate::error::{RequestError, Result};
