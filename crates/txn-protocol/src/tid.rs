@@ -232,6 +232,12 @@ pub struct TooFarAhead {
 }
 
 impl TidSource {
+    /// Whether an id is one of these.
+    #[must_use]
+    pub fn is_own(&self, tid: Tid) -> bool {
+        tid.parts().2 == self.node
+    }
+
     /// Ids of a node of its own.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: &dyn Entropy) -> Self {

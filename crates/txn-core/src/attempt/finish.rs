@@ -31,15 +31,16 @@ impl Attempt {
         let applied = async {
             let own: BTreeMap<Key, View> =
                 known.extract_if(.., |key, _| !left.contains_key(key)).collect();
-            let own_keys: Vec<Key> = own.keys().cloned().collect();
+            let own_keys: BTreeSet<Key> = own.keys().cloned().collect();
             let own = async {
                 let unapplied = engine.apply(&record, own, &deadline).await;
                 engine.live_attempts.release(&own_keys);
-                self.seat.leave();
+                self.seat.give_back(&|key| own_keys.contains(key));
                 unapplied
             };
             let left = self.apply_unless_locked_over(&record, known, left, &deadline);
             let (own, left) = futures::future::join(own, left).await;
+            self.seat.leave();
             let mut unapplied = own?;
             unapplied.extend(left?);
             if self.options.acknowledge == Acknowledge::Searchable {
@@ -120,6 +121,7 @@ impl Attempt {
                     false => engine.apply(record, known, deadline).await,
                 };
                 engine.live_attempts.release([&key]);
+                self.seat.give_back(&|given| *given == key);
                 unapplied
             }
         });

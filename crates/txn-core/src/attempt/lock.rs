@@ -149,7 +149,7 @@ impl Attempt {
             let mut in_the_way = Vec::new();
             for (key, want) in &mut wants {
                 let step = self.step(key, want, met.get(key));
-                if self.shows_others(&step) {
+                if self.shows_others(want, &step) {
                     self.engine.contested.meets_others(key, self.engine.now());
                 }
                 match step {
@@ -179,6 +179,8 @@ impl Attempt {
                 }
                 checks = writes.into_iter().filter(|write| !write.op.changes()).collect();
                 self.leave_out_set_aside(&mut wants, &mut checks);
+                // Those before apply what is not locked any more.
+                successions.retain(|key, _| wants.contains_key(key) && !self.is_set_aside(key));
                 continue;
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
@@ -215,11 +217,14 @@ impl Attempt {
     }
 
     /// Whether another process holds the document, or has changed what was read.
-    fn shows_others(&self, step: &Result<Step, AttemptError>) -> bool {
-        match step {
-            Ok(Step::Blocked(holder)) => !self.engine.live_attempts.is_live(*holder),
-            Ok(Step::Write(_) | Step::LookAgain) => false,
-            Err(_) => true,
+    fn shows_others(&self, want: &Want, step: &Result<Step, AttemptError>) -> bool {
+        match (step, &want.view) {
+            (Ok(Step::Blocked(holder)), _) => !self.engine.live_attempts.is_live(*holder),
+            (
+                Err(AttemptError::Retry(RetryReason::Changed(_))),
+                Some(View::Present { stored, .. }),
+            ) => stored.tid.is_none_or(|tid| !self.engine.tids.is_own(tid)),
+            _ => false,
         }
     }
 
@@ -408,12 +413,13 @@ impl Attempt {
                     wants.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
                 }
-                // It may be the commit's content that is refused, and that is for those before to tell.
-                _ if wants.get_mut(&key).is_some_and(Want::gives_up_over) => {}
                 refused => {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
                     self.engine.memory.forget_collection(&key.collection);
-                    fault = Some(Error::from_refused(&refused, &key, "lock it"));
+                    // It may be the commit's content that is refused, and that is for those before to tell.
+                    if !wants.get_mut(&key).is_some_and(Want::gives_up_over) {
+                        fault = Some(Error::from_refused(&refused, &key, "lock it"));
+                    }
                 }
             }
         }

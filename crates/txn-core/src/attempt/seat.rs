@@ -16,8 +16,11 @@ pub(crate) trait Places: Guard {
     /// Whoever writes these next may begin already.
     fn offer(&mut self, keys: &BTreeSet<Key>);
 
-    /// Nobody may begin any more. Returns those that somebody took over; they are given back.
+    /// Nobody may begin any more. Returns those that somebody took over.
     fn withdraw(&mut self) -> BTreeSet<Key>;
+
+    /// Others may have these.
+    fn give_back(&mut self, given: &dyn Fn(&Key) -> bool);
 
     /// Whether it was taken over from an attempt before, which waits for the lock.
     fn is_over(&self, key: &Key) -> bool;
@@ -52,6 +55,13 @@ impl Seat {
         self.leave_turn();
         let documents = self.documents.lock().take();
         drop(documents);
+    }
+
+    /// Others may have these documents.
+    pub(super) fn give_back(&self, given: &dyn Fn(&Key) -> bool) {
+        if let Some(documents) = &mut *self.documents.lock() {
+            documents.give_back(given);
+        }
     }
 
     pub(super) fn has_documents(&self) -> bool {

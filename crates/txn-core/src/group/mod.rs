@@ -178,15 +178,20 @@ impl Places for Documents {
     }
 
     fn withdraw(&mut self) -> BTreeSet<Key> {
-        let written = self.written();
-        let mut queue = self.groups.queue.lock();
-        let taken = queue.withdraw(&written);
-        for uses in &mut self.uses {
-            let given = uses.written.extract_if(.., |key| taken.contains(key)).collect();
-            queue.free(&Uses { written: given, ..Uses::default() });
-        }
+        let taken = self.groups.queue.lock().withdraw(&self.written());
         self.over.retain(|key| !taken.contains(key));
         taken
+    }
+
+    fn give_back(&mut self, given: &dyn Fn(&Key) -> bool) {
+        {
+            let mut queue = self.groups.queue.lock();
+            for uses in &mut self.uses {
+                let written = uses.written.extract_if(.., |key| given(key)).collect();
+                queue.free(&Uses { written, ..Uses::default() });
+            }
+        }
+        self.groups.call();
     }
 
     fn is_over(&self, key: &Key) -> bool {

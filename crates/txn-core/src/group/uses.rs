@@ -145,6 +145,7 @@ mod tests {
         let taken = in_use.withdraw(&writer.written);
         assert_eq!(taken, next.written);
         in_use.end(&next);
+        assert!(!in_use.allows(&next, true), "the next one has it");
         assert!(!in_use.allows(&uses(&[], &["b"]), true), "nobody took it, and it is applied");
         in_use.end(&uses(&[], &["b"]));
         assert!(in_use.allows(&uses(&[], &["b"]), false) && !in_use.allows(&next, false));
