@@ -23,7 +23,7 @@ documents! {
     testing_your_code: "../../docs/testing-your-code.md";
     past: "../../docs/past.md";
     failures: "../../docs/failures.md";
-    architecture: "../../docs/architecture.md";
+    architecture: "../../ARCHITECTURE.md";
     protocol: "../../docs/protocol.md";
     store_contract: "../../docs/store-contract.md";
     isolation: "../../docs/isolation.md";
