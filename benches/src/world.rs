@@ -79,6 +79,8 @@ impl Way {
 pub struct Refused {
     /// The kind of the error, in a word.
     pub kind: String,
+    /// Whether the kind says that the same may succeed later.
+    pub passes: bool,
     /// To ask for its outcome, if that is unknown.
     pub unknown: Option<Tid>,
 }
@@ -87,6 +89,7 @@ impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         Self {
             kind: format!("{:?}", error.kind()),
+            passes: error.kind().passes(),
             unknown: error.tid().filter(|_| is_unknown(&error)),
         }
     }
@@ -226,7 +229,8 @@ impl World {
         ids: &[String],
         options: &Options,
     ) -> Result<u32, Refused> {
-        let told = |failure: Failure| Refused { kind: failure.to_string(), unknown: None };
+        let told =
+            |failure: Failure| Refused { kind: failure.to_string(), passes: false, unknown: None };
         match way {
             Way::Plain => self.plain.transfer(ids).await.map(|()| 1).map_err(told),
             Way::Batched => self.batched.transfer(ids).await.map(|()| 1).map_err(told),
@@ -247,7 +251,8 @@ impl World {
     /// # Errors
     /// Why it was refused.
     pub async fn look(&self, way: Way, ids: &[String]) -> Result<u32, Refused> {
-        let told = |failure: Failure| Refused { kind: failure.to_string(), unknown: None };
+        let told =
+            |failure: Failure| Refused { kind: failure.to_string(), passes: false, unknown: None };
         match self.banks(way, 1).first() {
             None => self.plain.look(ids).await.map(|()| 1).map_err(told),
             Some(bank) => Ok(bank.look(ids).await?),

@@ -71,6 +71,8 @@ pub(super) struct Phase {
     pub(super) calm_after: Option<f64>,
     /// Refusals by the kind of the error.
     pub(super) refused: std::collections::BTreeMap<String, usize>,
+    /// Those among them of which the kind does not say what to do.
+    pub(super) odd: usize,
     /// Memory of this process in the end, in MiB.
     pub(super) memory: Option<f64>,
 }

@@ -115,7 +115,7 @@ async fn phase(
 impl Running {
     async fn end(self, world: &World, load: Load) -> Result<Phase, Failure> {
         let mut times = Vec::new();
-        let mut refused = BTreeMap::new();
+        let (mut refused, mut odd) = (BTreeMap::new(), 0);
         let mut unknown: Vec<Tid> = Vec::new();
         let mut carried = Vec::new();
         for (at, arrival) in self.arrivals {
@@ -125,6 +125,7 @@ impl Running {
                 Ok(time) => times.push(time),
                 Err(why) => {
                     unknown.extend(why.unknown);
+                    odd += usize::from(!why.passes);
                     *refused.entry(why.kind).or_default() += 1;
                 }
             }
@@ -134,7 +135,7 @@ impl Running {
         let Times { p50, p99, longest, .. } = Times::of(&times);
         let done = times.len() as f64 / self.span.as_secs_f64();
         let calm_after = calm_after(&carried, self.span).map(|calm| calm.as_secs_f64());
-        Ok(Phase { done, p50, p99, longest, refused, calm_after, ..self.phase })
+        Ok(Phase { done, p50, p99, longest, refused, odd, calm_after, ..self.phase })
     }
 }
 
@@ -181,12 +182,10 @@ fn rows(phases: &[Phase], carried: f64, looked: Duration, rows: &mut Vec<Row>) {
         None => Row::found(what, aim, looked.as_secs_f64(), "not even when the look ended"),
     });
     let all: usize = during.refused.values().sum();
-    let typed = ["Conflict", "Unavailable", "Unknown"];
-    let others = during.refused.iter().filter(|(kind, _)| !typed.contains(&kind.as_str()));
     rows.push(Row::found(
         "overload: refusals that are not of a kind that says what to do",
         Aim::AtMost(0.0),
-        others.map(|(_, count)| *count as f64).sum(),
+        during.odd as f64,
         format!("of {all}: {:?}", during.refused),
     ));
     let what = "overload: memory afterwards / before";
