@@ -104,7 +104,7 @@ impl<'a> Attempt<'a> {
                     let died = dead.is_some();
                     last.holder = last.holder.take().filter(|_| died);
                 }
-                Err(LockError::Engine(error)) if passes(&error) => {
+                Err(LockError::Engine(error)) if error.kind().passes() => {
                     last.failure = Some(error);
                     self.pause(&mut backoff).await;
                 }
@@ -126,7 +126,9 @@ impl<'a> Attempt<'a> {
                 Ok(Look::Dead(dead)) => return Ok(Some((dead, holder.grant.clone()))),
                 Ok(Look::Gone) => return Ok(None),
                 Ok(Look::Holds) => last.failure = None,
-                Err(LockError::Engine(error)) if passes(&error) => last.failure = Some(error),
+                Err(LockError::Engine(error)) if error.kind().passes() => {
+                    last.failure = Some(error);
+                }
                 Err(error) => return Err(error),
             }
             self.pause(backoff).await;
@@ -152,11 +154,6 @@ enum Look {
     Holds,
     Gone,
     Dead(Dead),
-}
-
-/// Whether an error passes by itself.
-fn passes(error: &txn_core::Error) -> bool {
-    error.kind().passes()
 }
 
 impl Drop for Attempt<'_> {

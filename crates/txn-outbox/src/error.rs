@@ -139,15 +139,11 @@ impl OutboxError {
     #[must_use]
     pub fn passes(&self) -> bool {
         match self {
-            Self::Engine(error) => engine_passes(error),
+            Self::Engine(error) => error.kind().passes(),
             Self::Store(_) => true,
             #[cfg(feature = "postgres")]
             Self::Database { .. } => true,
             _ => false,
         }
     }
-}
-
-pub(crate) fn engine_passes(error: &txn_core::Error) -> bool {
-    error.kind().passes()
 }

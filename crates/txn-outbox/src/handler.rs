@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use txn_core::{Domain, Transaction, TransactionFn};
 
-use crate::error::{OutboxError, engine_passes};
+use crate::error::OutboxError;
 use crate::event::Event;
 use crate::source::{Claim, EventSource};
 
@@ -168,7 +168,7 @@ fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> 
     };
     // What is wrong with a store is so for every event.
     let is_of_store = |error: &&txn_core::Error| {
-        engine_passes(error) || error.kind() == txn_core::ErrorKind::Misconfigured
+        error.kind().passes() || error.kind() == txn_core::ErrorKind::Misconfigured
     };
     of_engine.filter(is_of_store).map(|_| FailureKind::Passing)
 }

@@ -146,7 +146,9 @@ impl Inner {
                 _ => match self.may_take(&entry).await? {
                     Some(dead) => match self.process(&entry.id, dead.as_ref()).await {
                         Ok(processed) => tally.count(processed),
-                        Err(RequestError::Engine(error)) if passes(&error) => tally.failed += 1,
+                        Err(RequestError::Engine(error)) if error.kind().passes() => {
+                            tally.failed += 1;
+                        }
                         Err(error) => return Err(error),
                     },
                     None => {
@@ -178,8 +180,4 @@ impl Inner {
         })
         .await
     }
-}
-
-fn passes(error: &txn_core::Error) -> bool {
-    error.kind().passes()
 }

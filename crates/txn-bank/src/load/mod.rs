@@ -255,7 +255,7 @@ impl Load {
             let mut tries = 0;
             opened += loop {
                 match bank.ensure_accounts(chunk).await {
-                    Err(BankError::Engine(error)) if passes(error.kind()) && tries < 5 => {
+                    Err(BankError::Engine(error)) if error.kind().passes() && tries < 5 => {
                         tries += 1;
                         tokio::time::sleep(PAUSE * 5).await;
                     }
@@ -357,17 +357,12 @@ impl Load {
 async fn outcome(bank: &Bank, tid: Tid) -> Result<TransactionOutcome> {
     loop {
         match bank.outcome(tid).await {
-            Err(BankError::Engine(error)) if passes(error.kind()) => {
+            Err(BankError::Engine(error)) if error.kind().passes() => {
                 tokio::time::sleep(PAUSE).await;
             }
             known => return known,
         }
     }
-}
-
-/// Whether another try may succeed.
-fn passes(kind: ErrorKind) -> bool {
-    kind.passes()
 }
 
 fn kind_of(error: &BankError) -> String {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use txn_requests::{Processor, RequestError, Requests, RequestsConfig, State};
 
 use super::latency::Latency;
-use super::{FINISH, Load, PAUSE, Progress, WRAP_UP, kind_of, passes};
+use super::{FINISH, Load, PAUSE, Progress, WRAP_UP, kind_of};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::requests::APPLICATION;
@@ -186,7 +186,7 @@ impl Desk {
         while let Err(error) = self.bank.submit(&self.requests, &key, &legs).await {
             tries += 1;
             match &error {
-                BankError::Engine(engine) if passes(engine.kind()) && tries < TRIES => {}
+                BankError::Engine(engine) if engine.kind().passes() && tries < TRIES => {}
                 _ => return Err(error),
             }
             tokio::time::sleep(PAUSE).await;

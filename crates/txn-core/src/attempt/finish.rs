@@ -29,13 +29,13 @@ impl Attempt {
         let keys: Vec<Key> = known.keys().cloned().collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
-            let own: BTreeMap<Key, View> =
-                known.extract_if(.., |key, _| !left.contains_key(key)).collect();
-            let own_keys: BTreeSet<Key> = own.keys().cloned().collect();
+            let left_keys: BTreeSet<Key> = left.keys().cloned().collect();
+            let is_own = |key: &Key| !left_keys.contains(key);
+            let own = known.extract_if(.., |key, _| is_own(key)).collect();
             let own = async {
                 let unapplied = engine.apply(&record, own, &deadline).await;
-                engine.live_attempts.release(&own_keys);
-                self.seat.give_back(&|key| own_keys.contains(key));
+                engine.live_attempts.release(keys.iter().filter(|key| is_own(key)));
+                self.seat.give_back(&is_own);
                 unapplied
             };
             let left = self.apply_unless_locked_over(&record, known, left, &deadline);

@@ -437,8 +437,8 @@ impl Attempt {
 
     /// A lock was acknowledged.
     fn hold(&self, key: &Key, version: Version, op: &WriteOp, want: Want) {
-        let chain = want.chain;
-        let (before, seen) = match want.view {
+        let Want { view, chain, .. } = want;
+        let (before, seen) = match view {
             Some(View::Present { stored, version, .. }) => (stored, Some(version)),
             _ => (Stored { absent: true, ..Stored::default() }, None),
         };

@@ -70,8 +70,8 @@ impl Apply {
     }
 
     /// The others are somebody else's to write.
-    pub(crate) fn leave_out_all_but(&mut self, keys: &BTreeSet<Key>) {
-        self.pending.retain(|key, _| keys.contains(key));
+    pub(crate) fn leave_out_unwanted(&mut self) {
+        self.pending.retain(|key, _| self.wanted.contains(key));
     }
 
     pub(crate) fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {

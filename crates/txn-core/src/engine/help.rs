@@ -127,9 +127,9 @@ impl Engine {
         known: BTreeMap<Key, View>,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
-        let wanted: BTreeSet<Key> = known.keys().cloned().collect();
-        let mut apply = self.begin_apply(record.clone(), known, wanted.clone())?;
-        apply.leave_out_all_but(&wanted);
+        let wanted = known.keys().cloned().collect();
+        let mut apply = self.begin_apply(record.clone(), known, wanted)?;
+        apply.leave_out_unwanted();
         self.roll_forward(Requester::Patient, Box::new(apply), deadline).await
     }
 
