@@ -354,7 +354,11 @@ impl Simulation {
         }
         let jump = match scenario.clocks {
             Clocks::Tame if dice.u8(..6) == 0 => dice.i64(-5_000..=5_000) - process.off(),
-            Clocks::Wild if dice.u8(..3) == 0 => dice.i64(-9_000_000..=9_000_000),
+            // However often it jumps it stays within the drift that is allowed: beyond that nothing is promised of the past.
+            Clocks::Wild if dice.u8(..3) == 0 => {
+                let off = process.off() + dice.i64(-9_000_000..=9_000_000);
+                off.clamp(-DAY_MILLIS * 9 / 10, DAY_MILLIS * 9 / 10) - process.off()
+            }
             Clocks::Days if dice.u8(..3) == 0 => {
                 self.days = (self.days + dice.i64(0..=3)).min(9);
                 self.days * DAY_MILLIS - process.off()
