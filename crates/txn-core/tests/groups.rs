@@ -1,16 +1,20 @@
 //! Transactions of one process that are composed, in virtual time: on a store that takes two milliseconds for each request.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use txn_core::event::{Event, Observer};
-use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Result, Typed};
+use txn_core::store::{
+    Layer, MemoryStore, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp,
+};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Result, Typed, fields};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -445,4 +449,89 @@ async fn groups_leave_hot_documents_to_each_other() {
     assert!(over >= 100, "{over} documents were locked over the commit before");
     assert!(written <= 400, "{written} writes for 1200 transfers of two documents");
     assert_eq!(bank.balances(6).await.iter().sum::<i64>(), 600);
+}
+
+/// Refuses, once, the content of a lock that is written over the lock of another transaction; what others do meanwhile is in
+/// between.
+#[derive(Debug)]
+struct Refusing {
+    inner: Arc<dyn Store>,
+    armed: AtomicBool,
+    refuses: Notify,
+    go_on: Notify,
+}
+
+impl Refusing {
+    async fn is_lock_over(&self, write: &Write) -> bool {
+        let lock = format!("\"{}\":", fields::TRANSACTION_TID);
+        let WriteOp::Replace(source, _) = &write.op else { return false };
+        let stands = self.inner.read_primary(std::slice::from_ref(&write.key)).await;
+        let is_locked =
+            |read: &Read| matches!(read, Read::Found { source, .. } if source.contains(&lock));
+        source.contains(&lock) && stands.iter().all(is_locked)
+    }
+}
+
+#[async_trait]
+impl Layer for Refusing {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let is_lock = |write: &Write| matches!(write.op, WriteOp::Replace(..));
+        let on_one = writes.iter().position(|w| w.key.id.as_ref() == "1" && is_lock(w));
+        if let Some(at) = on_one
+            && self.is_lock_over(&writes[at]).await
+            && self.armed.swap(false, Ordering::Relaxed)
+        {
+            self.refuses.notify_one();
+            self.go_on.notified().await;
+            let mut others = writes.to_vec();
+            others.remove(at);
+            let mut outcomes = self.inner.write_many(&others).await;
+            let reason = "refused by the test".to_owned();
+            outcomes.insert(at, Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason }));
+            return outcomes;
+        }
+        self.inner.write_many(writes).await
+    }
+}
+
+/// The lock is not written over the commit then: what stands there is looked at again, and that is what another process
+/// committed meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
+    let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    let refusing = Arc::new(Refusing {
+        inner: store.clone(),
+        armed: AtomicBool::new(false),
+        refuses: Notify::new(),
+        go_on: Notify::new(),
+    });
+    let bank = Bank::beside(Arc::new(CountingStore::new(refusing.clone()))).await;
+    let others = Bank::beside(Arc::new(CountingStore::new(store))).await;
+    for id in 0..2 {
+        bank.add(id, 100).await.expect("commits");
+    }
+    bank.transfer(0, 1, 1).await.expect("commits");
+    refusing.armed.store(true, Ordering::Relaxed);
+    let ours = async {
+        for _ in 0..3 {
+            bank.transfer(0, 1, 1).await.expect("commits");
+        }
+    };
+    let theirs = async {
+        refusing.refuses.notified().await;
+        others.add(1, 50).await.expect("commits");
+        refusing.go_on.notify_one();
+    };
+    let both = async { tokio::join!(ours, theirs) };
+    tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .expect("a lock is written over a commit");
+    let settled = bank.domain.shutdown(Duration::from_secs(60));
+    assert!(settled.await);
+    assert_eq!(others.balances(2).await, [96, 154]);
 }

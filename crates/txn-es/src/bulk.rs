@@ -1,6 +1,7 @@
 //! Bulk requests: operations as lines of text, and outcomes by their answers. No I/O.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -74,7 +75,8 @@ pub(crate) fn encode(items: &[Item<'_>]) -> Bytes {
             push_text(&mut body, routing);
         }
         if let Some(Condition { seq_no, primary_term }) = condition {
-            body.push_str(&format!(",\"if_seq_no\":{seq_no},\"if_primary_term\":{primary_term}"));
+            // Writing to a `String` does not fail.
+            let _ = write!(body, ",\"if_seq_no\":{seq_no},\"if_primary_term\":{primary_term}");
         }
         if item.require_alias {
             body.push_str(",\"require_alias\":true");
@@ -143,9 +145,9 @@ impl Item<'_> {
     }
 
     /// The result, by the answer to this very item.
-    fn judge(&self, entry: &str, text: &Text<'_>) -> Settled {
+    fn judge(&self, entry: Option<Entry<'_>>, text: &Text<'_>) -> Settled {
         let unknown = |text: &str| self.settle(Fate::Unknown(text.to_owned()));
-        let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry) else {
+        let Some(entry) = entry else {
             return unknown("the answer to this operation cannot be read");
         };
         let action = entry.action();
@@ -211,6 +213,11 @@ pub(crate) fn no_source() -> Refusal {
 /// Text as a JSON string.
 pub(crate) fn push_text(body: &mut String, text: &str) {
     body.push('"');
+    if !text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        body.push_str(text);
+        body.push('"');
+        return;
+    }
     for c in text.chars() {
         match c {
             '"' => body.push_str("\\\""),
@@ -222,13 +229,23 @@ pub(crate) fn push_text(body: &mut String, text: &str) {
     body.push('"');
 }
 
-/// Its items are read one by one: what is wrong with one says nothing about the others.
 #[derive(Deserialize)]
-struct BulkAnswer<'a> {
+struct BulkAnswer<'a, I> {
     #[serde(borrow)]
     took: Option<&'a RawValue>,
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
+    items: Vec<I>,
+}
+
+impl<'a> BulkAnswer<'a, Option<Entry<'a>>> {
+    fn read(text: &'a str) -> Result<Self, serde_json::Error> {
+        if let Ok(answer) = serde_json::from_str(text) {
+            return Ok(answer);
+        }
+        // What is wrong with one says nothing about the others.
+        let BulkAnswer { took, items } = serde_json::from_str::<BulkAnswer<'a, &RawValue>>(text)?;
+        let items = items.into_iter().map(|item| serde_json::from_str(item.get()).ok()).collect();
+        Ok(Self { took, items })
+    }
 }
 
 #[derive(Deserialize)]
@@ -284,7 +301,7 @@ struct Get<'a> {
 pub(crate) fn decode(items: &[Item<'_>], body: &[u8]) -> Vec<Settled> {
     let all = |text: String| items.iter().map(|i| i.settle(Fate::Unknown(text.clone()))).collect();
     let text = Text::of(body);
-    let answer: BulkAnswer<'_> = match serde_json::from_str(text.as_str()) {
+    let answer = match BulkAnswer::read(text.as_str()) {
         Ok(answer) => answer,
         // The position only: the message may repeat a piece of a document.
         Err(e) => return all(format!("the answer cannot be read, at byte {}", e.column())),
@@ -295,7 +312,7 @@ pub(crate) fn decode(items: &[Item<'_>], body: &[u8]) -> Vec<Settled> {
     }
     let mut entries = answer.items.into_iter();
     let settle = |item: &Item<'_>| match entries.next() {
-        Some(entry) => item.judge(entry.get(), &text),
+        Some(entry) => item.judge(entry, &text),
         None => item.settle(Fate::Unknown("the answer is short of this operation".to_owned())),
     };
     items.iter().map(settle).collect()

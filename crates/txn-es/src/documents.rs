@@ -106,7 +106,7 @@ impl Inner {
         if let Some(reason) = source.and_then(|source| fault_of_source(source)) {
             return Some(Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason }));
         }
-        names::fault(&write.key.collection).map(|_| Outcome::MissingCollection)
+        None
     }
 
     /// Sends operations, in as many requests as their number and size ask for.
@@ -417,7 +417,7 @@ fn not_sent(error: StoreError) -> Outcome {
 
 /// Sources are JSON objects on one line; anything else would not survive a bulk request.
 fn fault_of_source(source: &str) -> Option<String> {
-    if source.contains(['\n', '\r']) {
+    if source.bytes().any(|byte| byte == b'\n' || byte == b'\r') {
         return Some("the source has a raw line break".to_owned());
     }
     if !source.trim_start().starts_with('{') {

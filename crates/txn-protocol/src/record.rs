@@ -228,6 +228,24 @@ impl Record {
         serde_json::to_string(&wire).map(Into::into).map_err(fault)
     }
 
+    /// No fewer bytes than it takes when it is encoded, and found without that; none if it has parts whose length that does not
+    /// tell.
+    pub fn most_bytes(&self) -> Option<usize> {
+        /// Numbers, tids and names of fields; a byte of a name may become an escape of six.
+        const FIELDS: usize = 512;
+        let name = |text: &str| 6 * text.len();
+        let participant = |participant: &Participant| {
+            let Participant { collection, id, routing, .. } = participant;
+            FIELDS + name(collection) + name(id) + routing.as_deref().map_or(0, name)
+        };
+        let participants: usize = self.participants.iter().map(participant).sum();
+        let image = |image: &Option<Image>| 5 + image.as_ref().map_or(0, |i| i.as_str().len());
+        let images: usize = self.images.iter().map(image).sum();
+        let words = name(&self.coordinator) + self.application.as_deref().map_or(0, name);
+        let told = self.metadata.is_none() && self.aborted.is_none();
+        told.then_some(FIELDS + participants + images + words)
+    }
+
     /// Where in `participants` each document is.
     pub fn by_key(&self) -> BTreeMap<Key, usize> {
         self.participants
@@ -285,5 +303,41 @@ mod tests {
         assert_eq!(by_key.get(&Key::new("accounts", "c")), Some(&2));
         assert_eq!(by_key.get(&Key::new("accounts", "d")), None);
         assert!(Record::parse("{\"state\":\"odd\"}").is_err());
+    }
+
+    #[test]
+    fn no_record_takes_more_bytes_than_it_is_said_to_take_at_most() {
+        let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
+        let longest = Some(Version { term: u64::MAX, seq_no: u64::MAX });
+        let names: Arc<str> = "\u{1}\u{2}\"\\ü".repeat(20).into();
+        let participant = Participant {
+            collection: names.clone(),
+            id: names.clone(),
+            routing: Some(names.clone()),
+            op: Op::Insert,
+            expected: longest,
+            placeholder: longest,
+            before: Some(tid),
+        };
+        for participants in [0, 1, 100] {
+            let record = Record {
+                state: State::Committed,
+                tid,
+                aborted: None,
+                commit_tid: Some(tid),
+                participants: vec![participant.clone(); participants],
+                images: vec![Image::parse("{\"n\":\"\\u0001\"}").ok(); participants],
+                metadata: None,
+                coordinator: names.to_string(),
+                application: Some(names.to_string()),
+                created_at: u64::MAX,
+                heartbeat_at: Some(u64::MAX),
+                modified_at: u64::MAX,
+            };
+            let encoded = record.encode().expect("encodes");
+            assert!(record.most_bytes().is_some_and(|most| most >= encoded.len()));
+            let told = Record { metadata: Some("1".to_owned()), ..record };
+            assert_eq!(told.most_bytes(), None);
+        }
     }
 }

@@ -41,9 +41,10 @@ impl Tid {
     }
 
     fn parts(self) -> (u64, u16, [u8; 6]) {
-        // Both are `Some` for every version 1 UUID, and no other is let in.
-        let (ticks, attempt) = self.0.get_timestamp().map_or((0, 0), |t| t.to_gregorian());
-        (ticks, attempt, self.0.get_node_id().unwrap_or_default())
+        // No UUID of another version is let in.
+        let (low, middle, high, [sequence @ .., a, b, c, d, e, f]) = self.0.as_fields();
+        let ticks = u64::from(high & 0x0fff) << 48 | u64::from(middle) << 32 | u64::from(low);
+        (ticks, u16::from_be_bytes(*sequence) & MAX_ATTEMPT, [*a, *b, *c, *d, *e, *f])
     }
 
     /// The age of the logical transaction.
@@ -80,8 +81,8 @@ impl Tid {
     }
 
     /// The compact form, without hyphens, as kept in [`txn_store::fields::TRANSACTION_RECENT`].
-    pub fn compact(self) -> String {
-        self.0.simple().to_string()
+    pub fn compact(self) -> impl fmt::Display {
+        self.0.simple()
     }
 }
 
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!((retry.age(), retry.attempt()), (first.age(), 3));
         assert!(retry > first && retry < second);
         assert_eq!(first.to_string().parse(), Ok(first));
-        assert_eq!(first.compact().parse(), Ok(first));
+        assert_eq!(first.compact().to_string().parse(), Ok(first));
         assert_eq!(first.0.get_version_num(), 1);
         assert_eq!(first.parts().2[0] & 1, 1, "multicast bit");
         assert_eq!(first.with_attempt(MAX_ATTEMPT).attempt(), MAX_ATTEMPT);

@@ -40,6 +40,7 @@ mod memory;
 mod pages;
 mod shown;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ pub use pages::Pages;
 ///
 /// `collection` is a *physical* name as [`Store::open_collection`] returned it, or the alias of a
 /// partition of the transaction table. Keys order by collection, id, routing; the engine locks in that order.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Hash)]
 pub struct Key {
     /// The collection (index) that holds the document.
     pub collection: Arc<str>,
@@ -76,6 +77,36 @@ impl Key {
         self
     }
 }
+
+/// Most keys of a process have the very same name of their collection: that is seen without a look at its text.
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let collection = match Arc::ptr_eq(&self.collection, &other.collection) {
+            true => Ordering::Equal,
+            false => self.collection.cmp(&other.collection),
+        };
+        collection
+            .then_with(|| self.id.cmp(&other.id))
+            .then_with(|| self.routing.cmp(&other.routing))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.routing == other.routing
+            && (Arc::ptr_eq(&self.collection, &other.collection)
+                || self.collection == other.collection)
+    }
+}
+
+impl Eq for Key {}
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Held, ReadEntry};
+use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
@@ -108,7 +108,10 @@ impl Attempt {
             if self.locks.lock().held.contains_key(&key) {
                 continue;
             }
-            let want = entry.map_or_else(Want::default, |entry| Want {
+            // What is to be inserted is taken for absent: its lock is a create, and that tells.
+            let inserts = self.inserts(&key);
+            let blind = || Want { view: inserts.then_some(View::Absent), ..Want::default() };
+            let want = entry.map_or_else(blind, |entry| Want {
                 // What came from a record is no view to lock on: look again.
                 view: entry.observed.version.map_or_else(
                     || entry.observed.holder.is_none().then_some(View::Absent),
@@ -209,6 +212,10 @@ impl Attempt {
             }
             rounds += 1;
         }
+    }
+
+    fn inserts(&self, key: &Key) -> bool {
+        matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
     }
 
     /// What could not be locked over the commit before is applied by those before, at once.
@@ -396,7 +403,7 @@ impl Attempt {
             match outcome {
                 Outcome::Applied(version) => {
                     let Entry::Occupied(want) = wants.entry(key.clone()) else { continue };
-                    self.hold(&key, version, &write.op, want.remove());
+                    self.hold(&key, version, write.op, want.remove());
                     locked.push(key);
                 }
                 Outcome::Conflict => {
@@ -406,7 +413,7 @@ impl Attempt {
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
                     let want = wants.remove(&key).unwrap_or_default();
-                    self.hold(&key, Version { term: 0, seq_no: 0 }, &write.op, want);
+                    self.hold(&key, Version { term: 0, seq_no: 0 }, write.op, want);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     self.engine.memory.forget(&key);
@@ -436,13 +443,18 @@ impl Attempt {
     }
 
     /// A lock was acknowledged.
-    fn hold(&self, key: &Key, version: Version, op: &WriteOp, want: Want) {
+    fn hold(&self, key: &Key, version: Version, op: WriteOp, want: Want) {
         let Want { view, chain, .. } = want;
+        let (replaces, source) = match op {
+            WriteOp::Replace(source, _) => (true, source),
+            WriteOp::Create(source) => (false, source),
+            WriteOp::Delete(_) | WriteOp::Check(_) | WriteOp::Verify(_) => return,
+        };
         let (before, seen) = match view {
             Some(View::Present { stored, version, .. }) => (stored, Some(version)),
             _ => (Stored { absent: true, ..Stored::default() }, None),
         };
-        let expected = seen.filter(|_| matches!(op, WriteOp::Replace(..)));
+        let expected = seen.filter(|_| replaces);
         let before = before.locked_by(None);
         let observed = Observed {
             version: expected,
@@ -455,7 +467,7 @@ impl Attempt {
         self.working.lock().note_read(key.clone(), entry);
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
-        locks.held.insert(key.clone(), Held { version, expected, before, chain });
+        locks.held.insert(key.clone(), Held { version, expected, before, source, chain });
     }
 
     /// Waits for older holders: in this process in the queues by age, across processes by polling.

@@ -36,7 +36,7 @@ use crate::engine::lock_queue::AttemptHandle;
 use crate::engine::observe::ReadEntry;
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Key, Version};
+use crate::store::{Key, Source, Version};
 use txn_protocol::document::Stored;
 use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
@@ -90,6 +90,8 @@ struct Held {
     expected: Option<Version>,
     /// The document as it stands, without the lock. `absent` for a placeholder.
     before: Stored,
+    /// As it stands, with the lock.
+    source: Source,
     /// How many groups of this process held it before, and left it to the next without applying it.
     chain: u8,
 }

@@ -82,7 +82,7 @@ impl Attempt {
             come_to.list.push(Participant { placeholder, ..participant });
             come_to.images.push(mutation.and_then(|mutation| mutation.image().cloned()));
             let stored = lock.before.locked_by(Some(self.tid));
-            let (version, source) = (lock.version, stored.encode());
+            let (version, source) = (lock.version, lock.source.clone());
             come_to.known.insert(key.clone(), View::Present { version, source, stored });
         }
         Ok(come_to)

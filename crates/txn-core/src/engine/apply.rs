@@ -299,9 +299,11 @@ impl Engine {
             match outcome {
                 Outcome::Applied(version) => {
                     apply.pending.remove(key);
-                    match round.contents.remove(key) {
-                        Some(stored) => self.memory.applied(key, version, stored, self.now()),
-                        None => self.memory.forget(key),
+                    match (round.contents.remove(key), &write.op) {
+                        (Some(stored), WriteOp::Replace(source, _)) => {
+                            self.memory.applied(key, version, source.clone(), stored, self.now());
+                        }
+                        _ => self.memory.forget(key),
                     }
                     if round.overtaken.contains(key) {
                         self.emit_overtaken(apply.record.tid, key);

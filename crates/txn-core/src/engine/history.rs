@@ -89,7 +89,7 @@ impl History {
 
     /// A past version of a document.
     pub(crate) fn version(&self, of: &Key, tid: Option<Tid>) -> Key {
-        let tid = tid.map_or_else(|| FIRST.to_owned(), Tid::compact);
+        let tid = tid.map_or_else(|| FIRST.to_owned(), |tid| tid.compact().to_string());
         self.key(of, format!("v/{tid}/{}", of.id))
     }
 }

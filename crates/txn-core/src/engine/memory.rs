@@ -13,7 +13,7 @@ use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
 use super::observe::ReadEntry;
-use crate::store::{Key, Version};
+use crate::store::{Key, Source, Version};
 
 /// Most documents that are remembered.
 const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
@@ -98,11 +98,17 @@ impl Memory {
     }
 
     /// The content was written into the document, acknowledged at this version.
-    pub(crate) fn applied(&self, key: &Key, version: Version, stored: Stored, now: Duration) {
+    pub(crate) fn applied(
+        &self,
+        key: &Key,
+        version: Version,
+        source: Source,
+        stored: Stored,
+        now: Duration,
+    ) {
         if self.for_at_most.is_none() {
             return;
         }
-        let source = stored.encode();
         let view = View::Present { version, source, stored };
         let entry = ReadEntry { observed: Observed::of(&view), view, read_at: now };
         self.known.lock().remember(key, entry);
@@ -146,6 +152,10 @@ mod tests {
         Stored { tid: Some(tid(n, 0)), image: image(n.into()), ..Stored::default() }
     }
 
+    fn applied(memory: &Memory, key: &Key, version: Version, stored: Stored) {
+        memory.applied(key, version, stored.encode(), stored, NOW);
+    }
+
     #[test]
     fn the_last_commit_is_recalled_until_it_is_old() {
         let memory = Memory::new(Some(Duration::from_secs(10)));
@@ -153,7 +163,7 @@ mod tests {
         memory.committed(&key, tid(1, 0), tid(2, 0), image(2), NOW);
         let committed = memory.recall(&key, NOW).expect("remembered").observed;
         assert_eq!((committed.version, committed.holder), (None, Some(tid(1, 0))));
-        memory.applied(&key, version(7), stored(2), NOW);
+        applied(&memory, &key, version(7), stored(2));
         let applied = memory.recall(&key, NOW).expect("remembered").observed;
         assert_eq!((applied.version, applied.holder), (Some(version(7)), None));
         assert_eq!(applied.tid, committed.tid);
@@ -167,7 +177,7 @@ mod tests {
         let memory = Memory::new(Some(Duration::from_secs(10)));
         let (one, two, other) = (Key::new("c", "1"), Key::new("c", "2"), Key::new("d", "1"));
         for key in [&one, &two, &other, &one] {
-            memory.applied(key, version(1), stored(1), NOW);
+            applied(&memory, key, version(1), stored(1));
         }
         memory.forget(&one);
         memory.forget_collection("c");
@@ -183,7 +193,7 @@ mod tests {
         let large = Image::parse(&text).expect("valid");
         for id in 0..100_u32 {
             let stored = Stored { image: large.clone(), ..stored(1) };
-            memory.applied(&Key::new("c", id.to_string()), version(1), stored, NOW);
+            applied(&memory, &Key::new("c", id.to_string()), version(1), stored);
         }
         let known = memory.known.lock();
         assert!(known.bytes <= BYTES && known.entries.len() > 20, "{}", known.entries.len());

@@ -247,7 +247,7 @@ impl Engine {
 
     /// The content a commit leaves behind in place of what stood there.
     pub(crate) fn committed(&self, before: &Stored, commit: Tid, image: &crate::Image) -> Stored {
-        let recent = self.recent_with(&before.recent, commit);
+        let recent = self.recent_with(&before.recent, commit).into();
         Stored { lock: None, tid: Some(commit), recent, absent: false, image: image.clone() }
     }
 }

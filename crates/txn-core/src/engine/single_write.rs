@@ -45,7 +45,7 @@ impl Engine {
                 written: Some(at),
                 found: View::Present { version: found, .. },
             }) if found == version => {
-                self.memory.applied(key, *at, content, self.now());
+                self.memory.applied(key, *at, source, content, self.now());
             }
             _ => self.memory.forget(key),
         }

@@ -1,6 +1,6 @@
 //! One turn: whoever has it is composed, document by document, and committed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Place;
 use super::application::{Rerun, Told};
 use super::queue::Applicant;
-use super::uses::Uses;
+use super::uses::{self, Uses};
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
 use crate::attempt::seat::Places;
@@ -349,26 +349,16 @@ impl Member {
     }
 }
 
-/// Transactions that share documents, directly or by others, each oldest first.
-fn components(members: Vec<Member>) -> Vec<Vec<Member>> {
-    let mut linked: Vec<(Uses, Vec<Member>)> = Vec::new();
-    for member in members {
-        let mut uses = member.applicant.uses.clone();
-        let (touched, apart): (Vec<_>, Vec<_>) =
-            linked.into_iter().partition(|(others, _)| others.conflicts_with(&uses));
-        linked = apart;
-        let mut together = vec![member];
-        for (others, mut part) in touched {
-            uses.add(&others);
-            together.append(&mut part);
-        }
-        linked.push((uses, together));
+/// Transactions that share documents of which one is written, directly or by others, each oldest first.
+fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
+    members.sort_by_key(|member| member.place);
+    let uses = members.iter().map(|member| &member.applicant.uses);
+    let numbers = uses::components(uses);
+    let mut parts: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
+    for (number, member) in numbers.into_iter().zip(members) {
+        parts.entry(number).or_default().push(member);
     }
-    let sorted = linked.into_iter().map(|(_, mut part)| {
-        part.sort_by_key(|member| member.place);
-        part
-    });
-    sorted.collect()
+    parts.into_values().collect()
 }
 
 /// What is committed together: those who use more than one document, for together they need one record. A single document

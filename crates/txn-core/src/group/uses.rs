@@ -1,6 +1,6 @@
 //! Which documents a transaction uses, and which of them are in use. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::store::Key;
 
@@ -26,12 +26,6 @@ impl Uses {
         self.written.contains(key) || self.read.contains(key)
     }
 
-    /// Whether one writes what the other uses: their order matters.
-    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
-        self.keys().any(|key| other.written.contains(key))
-            || other.read.iter().any(|key| self.written.contains(key))
-    }
-
     /// Those that are only read, and those that are written.
     pub(crate) fn split(&self) -> (Self, Self) {
         let read = Self { read: self.read.clone(), ..Self::default() };
@@ -47,6 +41,30 @@ impl Uses {
         self.read.extend(other.read.iter().cloned());
         self.read.retain(|key| !self.written.contains(key));
     }
+}
+
+/// Whose order matters, directly or by others, because one writes what the other uses: for each the number of the first of them.
+pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..all.clone().count()).collect();
+    let written: HashSet<&Key> = all.clone().flat_map(|uses| &uses.written).collect();
+    let mut users: HashMap<&Key, usize> = HashMap::new();
+    for (number, uses) in all.enumerate() {
+        for key in uses.keys().filter(|key| written.contains(key)) {
+            let other = *users.entry(key).or_insert(number);
+            let (a, b) = (root(&mut first, other), root(&mut first, number));
+            first[a.max(b)] = a.min(b);
+        }
+    }
+    (0..first.len()).map(|number| root(&mut first, number)).collect()
+}
+
+/// The first of those that are linked to one, as far as that is known; the way there becomes shorter.
+fn root(first: &mut [usize], mut number: usize) -> usize {
+    while first[number] != number {
+        first[number] = first[first[number]];
+        number = first[number];
+    }
+    number
 }
 
 /// Documents in use: by many who only read, or by one who writes.
@@ -127,8 +145,20 @@ mod tests {
         assert!(
             in_use.allows(&writer, false) && in_use.read.is_empty() && in_use.written.is_empty()
         );
-        assert!(reader.conflicts_with(&writer) && writer.conflicts_with(&reader));
-        assert!(!reader.conflicts_with(&uses(&["a"], &["c"])));
+    }
+
+    #[test]
+    fn what_one_writes_and_another_uses_links_them() {
+        let linked = |all: &[Uses]| components(all.iter());
+        let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
+        assert_eq!(linked(&[reader.clone(), writer.clone()]), [0, 0]);
+        assert_eq!(linked(&[writer, reader.clone()]), [0, 0]);
+        assert_eq!(linked(&[reader.clone(), uses(&["a"], &["c"])]), [0, 1], "both only read it");
+        let apart = [uses(&[], &["x"]), uses(&[], &["y"]), uses(&[], &["z"]), reader];
+        assert_eq!(linked(&apart), [0, 1, 2, 3]);
+        let by_others =
+            [uses(&[], &["x"]), uses(&[], &["y"]), uses(&["y"], &["x"]), uses(&[], &["q"])];
+        assert_eq!(linked(&by_others), [0, 0, 0, 3]);
     }
 
     #[test]

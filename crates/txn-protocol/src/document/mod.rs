@@ -91,12 +91,16 @@ pub struct Stored {
     /// `tid`.
     pub tid: Option<Tid>,
     /// `transaction_recent`, oldest first.
-    pub recent: Vec<Tid>,
+    pub recent: Arc<[Tid]>,
     /// `transaction_absent`: a placeholder, which readers take for a missing document.
     pub absent: bool,
     /// The application's content.
     pub image: Image,
 }
+
+/// Room for all reserved fields but [`Stored::recent`], and for each tid of that.
+const RESERVED_BYTES: usize = 192;
+const RECENT_BYTES: usize = 35;
 
 impl Stored {
     /// A lock on a document that does not exist.
@@ -119,7 +123,7 @@ impl Stored {
                 TRANSACTION_TID => stored.lock = field.parse()?,
                 TID => stored.tid = field.parse()?,
                 TRANSACTION_RECENT => {
-                    stored.recent = field.parse::<Option<Vec<Tid>>>()?.unwrap_or_default();
+                    stored.recent = field.parse::<Option<Vec<Tid>>>()?.unwrap_or_default().into();
                 }
                 TRANSACTION_ABSENT => {
                     stored.absent = field.parse::<Option<bool>>()?.unwrap_or_default();
@@ -134,7 +138,9 @@ impl Stored {
     /// The source to store.
     pub fn encode(&self) -> Source {
         use std::fmt::Write;
-        let mut text = String::from("{");
+        let recent = self.recent.len() * RECENT_BYTES;
+        let mut text = String::with_capacity(RESERVED_BYTES + recent + self.image.0.len());
+        text.push('{');
         // Writing to a `String` does not fail.
         if let Some(lock) = self.lock {
             let _ = write!(text, "\"{TRANSACTION_TID}\":\"{lock}\",");
@@ -143,8 +149,12 @@ impl Stored {
             let _ = write!(text, "\"{TID}\":\"{tid}\",");
         }
         if !self.recent.is_empty() {
-            let recent: Vec<String> = self.recent.iter().map(|tid| tid.compact()).collect();
-            let _ = write!(text, "\"{TRANSACTION_RECENT}\":[\"{}\"],", recent.join("\",\""));
+            let _ = write!(text, "\"{TRANSACTION_RECENT}\":[");
+            for (index, tid) in self.recent.iter().enumerate() {
+                let comma = if index > 0 { "," } else { "" };
+                let _ = write!(text, "{comma}\"{}\"", tid.compact());
+            }
+            text.push_str("],");
         }
         if self.absent {
             let _ = write!(text, "\"{TRANSACTION_ABSENT}\":true,");
@@ -218,7 +228,7 @@ mod tests {
                 Stored {
                     lock: Some(tid),
                     tid: Some(tid),
-                    recent: vec![tid, tid],
+                    recent: [tid, tid].into(),
                     absent: true,
                     image,
                 },

@@ -167,7 +167,7 @@ mod tests {
         let held = written_by(before).locked_by(Some(other));
         let held_long_before = written_by(long_before).locked_by(Some(other));
         let held_after = written_by(after).locked_by(Some(other));
-        let listing = |recent: &[Tid]| Stored { recent: recent.to_vec(), ..written_by(after) };
+        let listing = |recent: &[Tid]| Stored { recent: recent.into(), ..written_by(after) };
         let put_back = |t| written_by(t).locked_by(Some(me));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };

@@ -23,8 +23,9 @@ pub enum Locking {
     Changed,
 }
 
-/// `read`: what the closure read, if it read the document. `now` must come from the primary or be the
-/// very view that was read.
+/// `read`: what the closure read, if it read the document. `now` must come from the primary, be the
+/// very view that was read, or, where the document is to be inserted, be an absence that nobody looked for: the create that
+/// is the lock proves it, or fails.
 pub fn locking(rules: &Rules, me: Tid, read: Option<&Observed>, now: &View) -> Locking {
     match now.holder() {
         Some(holder) if holder != me => return Locking::Held(holder),

@@ -49,7 +49,7 @@ mod tests {
         let (old, base, commit, later) = (tid(1, 0), tid(2, 0), tid(5, 0), tid(6, 0));
         let stored = |t: Tid, recent: &[Tid]| Stored {
             tid: Some(t),
-            recent: recent.to_vec(),
+            recent: recent.into(),
             image: image(1),
             ..Stored::default()
         };
