@@ -8,6 +8,7 @@ pub mod plain;
 pub mod report;
 pub mod seed;
 pub mod statistics;
+pub mod systems;
 pub mod usage;
 pub mod world;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
+use serde::Serialize;
 use txn_bank::{Bank, Leg, NewAccount};
 use txn_core::Config;
 use txn_es::{EsConfig, EsStore};
@@ -27,7 +28,7 @@ pub struct Pair {
 }
 
 /// What rounds of one of them came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Rate {
     /// Transfers per second, until every one is finished.
     pub per_second: f64,
@@ -142,7 +143,7 @@ impl Pair {
 }
 
 impl Rate {
-    fn median(rounds: &[Self]) -> Self {
+    pub(crate) fn median(rounds: &[Self]) -> Self {
         let times: Vec<Times> = rounds.iter().map(|rate| rate.times).collect();
         let per_second = median(rounds.iter().map(|rate| rate.per_second));
         Self { per_second, times: Times::median(&times) }

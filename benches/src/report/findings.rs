@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::table::Row;
 use crate::measure::Measured;
+use crate::pair::Rate;
 
 /// Everything that was found so far.
 #[derive(Debug, Default, Serialize)]
@@ -22,6 +23,8 @@ pub(super) struct Findings {
     pub(super) pools: Vec<Pool>,
     /// Beside the two-phase commit.
     pub(super) pairs: Vec<Pair>,
+    /// Requests, events and locks beside their peers.
+    pub(super) systems: Vec<Beside>,
 }
 
 /// One client and a number of documents: latencies in milliseconds.
@@ -103,6 +106,19 @@ pub(super) struct Pair {
     pub(super) peer: (f64, f64),
     /// Of the bank.
     pub(super) bank: (f64, f64),
+}
+
+/// A load of one of the systems: of that, or of its peer.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Beside {
+    /// Which load.
+    pub(super) load: String,
+    /// Who carried it.
+    pub(super) who: &'static str,
+    /// What is counted, and timed.
+    pub(super) what: &'static str,
+    /// How many of them per second, and how long each took.
+    pub(super) rate: Rate,
 }
 
 impl Findings {

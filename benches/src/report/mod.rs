@@ -10,6 +10,7 @@ mod peer;
 mod plots;
 mod pools;
 mod scale;
+mod systems;
 mod table;
 
 use std::path::Path;
@@ -137,10 +138,12 @@ pub enum Section {
     Mixes,
     /// The workload of the account transactions.
     Pools,
+    /// Requests, events and locks, each beside a peer.
+    Systems,
 }
 
 impl Section {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::OneClient,
         Self::Paths,
         Self::Spread,
@@ -152,6 +155,7 @@ impl Section {
         Self::Overload,
         Self::Mixes,
         Self::Pools,
+        Self::Systems,
     ];
 
     fn name(self) -> &'static str {
@@ -167,6 +171,7 @@ impl Section {
             Self::Overload => "overload",
             Self::Mixes => "95 and 50 of 100 only read; uniform, zipf 0.99, hot",
             Self::Pools => "the workload of the account transactions",
+            Self::Systems => "the systems beside their peers",
         }
     }
 
@@ -193,6 +198,7 @@ impl Section {
             Self::Overload => overload::overload(world, scale, findings).await,
             Self::Mixes => loads::mixes(world, scale, findings).await,
             Self::Pools => pools::pools(world, url, peer, findings).await,
+            Self::Systems => systems::systems(url, peer, scale, findings).await,
         }
     }
 }

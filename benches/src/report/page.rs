@@ -6,9 +6,11 @@ use super::findings::Findings;
 use super::machine::Machine;
 use super::plots::Plot;
 use super::scale::Scale;
+use super::systems::WHAT;
 use super::table::{grid, markdown, number};
 use crate::load::{Load, Skew};
 use crate::measure::Measured;
+use crate::statistics::Times;
 
 const HOW_TO_READ: &str = "\
 Everything was measured in one run. What is compared runs in turn, in rounds, so that whatever else the machine does happens to all of it; a \
@@ -251,7 +253,29 @@ fn others(findings: &Findings) -> String {
         &["", "run time, s", "mean, ms", "p95, ms", "p99, ms"],
         lines.collect(),
     );
+    text.push_str(&systems(findings));
     text
+}
+
+fn systems(findings: &Findings) -> String {
+    let lines: Vec<Vec<String>> = findings
+        .systems
+        .iter()
+        .map(|one| {
+            let times = one.rate.times;
+            let times = match one.rate.times == Times::default() {
+                true => String::new(),
+                false => [times.p50, times.p99].map(number).join(", "),
+            };
+            let words = [one.load.clone(), one.who.to_owned(), one.what.to_owned()];
+            [words.to_vec(), vec![number(one.rate.per_second.round()), times]].concat()
+        })
+        .collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let head = ["load", "who", "what", "per second", "ms: p50, p99"];
+    format!("\n## The systems beside their peers\n\n{WHAT}\n\n{}", grid(&head, &lines))
 }
 
 #[cfg(test)]

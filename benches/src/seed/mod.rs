@@ -8,7 +8,7 @@
 //! only paused makes money or loses it (`benches/tests/seed.rs` shows that).
 
 mod account;
-mod wire;
+pub(crate) mod wire;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -37,20 +37,20 @@ impl Fuse {
 }
 
 /// An answer of the server.
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
 }
 
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(crate) struct Wire {
     client: reqwest::Client,
     url: String,
     fuse: Option<Fuse>,
 }
 
 impl Wire {
-    pub(super) fn new(url: &str, fuse: Option<Fuse>) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str, fuse: Option<Fuse>) -> Result<Self, Failure> {
         let client =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
         Ok(Self { client, url: url.trim_end_matches('/').to_owned(), fuse })
@@ -58,7 +58,7 @@ impl Wire {
 
     /// One request. What the server refuses is an error, but for a document that is missing (404) and a version that is
     /// not the expected one (409).
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &str,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use txn_core::clock::{Clock, Entropy};
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Error, Options, Tid, TransactionOutcome, Typed};
+use txn_outbox::{Outbox, OutboxConfig};
 
 use crate::collections::{self, ACCOUNTS, TRANSFERS};
 use crate::error::{BankError, Result};
@@ -28,6 +29,8 @@ pub struct Bank {
     owners: Option<Owners>,
     /// The lines of every account, if they are kept.
     statements: Option<Statements>,
+    /// What the bank emits into, if there is one.
+    outbox: Option<Outbox>,
 }
 
 impl Bank {
@@ -41,8 +44,9 @@ impl Bank {
         let (accounts, transfers) = collections::names(domain.name());
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
-        let (owners, statements) = (None, None);
-        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners, statements };
+        let (owners, statements, outbox) = (None, None, None);
+        let bank =
+            Self { store, domain, accounts, transfers, clock, entropy, owners, statements, outbox };
         bank.with_what_is_kept().await
     }
 
@@ -64,14 +68,18 @@ impl Bank {
         // An older version may have made them: fields that are new since are mapped.
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
-        let (owners, statements) = (None, None);
-        let bank = Self { store, domain, accounts, transfers, clock, entropy, owners, statements };
+        let (owners, statements, outbox) = (None, None, None);
+        let bank =
+            Self { store, domain, accounts, transfers, clock, entropy, owners, statements, outbox };
         bank.with_what_is_kept().await
     }
 
     async fn with_what_is_kept(self) -> Result<Self> {
         let domain = self.domain.name().to_owned();
         let mut bank = self;
+        if collections::exists(&*bank.store, &format!("{domain}-outbox")).await? {
+            bank.outbox = Some(Outbox::open(&bank.domain, OutboxConfig::default()).await?);
+        }
         if collections::exists(&*bank.store, &Owners::collection(&domain)).await? {
             bank = bank.keep_owners().await?;
         }
@@ -87,6 +95,22 @@ impl Bank {
 
     pub(crate) fn owners(&self) -> Option<&Owners> {
         self.owners.as_ref()
+    }
+
+    /// The outbox of the domain, if there was one when the bank was opened.
+    pub(crate) fn known_outbox(&self) -> Option<&Outbox> {
+        self.owners().map(|owners| &owners.outbox).or(self.outbox.as_ref())
+    }
+
+    /// The outbox of the domain. It is made if there is none.
+    ///
+    /// # Errors
+    /// As [`Outbox::open`].
+    pub async fn outbox(&self) -> Result<Outbox> {
+        match self.known_outbox() {
+            Some(outbox) => Ok(outbox.clone()),
+            None => Ok(Outbox::open(&self.domain, OutboxConfig::default()).await?),
+        }
     }
 
     pub(crate) fn with_statements(self, statements: Option<Statements>) -> Self {

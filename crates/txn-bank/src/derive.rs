@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use txn_core::store::Filter;
 use txn_lock::scan::{PAGE, candidates};
+use txn_outbox::http::{self, Dispatcher, HttpConfig};
 use txn_outbox::{EventSource, Processor, ProcessorConfig, Topics};
 
 use crate::bank::Bank;
@@ -61,12 +62,26 @@ impl Bank {
         found.filter(is_theirs).ok_or_else(|| BankError::UnknownOwner(owner.to_owned()))
     }
 
-    /// The events of this bank: what waits, and what was set aside.
+    /// The events of this bank, those of owners and HTTP requests: what waits, and what was set aside.
     ///
     /// # Errors
-    /// [`BankError::NoOwners`].
+    /// [`BankError::NoOwners`] if there were none when the bank was opened.
     pub fn events(&self) -> Result<Arc<dyn EventSource>> {
-        Ok(self.kept()?.outbox.source())
+        match self.known_outbox() {
+            Some(outbox) => Ok(outbox.source()),
+            None => Ok(self.kept()?.outbox.source()),
+        }
+    }
+
+    /// Starts a processor that performs the HTTP requests of transfers, of those alone that the settings allow. Any number of them
+    /// may run.
+    ///
+    /// # Errors
+    /// As [`Dispatcher::open`] and [`Processor::start`].
+    pub async fn dispatch(&self, config: ProcessorConfig, http: HttpConfig) -> Result<Processor> {
+        let dispatcher = Dispatcher::open(self.domain(), http).await?;
+        let topics = Topics::new().with(http::TOPIC, dispatcher);
+        Ok(self.outbox().await?.start(config, topics).await?)
     }
 
     /// Starts a processor that derives owners. Any number of them may run.

@@ -28,7 +28,7 @@ pub use input::{Leg, NewAccount, parse_amount};
 pub use listing::AccountPages;
 pub use load::{Load, LoadReport, Progress, SubmittedReport, Tally};
 pub use model::{Account, Currency, Entry, Kind, Transfer};
-pub use owners::{Owner, OwnerTotal};
+pub use owners::{Owner, OwnerTotal, TOPIC as OWNERS};
 pub use pending::{Pending, PendingTransfers};
 pub use requests::APPLICATION;
 pub use rules::check_transfer;

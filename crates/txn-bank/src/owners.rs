@@ -17,7 +17,7 @@ use crate::error::{BankError, Result};
 use crate::model::{Account, Currency};
 
 /// The topic of the events: the key is that of an owner.
-pub(crate) const TOPIC: &str = "owners";
+pub const TOPIC: &str = "owners";
 
 /// Most bytes of the key of a queue.
 const MOST_KEY: usize = 300;

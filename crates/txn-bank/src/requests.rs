@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use txn_core::{Options, Typed};
+use txn_outbox::http::HttpRequest;
 use txn_requests::{
     Add, Condition, Document, Expect, Field, Operation, Refusal, Request, RequestError, Requests,
     RequestsConfig, Status, Target, Why,
@@ -20,7 +21,7 @@ use crate::rules;
 pub const APPLICATION: &str = "txn-bank";
 
 impl Bank {
-    /// Opens the requests of this bank's domain.
+    /// Opens the requests of this bank's domain; with the outbox of the domain, if there is one.
     ///
     /// # Errors
     /// As [`Requests::open`].
@@ -30,6 +31,8 @@ impl Bank {
         let (accounts, transfers) = (accounts.clone(), transfers.name().to_owned());
         let clock = self.domain().config().clock.clone();
         let companion = Accompanies { owners, statements, accounts, transfers, clock };
+        let outbox = config.outbox.clone().or_else(|| self.known_outbox().cloned());
+        let config = config.with_outbox(outbox);
         Ok(Requests::open_with(self.domain(), config, Arc::new(companion)).await?)
     }
 
@@ -39,14 +42,32 @@ impl Bank {
     /// # Errors
     /// Those of [`BankError`] that speak of legs, accounts and keys; as [`Requests::submit`].
     pub async fn submit(&self, requests: &Requests, key: &str, legs: &[Leg]) -> Result<Status> {
+        self.submit_with(requests, key, legs, Vec::new()).await
+    }
+
+    /// As [`Bank::submit`], with HTTP requests that are performed once the transfer is made, at least once, by a
+    /// [`Dispatcher`](txn_outbox::http::Dispatcher). Open the requests with an [`Outbox`](txn_outbox::Outbox) of the domain.
+    ///
+    /// # Errors
+    /// As [`Bank::submit`].
+    pub async fn submit_with(
+        &self,
+        requests: &Requests,
+        key: &str,
+        legs: &[Leg],
+        after_commit: Vec<HttpRequest>,
+    ) -> Result<Status> {
         rules::check_transfer(Some(key), legs)?;
         // A request of the same legs is the same, at whatever time it was first submitted.
         if let Some(found) = known(requests, key).await? {
-            return same(found, key, legs);
+            return same(found, key, legs, &after_commit);
         }
         let request = self.request(key, legs).await?;
+        let request = after_commit.into_iter().fold(request, Request::with_after_commit);
         match requests.submit(&request, key).await {
-            Err(RequestError::IdReused(_)) => same(requests.status(key).await?, key, legs),
+            Err(RequestError::IdReused(_)) => {
+                same(requests.status(key).await?, key, legs, &request.after_commit)
+            }
             submitted => Ok(submitted?),
         }
     }
@@ -128,13 +149,14 @@ async fn known(requests: &Requests, key: &str) -> Result<Option<Status>> {
     }
 }
 
-/// A request that was found under a key, if it moves the same money.
-fn same(found: Status, key: &str, legs: &[Leg]) -> Result<Status> {
+/// A request that was found under a key, if it moves the same money and nobody else is to be told of it.
+fn same(found: Status, key: &str, legs: &[Leg], calls: &[HttpRequest]) -> Result<Status> {
     let sorted = |mut legs: Vec<Leg>| {
         legs.sort_by(|a, b| a.account.cmp(&b.account));
         legs
     };
-    match legs_of(&found).map(sorted) == Some(sorted(legs.to_vec())) {
+    let is_same = legs_of(&found).map(sorted) == Some(sorted(legs.to_vec()));
+    match is_same && found.request.after_commit == calls {
         true => Ok(found),
         false => Err(BankError::KeyReused(key.to_owned())),
     }

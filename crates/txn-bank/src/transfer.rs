@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use txn_core::{ErrorKind, Options, Tid, Transaction};
+use txn_outbox::http::{HttpRequest, HttpRequests};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
@@ -48,6 +49,9 @@ pub struct TransferOptions {
     pub pause: Duration,
     /// Accounts that are opened in the transaction of the transfer, before money moves: with it or not at all.
     pub open: Vec<NewAccount>,
+    /// HTTP requests that are kept with the transfer and performed once it is done, at least once, by a
+    /// [`Dispatcher`](txn_outbox::http::Dispatcher).
+    pub after_commit: Vec<HttpRequest>,
 }
 
 impl TransferOptions {
@@ -69,6 +73,13 @@ impl TransferOptions {
     #[must_use]
     pub fn with_open(mut self, open: impl IntoIterator<Item = NewAccount>) -> Self {
         self.open = open.into_iter().collect();
+        self
+    }
+
+    /// Sets [`TransferOptions::after_commit`].
+    #[must_use]
+    pub fn with_after_commit(mut self, calls: impl IntoIterator<Item = HttpRequest>) -> Self {
+        self.after_commit = calls.into_iter().collect();
         self
     }
 }
@@ -169,10 +180,25 @@ impl Bank {
     ) -> Result<Transferred> {
         let key = key.map_or_else(|| self.new_key(), str::to_owned);
         rules::check_transfer(Some(&key), legs)?;
+        let calls = match options.after_commit.is_empty() {
+            true => None,
+            false => Some(HttpRequests::new(&self.outbox().await?)),
+        };
+        for (calls, call) in
+            calls.iter().flat_map(|of| options.after_commit.iter().map(move |call| (of, call)))
+        {
+            calls.check(call)?;
+        }
         let mut looks = 0;
         loop {
             let done = self.domain().run(&options.transaction, async |tx| {
-                self.move_money(tx, &key, legs, options).await
+                let (status, transfer) = self.move_money(tx, &key, legs, options).await?;
+                if let (Some(calls), Status::Done) = (&calls, status) {
+                    for call in &options.after_commit {
+                        calls.after_commit(tx, call).await?;
+                    }
+                }
+                Ok::<_, BankError>((status, transfer))
             });
             match done.await {
                 Ok(done) => {

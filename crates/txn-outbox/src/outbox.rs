@@ -1,9 +1,12 @@
 //! The outbox of a domain: what an application emits into.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use txn_core::store::Cursor;
 use txn_core::{Collection, Domain, ErrorKind, Transaction};
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
@@ -42,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) letters: Collection<Letters>,
     pub(crate) dead: Collection<DeadLetters>,
     pub(crate) fresh: Fresh,
+    /// Where looks at shards of these numbers go on that were bounded.
+    pub(crate) looked: Mutex<BTreeMap<BTreeSet<u16>, Cursor>>,
 }
 
 impl Outbox {
@@ -63,6 +68,7 @@ impl Outbox {
             letters: domain.create_collection(&name, Some(MAPPINGS)).await?,
             dead: domain.create_collection(&name, Some(MAPPINGS)).await?,
             fresh: Fresh::default(),
+            looked: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

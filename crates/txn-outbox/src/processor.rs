@@ -126,7 +126,7 @@ async fn look(this: Arc<Inner>) {
         let is_ours = |name: &QueueName| held.contains(&name.shard(shards));
         let mut found: Vec<QueueName> = this.heard.take().into_iter().filter(is_ours).collect();
         found.extend(this.agenda.due().into_iter().filter(is_ours));
-        let is_due = has_changed || this.now() >= look_at;
+        let is_due = this.heard.is_to_look() || has_changed || this.now() >= look_at;
         if is_due && !held.is_empty() {
             let looked = this.source.discover(&held).await;
             match looked {

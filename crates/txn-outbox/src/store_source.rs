@@ -1,12 +1,13 @@
 //! The outbox of a domain as a source of events.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use txn_core::Transaction;
 use txn_core::store::Filter;
 use txn_lock::instance::wall_ms;
-use txn_lock::scan::{PAGE, candidates};
+use txn_lock::scan::{PAGE, candidates, candidates_from};
 use txn_lock::stored::Stored;
 
 use crate::config::AfterDeath;
@@ -18,6 +19,12 @@ use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
 use crate::shard::{Shard, shard_name};
 use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
+
+/// Most queues that one look finds, of all topics: others may have many that nobody here knows. The next look goes on behind them.
+const LOOK: usize = 5_000;
+
+/// Most looks that are remembered: those of processors with other shards.
+const MOST_LOOKS: usize = 64;
 
 /// What the ids of dead letters begin with.
 const DEAD: &str = "dead:";
@@ -38,8 +45,7 @@ impl EventSource for Outbox {
 
     async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
         let numbers: BTreeSet<u16> = shards.iter().map(|shard| shard.number).collect();
-        let filter = Filter::AnyOf("pending", numbers.into_iter().map(shard_name).collect());
-        let names = self.inner.names(filter).await?;
+        let names = self.inner.look(numbers, LOOK).await?;
         let is_asked = |name: &QueueName| shards.contains(&name.shard(self.inner.shards));
         Ok(names.into_iter().filter(is_asked).collect())
     }
@@ -239,18 +245,50 @@ impl EventSource for Outbox {
     }
 }
 
+/// The queues that have documents of these ids.
+fn names_of(ids: &BTreeSet<Arc<str>>) -> BTreeSet<QueueName> {
+    let names = ids.iter().filter_map(|id| {
+        let (topic, key) = id.strip_prefix(QUEUE)?.split_once('/')?;
+        QueueName::new(topic, key).ok()
+    });
+    names.collect()
+}
+
 impl Inner {
     /// The queues that may match a filter.
     async fn names(&self, filter: Filter) -> Result<BTreeSet<QueueName>> {
         let ids = candidates(&self.domain, self.queues.name(), filter, usize::MAX).await?;
-        let names = ids.iter().filter_map(|id| {
-            let (topic, key) = id.strip_prefix(QUEUE)?.split_once('/')?;
-            QueueName::new(topic, key).ok()
-        });
-        Ok(names.collect())
+        Ok(names_of(&ids))
     }
 
-    async fn dead_ids(&self) -> Result<BTreeSet<std::sync::Arc<str>>> {
+    /// The queues in shards of these numbers in which something may wait: about as many as that, behind those of the look before.
+    /// If there are more, processors look again at once.
+    pub(crate) async fn look(
+        &self,
+        numbers: BTreeSet<u16>,
+        most: usize,
+    ) -> Result<BTreeSet<QueueName>> {
+        let filter = || Filter::AnyOf("pending", numbers.iter().copied().map(shard_name).collect());
+        let from = self.looked.lock().remove(&numbers);
+        let (goes_on, of) = (from.is_some(), self.queues.name());
+        let (ids, next) = match candidates_from(&self.domain, of, filter(), most, from).await {
+            // Too much time has passed since, or the store has lost it. From the beginning, no look might ever come further.
+            Err(_) if goes_on => return self.names(filter()).await,
+            found => found?,
+        };
+        if let Some(next) = next {
+            let mut looked = self.looked.lock();
+            if looked.len() >= MOST_LOOKS {
+                looked.clear();
+            }
+            looked.insert(numbers, next);
+            drop(looked);
+            self.fresh.look_again();
+        }
+        Ok(names_of(&ids))
+    }
+
+    async fn dead_ids(&self) -> Result<BTreeSet<Arc<str>>> {
         let filter = Filter::AnyOf("kind", vec!["dead"]);
         let ids = candidates(&self.domain, self.dead.name(), filter, usize::MAX).await?;
         Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
@@ -281,5 +319,54 @@ impl Inner {
         let DeadLetter { event, .. } = dead.letter()?;
         let queue = self.queue_or_new(tx, &event.queue).await?;
         Ok((Event { failures: 0, ..event }, queue))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn_core::store::MemoryStore;
+    use txn_core::{Config, Domain};
+
+    use super::*;
+    use crate::config::OutboxConfig;
+
+    /// However much waits of topics that nobody here knows, no look takes long, and all together find everything.
+    #[tokio::test]
+    async fn looks_are_bounded_and_go_on() {
+        let config = Config::default().with_janitor_interval(None);
+        let store = Arc::new(MemoryStore::new());
+        let domain = Domain::create(store, "test", config).await.unwrap();
+        let outbox = Outbox::open(&domain, OutboxConfig::default().with_shards(1)).await.unwrap();
+        let emitted = domain.transact::<_, OutboxError, _>(async |tx| {
+            for at in 0..3 * PAGE {
+                outbox.emit(tx, "unknown", &format!("k{at}"), &at).await?;
+            }
+            outbox.emit(tx, "a-known", "k", &1).await?;
+            outbox.emit(tx, "known", "k", &1).await
+        });
+        emitted.await.unwrap();
+        domain.barrier(std::time::Duration::from_secs(60)).await.unwrap();
+        let woken = outbox.inner.fresh.listen(|_| true);
+        let mut found = BTreeSet::new();
+        let mut looks = 0;
+        while !looks_are_over(&outbox, looks) {
+            let one = outbox.inner.look(BTreeSet::from([0]), PAGE).await.unwrap();
+            assert!(one.len() <= PAGE, "{}", one.len());
+            assert_eq!(woken.is_to_look(), !outbox.inner.looked.lock().is_empty());
+            found.extend(one);
+            looks += 1;
+        }
+        assert!(looks > 3, "{looks}");
+        assert_eq!(found.len(), 3 * PAGE + 2);
+        // One that comes too late begins anew, and finds all.
+        outbox.inner.look(BTreeSet::from([0]), PAGE).await.unwrap();
+        let lost = txn_core::store::Cursor("lost".to_owned());
+        outbox.inner.looked.lock().insert(BTreeSet::from([0]), lost);
+        let all = outbox.inner.look(BTreeSet::from([0]), PAGE).await.unwrap();
+        assert_eq!(all, found);
+    }
+
+    fn looks_are_over(outbox: &Outbox, looks: usize) -> bool {
+        looks > 0 && outbox.inner.looked.lock().is_empty()
     }
 }

@@ -8,3 +8,8 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(1);
 
 scenarios::all_of_http! { txn_fixtures::in_process }
+
+#[tokio::test]
+async fn a_result_is_kept_once_the_store_answers() {
+    scenarios::a_result_is_kept_once_the_store_answers().await;
+}

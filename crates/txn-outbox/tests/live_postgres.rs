@@ -19,6 +19,7 @@ mod in_memory {
         a_commit_in_the_background_is_no_failure;
         a_database_that_counts_anew_is_named;
         looks_are_bounded;
+        what_is_kept_of_drained_rows_is_purged;
         a_bad_row_hides_no_other;
         names_are_counted_in_utf8;
         what_the_tables_refuse;

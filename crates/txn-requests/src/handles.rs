@@ -1,9 +1,12 @@
 //! The collections that operations name, opened once.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use txn_core::Domain;
+use txn_core::store::{CollectionSpec, Role, StoreErrorKind};
 
 use crate::apply::{Handle, Handles};
 use crate::error::{RequestError, Result};
@@ -19,6 +22,9 @@ const KEPT: [&str; 5] = ["requests", "processors", "locks", "outbox", "http-resu
 /// What the names of the engine's own collections begin with.
 const ENGINE: &str = "txn-";
 
+/// What the name of a collection ends with that has the heads and past versions of another.
+const HISTORY: &str = "-history";
+
 /// The collection of the requests of a domain.
 pub(crate) fn collection(domain: &Domain) -> String {
     format!("{}-requests", domain.name())
@@ -28,6 +34,8 @@ pub(crate) fn collection(domain: &Domain) -> String {
 pub(crate) struct OpenHandles {
     domain: Domain,
     open: Mutex<Handles>,
+    /// The physical names of those that are kept for us, by their names: each may be an alias.
+    kept: Mutex<BTreeMap<&'static str, Arc<str>>>,
 }
 
 impl fmt::Debug for OpenHandles {
@@ -39,21 +47,42 @@ impl fmt::Debug for OpenHandles {
 impl OpenHandles {
     /// None yet.
     pub(crate) fn new(domain: &Domain) -> Self {
-        Self { domain: domain.clone(), open: Mutex::default() }
+        Self { domain: domain.clone(), open: Mutex::default(), kept: Mutex::default() }
     }
 
-    /// Refuses what no operation may change.
+    /// Refuses what no operation may change, by its name.
     fn check(&self, name: &str) -> Result<()> {
         let within = name.strip_prefix(self.domain.name()).and_then(|rest| rest.strip_prefix('-'));
-        match name.starts_with(ENGINE) || within.is_some_and(|rest| KEPT.contains(&rest)) {
-            false => Ok(()),
-            true => {
-                let name: String = name.chars().take(100).collect();
-                let why = format!(
-                    "the collection {name} is kept for us: no operation changes what is in it"
-                );
-                Err(RequestError::Invalid(why))
+        let is_kept = name.starts_with(ENGINE)
+            || name.ends_with(HISTORY)
+            || within.is_some_and(|rest| KEPT.contains(&rest));
+        if is_kept { Err(refused(name)) } else { Ok(()) }
+    }
+
+    /// Refuses what no operation may change, by what was opened: the names of ours may be aliases of collections that are called
+    /// otherwise.
+    async fn check_opened(&self, name: &str) -> Result<()> {
+        self.check(name)?;
+        for kept in KEPT {
+            if !self.kept.lock().contains_key(kept) {
+                let (name, role) =
+                    (format!("{}-{kept}", self.domain.name()), Role::Data { owner: None });
+                let spec = CollectionSpec { name, role, create: false, mappings: None };
+                match self.domain.store().open_collection(&spec).await {
+                    Ok(ours) => {
+                        self.kept.lock().insert(kept, ours.name.clone());
+                        // It may have been opened before it was ours.
+                        self.open.lock().retain(|_, handle| handle.raw.name() != &*ours.name);
+                    }
+                    // There is none yet.
+                    Err(error) if error.kind == StoreErrorKind::NotFound => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
+        }
+        match self.kept.lock().values().any(|kept| **kept == *name) {
+            true => Err(refused(name)),
+            false => Ok(()),
         }
     }
 
@@ -75,8 +104,7 @@ impl OpenHandles {
             let (raw, values) =
                 (self.domain.collection(name).await?, self.domain.collection(name).await?);
             let handle = Handle { raw, values };
-            // It may be named by an alias.
-            self.check(handle.raw.name())?;
+            self.check_opened(handle.raw.name()).await?;
             let mut open = self.open.lock();
             if open.len() >= MOST_COLLECTIONS {
                 open.clear();
@@ -86,4 +114,10 @@ impl OpenHandles {
         }
         Ok(handles)
     }
+}
+
+fn refused(name: &str) -> RequestError {
+    let name: String = name.chars().take(100).collect();
+    let why = format!("the collection {name} is kept for us: no operation changes what is in it");
+    RequestError::Invalid(why)
 }

@@ -65,7 +65,9 @@ pub(crate) struct Inner {
     pub(crate) processors: AtomicUsize,
     pub(crate) kicked: Notify,
     /// Room for requests that are marked finished behind their acknowledgement.
-    pub(crate) finishing: Arc<Semaphore>,
+    finishing: Arc<Semaphore>,
+    /// Room for those that wait for that.
+    to_finish: Arc<Semaphore>,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: CancellationToken,
 }
@@ -137,6 +139,7 @@ impl Inner {
             emitter.map(|outbox| Emitter::new(outbox, domain, config.max_bytes)).transpose()?;
         let handles = OpenHandles::new(domain);
         let finishing = Arc::new(Semaphore::new(config.concurrency));
+        let to_finish = Arc::new(Semaphore::new(config.max_open.min(Semaphore::MAX_PERMITS)));
         Ok(Self {
             domain: domain.clone(),
             companion,
@@ -153,6 +156,7 @@ impl Inner {
             processors: AtomicUsize::new(0),
             kicked: Notify::new(),
             finishing,
+            to_finish,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         })
@@ -359,18 +363,20 @@ impl Inner {
         Ok((found, newer))
     }
 
-    /// Marks a committed request as finished behind its acknowledgement. Where there is no room for it, recovery does.
+    /// Marks a committed request as finished behind its acknowledgement, in its turn: many are committed at once. Where as many wait
+    /// for that as may be open, recovery does.
     pub(crate) fn finish_later(self: &Arc<Self>, id: &str, applied: bool, version: Option<Tid>) {
-        let Ok(permit) = self.finishing.clone().try_acquire_owned() else { return };
         if !applied {
             return;
         }
+        let Ok(place) = self.to_finish.clone().try_acquire_owned() else { return };
         let (this, id) = (self.clone(), id.to_owned());
         self.tasks.spawn(async move {
+            let Ok(permit) = this.finishing.clone().acquire_owned().await else { return };
             if let Err(error) = this.finish(&id, version).await {
                 tracing::debug!(%error, "a request is marked as finished later");
             }
-            drop(permit);
+            drop((permit, place));
         });
     }
 

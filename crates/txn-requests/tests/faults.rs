@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use scenarios::{PATIENCE, World};
 use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
+use txn_core::Raw;
 use txn_core::store::MemoryStore;
+use txn_outbox::{Outbox, OutboxConfig};
 use txn_requests::{
-    Document, Operation, Request, RequestError, Requests, Selection, State, Target,
+    Document, Operation, Request, RequestError, Requests, RequestsConfig, Selection, State, Target,
 };
 use txn_sim::{FaultPlan, FaultStore};
 
@@ -194,4 +196,64 @@ async fn a_document_under_two_names_is_one() {
     requests.reverse("twice", "back").await.expect("submitted");
     assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
     assert_eq!(world.read(&domain, "alice").await, before);
+}
+
+/// What an operation must not change is known by what it is, however it is called.
+#[tokio::test]
+async fn what_belongs_to_us_is_known_under_every_name() {
+    let world =
+        World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
+    let domain = world.fund(&[("alice", 1)]).await;
+    let requests = world.requests().await;
+    domain.create_collection::<Raw>("box-7", None).await.expect("made");
+    let refused = async |collection: &str| {
+        let request = Request::new(vec![Operation::Delete(Target::new(collection, "x"))]);
+        match requests.execute(&request, &format!("on-{collection}")).await {
+            Err(RequestError::Invalid(why)) => {
+                assert!(why.contains("is kept for us"), "{why}");
+                true
+            }
+            done => {
+                done.expect("done");
+                false
+            }
+        }
+    };
+    assert!(!refused("box-7").await, "it is the application's");
+    world.store.add_alias("test-outbox", "box-7").await.expect("named");
+    world.store.add_alias("innocent", "box-7").await.expect("named");
+    Outbox::open(&domain, OutboxConfig::default()).await.expect("opens");
+    for name in ["test-outbox", "innocent", "box-7"] {
+        assert!(refused(name).await, "{name}");
+    }
+    // Heads and past versions are the engine's.
+    let accounts = world.accounts(&domain).await;
+    domain.keep_history(&accounts, Duration::from_secs(3600)).await.expect("kept");
+    let history = format!("{}-history", world.accounts_name());
+    world.store.add_alias("past", &history).await.expect("named");
+    for name in [&*history, "past"] {
+        assert!(refused(name).await, "{name}");
+    }
+    assert!(!refused(&world.accounts_name()).await);
+}
+
+/// However many are committed at once, each is marked as finished soon, and not when somebody recovers it.
+#[tokio::test]
+async fn what_is_committed_together_is_finished_soon() {
+    let world =
+        World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
+    let domain = world.fund(&[("alice", 0)]).await;
+    let config = RequestsConfig::default().with_concurrency(1);
+    let requests = Requests::open(&domain, config).await.expect("opens");
+    let request = Request::new(vec![Operation::add(world.target("alice"), "/balance", 1)]);
+    let ids: Vec<String> = (0..32).map(|at| format!("r{at}")).collect();
+    let executed = ids.iter().map(|id| requests.execute(&request, id));
+    futures::future::try_join_all(executed).await.expect("done");
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    for id in &ids {
+        while requests.status(id).await.expect("there").state != State::Finished {
+            assert!(std::time::Instant::now() < until, "{id} is not finished");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use txn_bank::{Bank, BankError, Owner, Rebuilt};
+use txn_bank::{Bank, BankError, OWNERS, Owner, Rebuilt};
 use txn_core::clock::Clock;
-use txn_outbox::{Backlog, DeadLetter, EventSource, OutboxError, ProcessorConfig};
+use txn_outbox::http::{self, HttpConfig};
+use txn_outbox::{
+    Backlog, DeadLetter, DeadLetters, EventSource, OutboxError, Processor, ProcessorConfig,
+};
 
+use crate::cli::notify::allowed;
 use crate::cli::{DRAIN, asked_to_stop};
-use crate::console::args::{Command, DeadLetters, Global, Which};
+use crate::console::args::{self, Command, Global, Which};
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
@@ -20,10 +24,11 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 pub(crate) enum Asked {
     Owner(String),
     Derive { at_most: Option<Duration> },
+    Dispatch { may: HttpConfig, at_most: Option<Duration> },
     Events,
     Rebuild,
-    List,
-    Change { which: Which, drops: bool },
+    List { topic: Option<String> },
+    Change { which: Which, drops: bool, topic: Option<String> },
 }
 
 impl Asked {
@@ -35,12 +40,16 @@ impl Asked {
             }
             Command::Events => Self::Events,
             Command::RebuildOwners => Self::Rebuild,
-            Command::DeadLetters { what: None } => Self::List,
-            Command::DeadLetters { what: Some(DeadLetters::Retry(which)) } => {
-                Self::Change { which, drops: false }
+            Command::Dispatch { allow, allow_address, seconds } => Self::Dispatch {
+                may: allowed(&allow, &allow_address)?,
+                at_most: seconds.map(Duration::from_secs),
+            },
+            Command::DeadLetters { topic, what: None } => Self::List { topic },
+            Command::DeadLetters { topic, what: Some(args::DeadLetters::Retry(which)) } => {
+                Self::Change { which, drops: false, topic }
             }
-            Command::DeadLetters { what: Some(DeadLetters::Drop(which)) } => {
-                Self::Change { which, drops: true }
+            Command::DeadLetters { topic, what: Some(args::DeadLetters::Drop(which)) } => {
+                Self::Change { which, drops: true, topic }
             }
             _ => return Err(Failure::refused("this command is not about events")),
         })
@@ -58,7 +67,16 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
             };
             said(written, Exit::Done)
         }
-        Asked::Derive { at_most } => derive(bank, at_most, json).await,
+        Asked::Derive { at_most } => {
+            let events = bank.events()?;
+            let processor = bank.derive_owners(ProcessorConfig::default()).await?;
+            handle(bank, (&*events, OWNERS), processor, at_most, json).await
+        }
+        Asked::Dispatch { may, at_most } => {
+            let events = bank.outbox().await?.source();
+            let processor = bank.dispatch(ProcessorConfig::default(), may).await?;
+            handle(bank, (&*events, http::TOPIC), processor, at_most, json).await
+        }
         Asked::Events => {
             let backlog = bank.events()?.backlog().await.map_err(BankError::from)?;
             let now = bank.domain().config().clock.wall();
@@ -73,14 +91,16 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
             let exit = if rebuilt.failed.is_empty() { Exit::Done } else { Exit::Found };
             said(written, exit)
         }
-        Asked::List => {
-            let dead = bank.events()?.dead_letters().await.map_err(BankError::from)?;
+        Asked::List { topic } => {
+            let dead = dead_letters(&*bank.events()?, topic.as_deref()).await?;
             let is_none = dead.letters.is_empty() && dead.newer.is_empty();
             let exit = if is_none { Exit::Done } else { Exit::Found };
             let told = dead.letters.iter().try_for_each(|letter| tell(letter, None, json));
             said(told.and_then(|()| tell_newer(&dead.newer, json)), exit)
         }
-        Asked::Change { which, drops } => change(bank, which, drops, json).await,
+        Asked::Change { which, drops, topic } => {
+            change(bank, which, (drops, topic.as_deref()), json).await
+        }
     }
 }
 
@@ -90,13 +110,21 @@ fn told_of(rebuilt: &Rebuilt) -> std::io::Result<()> {
     failed.iter().try_for_each(|(what, why)| output::print(&format!("failed: {what}: {why}")))
 }
 
-/// Derives owners: for so long, or until nothing waits.
-async fn derive(bank: &Bank, at_most: Option<Duration>, json: bool) -> Result<Exit, Failure> {
-    let events = bank.events()?;
-    let processor = bank.derive_owners(ProcessorConfig::default()).await?;
+/// Handles the events of a topic: for so long, or until none waits.
+async fn handle(
+    bank: &Bank,
+    (events, topic): (&dyn EventSource, &str),
+    processor: Processor,
+    at_most: Option<Duration>,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let moved = || {
+        let figures = processor.figures();
+        figures.handled + figures.failed + figures.set_aside
+    };
     let ended = tokio::select! {
         () = asked_to_stop() => Ok(true),
-        ended = until_done(bank, &*events, at_most, || processor.figures().handled) => ended,
+        ended = until_done(bank, (events, topic), at_most, moved) => ended,
     };
     let figures = processor.figures();
     if !processor.stop(DRAIN).await {
@@ -124,21 +152,22 @@ async fn derive(bank: &Bank, at_most: Option<Duration>, json: bool) -> Result<Ex
 /// Waits until a worker has done what it was to do. Returns whether it has.
 async fn until_done(
     bank: &Bank,
-    events: &dyn EventSource,
+    (events, topic): (&dyn EventSource, &str),
     at_most: Option<Duration>,
-    handled: impl Fn() -> u64,
+    moved: impl Fn() -> u64,
 ) -> Result<bool, Failure> {
     let clock: &dyn Clock = &*bank.domain().config().clock;
     if let Some(at_most) = at_most {
         clock.sleep(at_most).await;
         return Ok(true);
     }
-    let (mut before, mut since) = (handled(), clock.monotonic());
+    let (mut before, mut since) = (moved(), clock.monotonic());
     loop {
-        if events.backlog().await.map_err(BankError::from)?.events == 0 {
+        let waiting = events.backlog().await.map_err(BankError::from)?.topics;
+        if waiting.get(topic).is_none_or(|waiting| *waiting == 0) {
             return Ok(true);
         }
-        let now = handled();
+        let now = moved();
         if now != before {
             (before, since) = (now, clock.monotonic());
         }
@@ -149,39 +178,76 @@ async fn until_done(
     }
 }
 
-/// Tries dead letters again, or drops them: one or all.
-async fn change(bank: &Bank, which: Which, drops: bool, json: bool) -> Result<Exit, Failure> {
+/// What was set aside, of one topic if one is named.
+async fn dead_letters(
+    events: &dyn EventSource,
+    topic: Option<&str>,
+) -> Result<DeadLetters, Failure> {
+    let mut dead = events.dead_letters().await.map_err(BankError::from)?;
+    dead.letters.retain(|letter| is_of(topic, &letter.event.id));
+    dead.newer.retain(|id, _| is_of(topic, id));
+    Ok(dead)
+}
+
+fn is_of(topic: Option<&str>, id: &str) -> bool {
+    topic.is_none_or(|topic| id.strip_prefix(topic).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Tries dead letters again, or drops them: one, or all that there are. Of all, what is in the way of one is in the way of no other.
+async fn change(
+    bank: &Bank,
+    which: Which,
+    (drops, topic): (bool, Option<&str>),
+    json: bool,
+) -> Result<Exit, Failure> {
     let events = bank.events()?;
     let Which { id, all, dry_run } = which;
     let (letters, newer) = match id.filter(|_| !all) {
         Some(id) => match events.dead_letter(&id).await {
+            Ok(_) if !is_of(topic, &id) => {
+                return Err(Failure::refused(format!(
+                    "the dead letter {id:?} is of another topic"
+                )));
+            }
             Err(OutboxError::NotFound(_)) => {
                 return Err(Failure::refused(format!("there is no dead letter {id:?}")));
             }
             letter => (vec![letter.map_err(BankError::from)?], BTreeMap::new()),
         },
         None => {
-            let dead = events.dead_letters().await.map_err(BankError::from)?;
+            let dead = dead_letters(&*events, topic).await?;
             (dead.letters, dead.newer)
         }
     };
+    let mut exit = if newer.is_empty() { Exit::Done } else { Exit::Found };
     for letter in &letters {
-        let what = match (dry_run, drops) {
-            (true, true) => "would be dropped",
-            (true, false) => "would be tried again",
-            (false, true) => {
-                events.discard(&letter.event.id).await.map_err(BankError::from)?;
-                "dropped"
-            }
-            (false, false) => {
-                events.retry(&letter.event.id).await.map_err(BankError::from)?;
-                "to be tried again"
-            }
+        let id = &letter.event.id;
+        let (what, done) = match (dry_run, drops) {
+            (true, true) => ("would be dropped", Ok(())),
+            (true, false) => ("would be tried again", Ok(())),
+            (false, true) => ("dropped", events.discard(id).await),
+            (false, false) => ("to be tried again", events.retry(id).await),
         };
-        said(tell(letter, Some(what), json), Exit::Done)?;
+        match done {
+            Ok(()) => drop(said(tell(letter, Some(what), json), Exit::Done)?),
+            // Somebody else did it meanwhile.
+            Err(OutboxError::NotFound(_)) if all => {}
+            Err(error) if all && !error.passes() => {
+                exit = Exit::Found;
+                said(tell_left(id, &error, json), Exit::Done)?;
+            }
+            Err(error) => return Err(BankError::from(error).into()),
+        }
     }
-    let exit = if newer.is_empty() { Exit::Done } else { Exit::Found };
     said(tell_newer(&newer, json), exit)
+}
+
+/// Tells of one that stays, and why.
+fn tell_left(id: &str, why: &OutboxError, json: bool) -> std::io::Result<()> {
+    match json {
+        true => output::print_json(&json!({ "id": id, "action": "left", "why": why.to_string() })),
+        false => output::print(&format!("left: {id}: {why}")),
+    }
 }
 
 /// Tells of those that stay, because only a newer program can read them.
@@ -222,7 +288,7 @@ fn backlog_of(backlog: &Backlog, now: Duration, json: bool) -> std::io::Result<(
     }
     let Backlog { events, queues, blocked, dead, .. } = backlog;
     output::print(&format!(
-        "{events} events of {queues} owners wait, the oldest for {lag_ms} ms; {blocked} owners wait for a dead letter; \
+        "{events} events of {queues} keys wait, the oldest for {lag_ms} ms; {blocked} keys wait for a dead letter; \
          {dead} dead letters"
     ))
 }

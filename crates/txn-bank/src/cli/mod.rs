@@ -4,6 +4,7 @@ mod accounts;
 mod events;
 mod load;
 mod locks;
+mod notify;
 mod requests;
 mod veil;
 
@@ -156,7 +157,7 @@ async fn made(
 enum Asked {
     Init { owners: bool, statements: bool },
     Open(NewAccount),
-    Transfer { legs: Vec<Leg>, key: Option<String>, open: Vec<NewAccount> },
+    Transfer { legs: Vec<Leg>, key: Option<String>, open: Vec<NewAccount>, notify: Vec<String> },
     Account(accounts::Asked),
     Accounts(Vec<String>),
     ShowTransfer(String),
@@ -180,10 +181,10 @@ impl Asked {
                 let new = NewAccount::new(&name, &owner, deposit, &currency)?;
                 Self::Open(new.with_overdraft(overdraft))
             }
-            Command::Transfer { legs, id, open, currency } => {
+            Command::Transfer { legs, id, open, currency, notify } => {
                 let open = open.iter().map(|new| accounts::opened(new, &currency));
                 let open = open.collect::<Result<_, _>>()?;
-                Self::Transfer { legs: legs_of(&legs, id.as_deref())?, key: id, open }
+                Self::Transfer { legs: legs_of(&legs, id.as_deref())?, key: id, open, notify }
             }
             Command::Balance { names } => Self::Accounts(names),
             Command::Show { what } => match <[String; 2]>::try_from(what) {
@@ -207,6 +208,7 @@ impl Asked {
             | Command::Release { .. }) => Self::Request(requests::Asked::check(command)?),
             command @ (Command::Owner { .. }
             | Command::Derive { .. }
+            | Command::Dispatch { .. }
             | Command::Events
             | Command::RebuildOwners
             | Command::DeadLetters { .. }) => Self::Events(events::Asked::check(command)?),
@@ -255,9 +257,10 @@ async fn carry_out(
             let account = bank.open_account(&new).await?;
             output::accounts(&[(new.name().to_owned(), account)], json)
         }
-        Asked::Transfer { legs, key, open } => {
+        Asked::Transfer { legs, key, open, notify } => {
             let key = key.unwrap_or_else(|| bank.new_key());
-            let options = TransferOptions::default().with_open(open);
+            let calls = notify::calls(&notify, &key, &legs);
+            let options = TransferOptions::default().with_open(open).with_after_commit(calls);
             let done = transfer(bank, &key, &legs, &options).await?;
             if json {
                 let status = match done.status {

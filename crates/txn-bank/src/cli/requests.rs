@@ -6,14 +6,14 @@ use serde_json::json;
 use txn_bank::{APPLICATION, Bank, Leg};
 use txn_requests::{Reason, Requests, RequestsConfig, State, Status, Stuck, Tally};
 
-use crate::cli::{DRAIN, asked_to_stop, legs_of};
+use crate::cli::{DRAIN, asked_to_stop, legs_of, notify};
 use crate::console::args::{Command, Global};
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
 /// A command whose input is sound as far as it can be known without the store.
 pub(crate) enum Asked {
-    Submit { legs: Vec<Leg>, key: Option<String> },
+    Submit { legs: Vec<Leg>, key: Option<String>, notify: Vec<String> },
     Status(String),
     Wait { key: String, at_most: Duration },
     Cancel { key: String, why: String },
@@ -27,8 +27,8 @@ pub(crate) enum Asked {
 impl Asked {
     pub(crate) fn check(command: Command) -> Result<Self, Failure> {
         Ok(match command {
-            Command::Submit { legs, id } => {
-                Self::Submit { legs: legs_of(&legs, id.as_deref())?, key: id }
+            Command::Submit { legs, id, notify } => {
+                Self::Submit { legs: legs_of(&legs, id.as_deref())?, key: id, notify }
             }
             Command::Status { key } => Self::Status(key),
             Command::Wait { key, seconds } => {
@@ -57,6 +57,11 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
     if let Asked::Recover { age } = &asked {
         config = config.with_recover_after(*age);
     }
+    if let Asked::Submit { notify, .. } = &asked
+        && !notify.is_empty()
+    {
+        config = config.with_outbox(Some(bank.outbox().await?));
+    }
     let requests = bank.requests(config).await?;
     let done = on(bank, &requests, asked, global.json).await;
     if !requests.shutdown(DRAIN).await {
@@ -67,9 +72,10 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
 
 async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Result<Exit, Failure> {
     let status = match asked {
-        Asked::Submit { legs, key } => {
+        Asked::Submit { legs, key, notify } => {
             let key = key.unwrap_or_else(|| bank.new_key());
-            bank.submit(requests, &key, &legs).await?
+            let calls = notify::calls(&notify, &key, &legs);
+            bank.submit_with(requests, &key, &legs, calls).await?
         }
         Asked::Status(key) => requests.status(&key).await?,
         Asked::Wait { key, at_most } => requests.wait(&key, at_most).await?,

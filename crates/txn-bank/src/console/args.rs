@@ -145,6 +145,9 @@ pub(crate) enum Command {
         /// The currency of the accounts that are opened
         #[arg(long, default_value = "EUR", requires = "open")]
         currency: String,
+        /// POST the transfer as JSON to this address once it is done, by `dispatch`: at least once. More than one may be named
+        #[arg(long, value_name = "URL")]
+        notify: Vec<String>,
     },
     /// Show every change of an account by time, each with the balance behind it, as of one moment
     Statement {
@@ -194,6 +197,9 @@ pub(crate) enum Command {
         /// Under the same key money moves once, however often this is run
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
+        /// POST the transfer as JSON to this address once it is done, by `dispatch`: at least once. More than one may be named
+        #[arg(long, value_name = "URL")]
+        notify: Vec<String>,
     },
     /// Show where a submitted transfer stands
     Status {
@@ -258,12 +264,27 @@ pub(crate) enum Command {
         #[arg(long)]
         seconds: Option<u64>,
     },
-    /// Show how many events wait to be derived from, and for how long
+    /// Perform the HTTP requests of `--notify`, until none waits
+    Dispatch {
+        /// Where it may call: a scheme, a host and a port, such as `https://api.example.com`. Nothing else is called
+        #[arg(long, value_name = "ORIGIN", required = true)]
+        allow: Vec<String>,
+        /// An address or a network that a name may have although it is not of the public internet, such as `10.1.0.0/16`
+        #[arg(long, value_name = "NETWORK")]
+        allow_address: Vec<String>,
+        /// Go on for so long, also with what is committed meanwhile
+        #[arg(long)]
+        seconds: Option<u64>,
+    },
+    /// Show how many events wait to be handled, and for how long
     Events,
     /// Build all owners anew from the accounts
     RebuildOwners,
-    /// List the events that were set aside because deriving failed, each with its error; try them again, or drop them
+    /// List the events that were set aside because handling them failed, each with its error; try them again, or drop them
     DeadLetters {
+        /// Only those of this topic: `owners`, or `http-requests`
+        #[arg(long, global = true)]
+        topic: Option<String>,
         #[command(subcommand)]
         what: Option<DeadLetters>,
     },

@@ -94,6 +94,8 @@ impl From<BankError> for Failure {
             },
             BankError::Outbox(error) => match **error {
                 OutboxError::InvalidName { .. }
+                | OutboxError::InvalidConfig(_)
+                | OutboxError::InvalidHttp(_)
                 | OutboxError::InvalidPayload { .. }
                 | OutboxError::NotFound(_) => Exit::Refused,
                 OutboxError::Missing { .. } => Exit::Found,

@@ -4,6 +4,7 @@ mod accounts;
 mod audit;
 mod demo;
 mod input;
+mod notify;
 mod owners;
 mod requests;
 
@@ -42,6 +43,13 @@ impl Ran {
         assert_eq!(self.err.lines().count(), 1, "{}", self.err);
         assert!(self.err.starts_with("error: ") && self.err.contains(words), "{}", self.err);
         assert_eq!(self.out, "");
+    }
+
+    /// No command.
+    #[track_caller]
+    fn refused_by_usage(&self, words: &str) {
+        assert_eq!(self.code, 2, "{}{}", self.out, self.err);
+        assert!(self.err.contains(words), "{}", self.err);
     }
 
     /// Done; every line of the output as JSON.

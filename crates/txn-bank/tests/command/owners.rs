@@ -40,7 +40,7 @@ fn owners_are_derived_from_what_was_changed() {
     assert_eq!((&waiting["events"], &waiting["queues"]), (&5.into(), &2.into()), "{waiting}");
     assert!(desk.run("derive").done().out.starts_with("5 handled, 0 failed, 0 set aside"));
     assert_eq!(desk.run("owner Ann").done().out, "Ann: 120 EUR in alice, savings\n");
-    assert!(desk.run("events").done().out.starts_with("0 events of 0 owners wait"));
+    assert!(desk.run("events").done().out.starts_with("0 events of 0 keys wait"));
     desk.run("submit bob:-5 savings:+5 --id tip").done();
     desk.run("process").done();
     desk.run("derive --seconds 1").done();
@@ -131,4 +131,31 @@ fn what_cannot_be_derived_is_listed_tried_again_and_dropped() {
     assert!(desk.run("derive").done().out.starts_with("1 handled, 0 failed"));
     assert_eq!(desk.run("owner Ann").done().out, "Ann: 148 EUR in alice, savings\n");
     assert_eq!(desk.run("dead-letters").done().out, "");
+}
+
+/// A queue that takes nothing from this program keeps dead letters of others from nothing.
+#[test]
+fn what_cannot_be_tried_again_stays_and_is_told() {
+    let desk = desk();
+    desk.run("open more --owner Ben").done();
+    desk.run("derive").done();
+    let much = |owner| {
+        let of = format!(r#""owner":"{owner}","balance":{}"#, i64::MAX);
+        format!(r#"{{{of},"currency":"EUR","overdraft":true,"opened_at":1}}"#)
+    };
+    write(&desk, "bank-accounts", "savings", &much("Ann"));
+    write(&desk, "bank-accounts", "more", &much("Ben"));
+    desk.run("transfer alice:-1 bob:+1").done();
+    desk.run("derive").done();
+    assert_eq!(desk.run("dead-letters").out.lines().count(), 2);
+    let newer = r#"{"kind":"queue","format":2,"topic":"owners","key":"Ann"}"#;
+    write(&desk, "bank-outbox", "queue:owners/Ann", newer);
+    let retried = desk.run("dead-letters retry --all");
+    assert_eq!((retried.code, retried.err.as_str()), (3, ""), "{}", retried.out);
+    let mut lines: Vec<&str> = retried.out.lines().collect();
+    lines.sort_unstable();
+    assert!(lines[0].starts_with("left: owners/3/Ann: "), "{lines:?}");
+    assert!(lines[0].contains("newer"), "{lines:?}");
+    assert!(lines[1].starts_with("to be tried again: owners/"), "{lines:?}");
+    assert_eq!(desk.run("dead-letters").out.lines().count(), 1);
 }

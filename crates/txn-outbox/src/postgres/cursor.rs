@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use txn_core::store::Filter;
 use txn_core::{Collection, Domain, Transaction};
+use txn_lock::scan::candidates;
 use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};
@@ -109,6 +111,34 @@ impl Cursors {
                 }
                 self.put(tx, id.clone(), &event.queue, place)?;
                 Ok::<_, OutboxError>(false)
+            })
+            .await
+    }
+
+    /// The queues that there is a cursor of.
+    pub(crate) async fn queues(&self) -> Result<Vec<QueueName>> {
+        let filter = Filter::AnyOf("kind", vec!["cursor"]);
+        let ids = candidates(&self.domain, self.documents.name(), filter, usize::MAX).await?;
+        let ours = format!("cursor:{}/", self.source);
+        let queues = ids.iter().filter_map(|id| {
+            let (topic, key) = id.strip_prefix(&*ours)?.split_once('/')?;
+            QueueName::new(topic, key).ok()
+        });
+        Ok(queues.collect())
+    }
+
+    /// Deletes a cursor that stands at no later place than this. Returns whether there was one.
+    pub(crate) async fn forget(&self, queue: &QueueName, place: u64) -> Result<bool> {
+        let id = self.id(queue);
+        self.domain
+            .transact(async |tx| {
+                let found = tx.get(&self.documents, &id).await?;
+                // One of another epoch says nothing any more.
+                if found.is_none() || self.place_of(&id, found)?.handled > place {
+                    return Ok(false);
+                }
+                tx.delete(&self.documents, &id)?;
+                Ok::<_, OutboxError>(true)
             })
             .await
     }

@@ -26,6 +26,8 @@
 //!   comes with a smaller one. Tokens that began anew are named
 //!   ([`TokensBeganAnew`](crate::OutboxError::TokensBeganAnew)), and nothing is handled meanwhile.
 //!
+//! Of keys that are not used any more, [`PostgresSource::purge`] deletes what is kept on both sides.
+//!
 //! # What it needs of the database
 //! **What was committed must not be lost.** The row in the place of the last handled event is taken for handled, and deleted, if it
 //! is that event. A database that forgets commits counts from an earlier number again: a row in a place that was handled is
@@ -43,6 +45,7 @@
 mod config;
 mod connect;
 mod cursor;
+mod purge;
 mod row;
 mod source;
 

@@ -17,6 +17,10 @@ CREATE TABLE IF NOT EXISTS txn_outbox.queue (
     appended bigint NOT NULL,
     PRIMARY KEY (topic, key)
 );
+-- When the last one was emitted. A row without was written before that was kept.
+ALTER TABLE txn_outbox.queue ADD COLUMN IF NOT EXISTS emitted_ms bigint;
+-- What no key is called: the largest number of a key that was purged. Keys that are new count on from there.
+INSERT INTO txn_outbox.queue (topic, key, appended) VALUES ('', '', 0) ON CONFLICT DO NOTHING;
 
 -- The events that wait, and those that were set aside (died_ms). Insert topic, key and payload.
 CREATE TABLE IF NOT EXISTS txn_outbox.event (
@@ -54,13 +58,31 @@ CREATE OR REPLACE FUNCTION txn_outbox.place() RETURNS trigger LANGUAGE plpgsql A
 DECLARE
     settings txn_outbox.settings;
     waiting bigint;
+    floor bigint;
     name bytea := convert_to(NEW.topic || '/' || NEW.key, 'UTF8');
     hash bigint := 2166136261;
 BEGIN
     SELECT * INTO STRICT settings FROM txn_outbox.settings;
-    INSERT INTO txn_outbox.queue AS q (topic, key, appended) VALUES (NEW.topic, NEW.key, 1)
-        ON CONFLICT (topic, key) DO UPDATE SET appended = q.appended + 1
+    NEW.emitted_ms := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    INSERT INTO txn_outbox.queue AS q (topic, key, appended, emitted_ms)
+        VALUES (NEW.topic, NEW.key, 1, NEW.emitted_ms)
+        ON CONFLICT (topic, key) DO UPDATE SET appended = q.appended + 1, emitted_ms = EXCLUDED.emitted_ms
         RETURNING q.appended INTO NEW.sequence;
+    IF NEW.sequence = 1 THEN
+        -- By a statement of its own, behind that one: whatever was purged under this key was purged before.
+        IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
+            SELECT q.appended INTO STRICT floor FROM txn_outbox.queue q WHERE q.topic = '' AND q.key = '';
+        ELSE
+            -- What this transaction sees may be older: then this fails with 40001.
+            SELECT q.appended INTO STRICT floor FROM txn_outbox.queue q WHERE q.topic = '' AND q.key = ''
+                FOR SHARE;
+        END IF;
+        IF floor > 0 THEN
+            NEW.sequence := floor + 1;
+            UPDATE txn_outbox.queue q SET appended = NEW.sequence
+                WHERE q.topic = NEW.topic AND q.key = NEW.key;
+        END IF;
+    END IF;
     SELECT count(*) INTO waiting FROM txn_outbox.event e
         WHERE e.topic = NEW.topic AND e.key = NEW.key AND e.died_ms IS NULL;
     IF waiting >= settings.max_backlog THEN
@@ -76,7 +98,6 @@ BEGIN
     NEW.shard := hash % settings.shards;
     NEW.format := 1;
     NEW.id := NEW.topic || '/' || NEW.sequence || '/' || NEW.key;
-    NEW.emitted_ms := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
     NEW.failures := 0;
     NEW.error := NULL;
     NEW.died_ms := NULL;

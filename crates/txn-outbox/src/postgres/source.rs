@@ -42,15 +42,15 @@ const PAGE: i64 = 500;
 /// documents of a domain.
 #[derive(Debug)]
 pub struct PostgresSource {
-    domain: Domain,
+    pub(super) domain: Domain,
     config: PostgresConfig,
     /// For single events.
     link: Link,
     /// For looks, which may take long: nothing waits behind them.
-    looks: Link,
+    pub(super) looks: Link,
     /// Behind which key the next look at a shard goes on.
     looked: Mutex<BTreeMap<Shard, String>>,
-    cursors: Cursors,
+    pub(super) cursors: Cursors,
     shards: u16,
     fresh: Fresh,
 }
@@ -175,7 +175,7 @@ impl PostgresSource {
     }
 
     /// Whether the database is the one of which the cursors speak.
-    fn check_epoch(&self, epoch: Option<&str>) -> Result<()> {
+    pub(super) fn check_epoch(&self, epoch: Option<&str>) -> Result<()> {
         if epoch == Some(&self.cursors.epoch) {
             return Ok(());
         }
@@ -423,7 +423,7 @@ fn unless_handled<'a>(
     Some(first).filter(|first| !place.is_of(first)).or_else(|| next.filter(is_other))
 }
 
-async fn rows(
+pub(super) async fn rows(
     link: &Link,
     doing: &str,
     statement: &str,

@@ -326,3 +326,71 @@ pub(crate) async fn a_lost_connection_is_made_again(world: &World) {
     desk.seen("a", &[1, 2]).await;
     assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
 }
+
+/// A key of which nothing is kept any more begins behind every place that there was, whatever a transaction saw before.
+pub(crate) async fn what_is_kept_of_drained_rows_is_purged(world: &World) {
+    let mut database = Database::new(world).await;
+    let client = database.client().await;
+    let mut late = database.client().await;
+    let desk = world.desk().await;
+    for (key, n) in [("a", 1), ("a", 2), ("b", 1), ("dead", -1)] {
+        emit(&client, key, n).await.expect("emitted");
+    }
+    let (processor, source) = database.start(&desk, world.config().with_max_failures(1)).await;
+    desk.seen("a", &[1, 2]).await;
+    desk.seen("b", &[1]).await;
+    until_dead(&*source).await;
+    let until_empty = std::time::Instant::now() + PATIENCE;
+    while source.backlog().await.expect("counts").events > 0 {
+        assert!(std::time::Instant::now() < until_empty, "what is handled is not removed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+    emit(&client, "waits", 1).await.expect("emitted");
+    let before = late.build_transaction();
+    let before = before.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead);
+    let before = before.start().await.expect("begins");
+    before.query("SELECT FROM txn_outbox.event", &[]).await.expect("sees what is there");
+    let held = database.client().await;
+    held.batch_execute("BEGIN").await.expect("begins");
+    emit(&held, "b", 2).await.expect("emitted");
+    let purge = async |age| source.purge(age).await.expect("purges").queues;
+    assert_eq!(purge(Duration::from_secs(3600)).await, 0, "they were used a moment ago");
+    assert_eq!(purge(Duration::ZERO).await, 1, "nobody waits for one that somebody is at");
+    held.batch_execute("ROLLBACK").await.expect("ends");
+    assert_eq!(purge(Duration::ZERO).await, 1, "those with an event or a dead letter stay");
+    assert_eq!(purge(Duration::ZERO).await, 0);
+    let cursors = "SELECT count(*) FROM txn_outbox.queue WHERE topic <> ''";
+    assert_eq!(client.query_one(cursors, &[]).await.expect("counts").get::<_, i64>(0), 2);
+    let name = format!("{}-outbox", world.name);
+    let scanned = |desk: &Desk| {
+        let (store, name) = (desk.domain.store().clone(), name.clone());
+        async move {
+            store.refresh(&name).await.expect("refreshes");
+            let mut pages =
+                txn_core::store::Pages::new(&*store, name, txn_core::store::Filter::All, 100);
+            let mut found = Vec::new();
+            while let Some(page) = pages.next().await.expect("scans") {
+                found.extend(page.into_iter().map(|(key, ..)| key.id.to_string()));
+            }
+            found.retain(|id| id.starts_with("cursor:"));
+            found
+        }
+    };
+    assert_eq!(scanned(&desk).await, ["cursor:postgres/orders/dead"]);
+    // What it saw is older than the purge: it cannot know from where the key counts.
+    let refused = emit(&before, "a", 3).await.expect_err("the world has changed");
+    assert_eq!(refused.code(), Some(&tokio_postgres::error::SqlState::T_R_SERIALIZATION_FAILURE));
+    before.rollback().await.expect("ends");
+    for (key, n, id) in [("a", 3, "orders/3/a"), ("new", 1, "orders/3/new"), ("a", 4, "orders/4/a")]
+    {
+        emit(&client, key, n).await.expect("emitted");
+        let last = source.next(&queue(key), 9).await.expect("reads").pop().expect("there");
+        assert_eq!(last.id, id);
+    }
+    let (processor, source) = database.start(&desk, world.config()).await;
+    desk.seen("a", &[1, 2, 3, 4]).await;
+    desk.seen("new", &[1]).await;
+    desk.seen("waits", &[1]).await;
+    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+}

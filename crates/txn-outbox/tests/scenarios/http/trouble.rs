@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use txn_core::store::MemoryStore;
 use txn_outbox::http::{
     Destination, HeaderText, HttpConfig, HttpResults, HttpState, Resend, Resolver, SecretString,
     Secrets, TOPIC,
 };
 use txn_outbox::{EventSource, OutboxError, Topics};
+use txn_sim::{FaultPlan, FaultStore};
 
 use super::receiver::{Receiver, Reply};
 use super::{PATIENCE, World, config_for, post, until};
@@ -204,4 +206,24 @@ pub(crate) async fn a_result_that_cannot_be_written_is_left_out(world: &World) {
     assert!(processor.stop(PATIENCE).await);
     assert_eq!(office.desk.outbox.backlog().await.expect("counts").events, 0);
     drop((damaged, refused));
+}
+
+/// A store that does not answer for a moment costs neither a result nor a second call.
+pub(crate) async fn a_result_is_kept_once_the_store_answers() {
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::none(1)));
+    let world =
+        World { store: store.clone(), name: "test".to_owned(), lease: Duration::from_secs(5) };
+    let office = world.office().await;
+    let out = store.clone();
+    let receiver = Receiver::start(move |_, _| {
+        out.begin_outage(Some("test-http-results".into()), Duration::from_millis(200));
+        Reply::status(200)
+    })
+    .await;
+    let id = office.keep(&post(receiver.url("/"))).await;
+    let processor = office.start(world.few_tries(1), config_for(&receiver)).await;
+    until(|| processor.figures().handled == 1).await;
+    let result = office.result(&id, HttpState::Done).await;
+    assert_eq!((result.attempts, receiver.calls("/").len()), (1, 1));
+    assert!(processor.stop(PATIENCE).await);
 }

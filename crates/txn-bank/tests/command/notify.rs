@@ -1,0 +1,89 @@
+//! HTTP requests that tell others of transfers, kept by one run of the command and performed by another.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::Desk;
+
+/// Answers everything with 204, and tells what it was sent.
+fn receiver() -> (String, mpsc::Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+    let address = listener.local_addr().expect("an address");
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.expect("connects");
+            let mut reader = BufReader::new(&stream);
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).expect("reads") <= 2 {
+                    break;
+                }
+                let line = line.to_lowercase();
+                if let Some(of) = line.strip_prefix("content-length:") {
+                    length = of.trim().parse().expect("a number");
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("reads");
+            sender.send(serde_json::from_slice(&body).expect("JSON")).expect("somebody waits");
+            let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+            (&stream).write_all(answer).expect("answers");
+        }
+    });
+    (format!("http://{address}"), receiver)
+}
+
+#[test]
+fn others_are_told_of_transfers_that_are_done() {
+    let (origin, told) = receiver();
+    let desk = Desk::with_accounts();
+    desk.run("events").refused(4, "keeps no owners");
+    desk.run(&format!("transfer alice:-200 bob:+200 --notify {origin}/no")).refused(1, "alice");
+    let one = format!("transfer alice:-30 bob:+30 --id one --notify {origin}/hook");
+    desk.run(&one).done();
+    assert!(desk.run(&one).done().out.starts_with("Already done"));
+    desk.run("transfer alice:-1 bob:+1 --notify nowhere").refused(1, "the URL");
+    assert!(desk.run("events").done().out.starts_with("1 events of 1 keys wait"));
+    let dispatch = format!("dispatch --allow {origin}");
+    assert!(desk.run(&dispatch).done().out.starts_with("1 handled, 0 failed, 0 set aside"));
+    let legs = json!([{"account": "alice", "amount": -30}, {"account": "bob", "amount": 30}]);
+    assert_eq!(told.try_recv().expect("told"), json!({"transfer": "one", "legs": legs}));
+    // One that is submitted tells once it is made, whoever makes it.
+    let two = format!("submit bob:-5 carol:+5 --id two --notify {origin}/hook");
+    desk.run(&two).done();
+    desk.run(&two).done();
+    desk.run("submit bob:-5 carol:+5 --id two").refused(1, "two");
+    assert!(desk.run(&dispatch).done().out.starts_with("0 handled"));
+    assert!(desk.run("process").done().out.starts_with("1 committed"));
+    assert!(desk.run(&dispatch).done().out.starts_with("1 handled"));
+    assert_eq!(told.try_recv().expect("told")["transfer"], "two");
+    told.try_recv().expect_err("nothing else was done");
+    desk.run("audit").done();
+}
+
+#[test]
+fn what_is_not_allowed_is_set_aside_by_its_topic() {
+    let (origin, told) = receiver();
+    let desk = Desk::with_accounts();
+    desk.run(&format!("transfer alice:-30 bob:+30 --notify {origin}/hook")).done();
+    desk.run("dispatch").refused_by_usage("--allow");
+    desk.run("dispatch --allow nowhere").refused(1, "origin");
+    let dispatched = desk.run("dispatch --allow https://api.example.com").done();
+    assert!(dispatched.out.starts_with("0 handled, 1 failed, 1 set aside"), "{}", dispatched.out);
+    assert_eq!(desk.run("dead-letters --topic owners").done().out, "");
+    assert_eq!(desk.run("dead-letters retry --all --topic owners").done().out, "");
+    let listed = desk.run("--json dead-letters --topic http-requests");
+    assert_eq!((listed.code, listed.out.lines().count()), (3, 1), "{}", listed.out);
+    let id = listed.json()[0]["id"].as_str().expect("an id").to_owned();
+    desk.run(&format!("dead-letters --topic owners retry {id}")).refused(1, "another topic");
+    let again = desk.run("dead-letters retry --all --topic http-requests").done();
+    assert!(again.out.starts_with("to be tried again: http-requests/1/"), "{}", again.out);
+    desk.run(&format!("dispatch --allow {origin}")).done();
+    told.try_recv().expect("told");
+}
