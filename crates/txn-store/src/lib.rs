@@ -42,6 +42,7 @@ mod shown;
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -54,7 +55,7 @@ pub use pages::Pages;
 ///
 /// `collection` is a *physical* name as [`Store::open_collection`] returned it, or the alias of a
 /// partition of the transaction table. Keys order by collection, id, routing; the engine locks in that order.
-#[derive(Clone, Hash)]
+#[derive(Clone)]
 pub struct Key {
     /// The collection (index) that holds the document.
     pub collection: Arc<str>,
@@ -107,6 +108,12 @@ impl PartialEq for Key {
 }
 
 impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.collection, &self.id, &self.routing).hash(state);
+    }
+}
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
