@@ -39,8 +39,10 @@ async fn main() -> Result<(), Failure> {
             let load = Load::new(clients, documents, accounts);
             let processes = |way| if way == Way::Several { processes } else { 1 };
             let of = |way| Cell { way, load: Load { processes: processes(way), ..load } };
-            let named: Vec<Cell> = ways.iter().filter(|way| is_named(way.name())).map(|way| of(*way)).collect();
-            let cells = if named.is_empty() { ways.iter().map(|way| of(*way)).collect() } else { named };
+            let named: Vec<Cell> =
+                ways.iter().filter(|way| is_named(way.name())).map(|way| of(*way)).collect();
+            let cells =
+                if named.is_empty() { ways.iter().map(|way| of(*way)).collect() } else { named };
             let measured = measure(&world, &cells, Pace { rounds, span }).await?;
             let first = measured.first().map_or(1.0, |one| one.round.per_second);
             for one in &measured {
