@@ -2,6 +2,7 @@
 
 mod endings;
 mod in_doubt;
+mod logs;
 mod panics;
 mod reading;
 mod support;
