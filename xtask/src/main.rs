@@ -11,6 +11,7 @@ mod prerequisites;
 mod servers;
 mod steps;
 mod tidy;
+mod times;
 mod torture;
 
 use std::error::Error;
