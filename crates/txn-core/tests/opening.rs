@@ -291,6 +291,7 @@ async fn which_day_is_far_away_is_said_by_the_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_a_day_past_the_retention_is_void() {
+    cov_mark::check!(holder_of_a_dropped_day);
     let w = world().await;
     let before = w.partitions().await;
     w.lock("a", &tid_of(-100).to_string()).await;

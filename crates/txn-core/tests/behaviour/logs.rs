@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use txn_core::Options;
 use txn_core::store::{Outcome, Refusal, RefusalKind};
 
-use crate::support::{Fate, Item, Shop, is_commit, is_lock, writes};
+use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
 /// What stands in documents; nothing else has such a number.
 const CONTENT: i64 = 4_815_162_342;

@@ -5,4 +5,5 @@ mod in_doubt;
 mod logs;
 mod panics;
 mod reading;
+mod succession;
 mod support;
