@@ -1,12 +1,10 @@
 //! Collections that keep their past, and readers at a timestamp.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::support::Wall;
 use serde::{Deserialize, Serialize};
-use support::Wall;
 use txn_core::clock::Clock;
 use txn_core::store::{Filter, MemoryStore, Store, Write, WriteOp};
 use txn_core::{

@@ -1,12 +1,10 @@
 //! The janitor: each place is judged by itself, the processes of a domain take turns, and days are dropped in time.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
-use support::{TestStore, Wall};
 use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, Options, Typed};
 

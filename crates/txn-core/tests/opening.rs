@@ -1,12 +1,10 @@
 //! Opening and making domains, what is found when a part of one was lost, and how one is rebuilt and removed.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
-use support::{TestStore, Wall};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, Typed};
 
