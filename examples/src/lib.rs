@@ -36,6 +36,7 @@ documents! {
     store: "../../crates/txn-store/README.md";
     sim: "../../crates/txn-sim/README.md";
     testkit: "../../crates/txn-testkit/README.md";
+    metrics: "../../crates/txn-metrics/README.md";
 }
 
 #[cfg(test)]
@@ -47,6 +48,22 @@ mod tests {
         let (shown, _test) = EXAMPLE.split_once("\n#[test]").expect("the test at its end");
         let (_about, shown) = shown.split_once("\n\n").expect("the comment at its beginning");
         assert!(include_str!("../../docs/start.md").contains(&format!("```rust\n{shown}```\n")));
+    }
+
+    #[test]
+    fn the_page_for_operators_has_every_figure() {
+        let page = include_str!("../../docs/operations.md");
+        for figure in txn_metrics::figures::FIGURES {
+            let kind = format!("{:?}", figure.kind).to_lowercase();
+            let unit = if figure.unit == metrics::Unit::Seconds { ", seconds" } else { "" };
+            let label = figure.label.map_or(String::new(), |(label, _)| format!("`{label}`"));
+            let row =
+                format!("| `{}` | {kind}{unit} | {label} | {} |\n", figure.name, figure.about);
+            assert!(page.contains(&row), "no such row: {row}");
+            for value in figure.label.iter().flat_map(|(_, values)| values.iter()) {
+                assert!(page.contains(&format!("`{value}`")), "{value} of {row}");
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,11 @@ pub(crate) fn root() -> PathBuf {
     Path::new(&package).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
+}
+
 /// The test targets of the workspace, by what they need.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestTargets {

@@ -1,10 +1,16 @@
 //! `cargo xtask test`.
 
+use std::cell::Cell;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Duration;
+
 use txn_testkit::servers::ServerKind;
 
 use crate::cargo::{TestTargets, cargo, cargo_test};
 use crate::servers::Borrowed;
-use crate::steps::Steps;
+use crate::steps::{self, Step};
+use crate::times::Times;
 use crate::{Failure, prerequisites, tidy};
 
 /// The servers of the suites that need one node of each kind.
@@ -23,62 +29,98 @@ const AT_ONCE: &str = "8";
 
 /// Runs every check, stops at the first that fails, and says in the end what was run.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {
-    let mut steps = Steps::default();
-    let result = all(&mut steps, quick);
-    print!("{}", steps.summary());
-    result
+    let steps = match quick {
+        true => without_servers(),
+        false => with_servers(TestTargets::find()?),
+    };
+    steps::run(steps, &mut Times::of_this_machine())
 }
 
-fn all(steps: &mut Steps, quick: bool) -> Result<(), Failure> {
-    steps.run("prerequisites", |_| {
-        prerequisites::for_checks()?;
-        if quick {
-            return Ok(());
-        }
-        prerequisites::postgres()?;
-        prerequisites::for_servers(&ServerKind::ALL)
-    })?;
-    steps.command("format", &mut cargo("fmt --all --check"))?;
-    steps.run("tidy", |_| tidy::tidy())?;
-    steps.command(
-        "lints",
-        &mut cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
-    )?;
-    steps.run("cargo-deny is installed", |_| prerequisites::cargo_deny())?;
-    steps.command("licenses and sources", &mut cargo("deny check bans licenses sources"))?;
-    steps.command(
-        "docs",
-        cargo("doc --workspace --no-deps --all-features").env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    if quick {
-        return steps.command("tests without servers", &mut cargo("test --workspace"));
-    }
-    let TestTargets { plain, live, cluster } = TestTargets::find()?;
+// The guesses are of the first run on a machine with two cores that does other things, too.
+
+fn before_the_tests(quick: bool) -> Vec<Step> {
+    let mut docs = cargo("doc --workspace --no-deps --all-features");
+    docs.env("RUSTDOCFLAGS", "-D warnings");
+    vec![
+        Step::work("prerequisites", seconds(5), move |_| {
+            prerequisites::for_checks()?;
+            if quick {
+                return Ok(());
+            }
+            prerequisites::postgres()?;
+            prerequisites::for_servers(&ServerKind::ALL)
+        }),
+        Step::command("format", seconds(5), cargo("fmt --all --check")),
+        Step::work("tidy", seconds(2), |_| tidy::tidy()),
+        Step::command(
+            "lints",
+            minutes(6),
+            cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
+        ),
+        Step::work("cargo-deny is installed", seconds(2), |_| prerequisites::cargo_deny()),
+        Step::command(
+            "licenses and sources",
+            seconds(10),
+            cargo("deny check bans licenses sources"),
+        ),
+        Step::command("docs", minutes(3), docs),
+    ]
+}
+
+fn without_servers() -> Vec<Step> {
+    let mut steps = before_the_tests(true);
+    steps.push(Step::command("tests without servers", minutes(25), cargo("test --workspace")));
+    steps
+}
+
+fn with_servers(targets: TestTargets) -> Vec<Step> {
+    let TestTargets { plain, live, cluster } = targets;
     let (of_servers, live) =
         live.into_iter().partition::<Vec<_>, _>(|name| name == SERVERS_THEMSELVES);
-    steps.command("build the tests", cargo_test(&[]).arg("--no-run"))?;
-    steps.command(
-        "tests of every package",
-        cargo_test(&plain).args(["--lib", "--bins", "--examples"]),
-    )?;
-    steps.command("tests in the documentation", cargo_test(&[]).arg("--doc"))?;
-    steps.command("tests of the servers themselves", &mut cargo_test(&of_servers))?;
-    on(steps, "a server of each kind", &SINGLE, &live)?;
-    on(steps, "a cluster", &[ServerKind::Cluster], &cluster)
+    let command = |name: &str, guess, mut command: Command, more: &[&str]| {
+        command.args(more);
+        Step::command(name, guess, command)
+    };
+    let mut steps = before_the_tests(false);
+    steps.extend([
+        command("build the tests", minutes(15), cargo_test(&[]), &["--no-run"]),
+        command(
+            "tests of every package",
+            minutes(8),
+            cargo_test(&plain),
+            &["--lib", "--bins", "--examples"],
+        ),
+        command("tests in the documentation", minutes(5), cargo_test(&[]), &["--doc"]),
+        command("tests of the servers themselves", minutes(4), cargo_test(&of_servers), &[]),
+    ]);
+    steps.extend(on("a server of each kind", &SINGLE, &live, minutes(15)));
+    steps.extend(on("a cluster", &[ServerKind::Cluster], &cluster, minutes(5)));
+    steps
 }
 
-/// Runs test targets on servers that are up for as long.
-fn on(
-    steps: &mut Steps,
-    what: &str,
-    kinds: &[ServerKind],
-    targets: &[String],
-) -> Result<(), Failure> {
-    let servers = steps.run(&format!("start {what}"), |_| Borrowed::up(kinds))?;
-    steps.command(
-        &format!("tests on {what}"),
-        cargo_test(targets)
-            .args(["--", "--test-threads", AT_ONCE])
-            .envs(servers.variables().iter().cloned()),
-    )
+/// Starts servers, and runs test targets on them; they are up for as long.
+fn on(what: &str, kinds: &'static [ServerKind], targets: &[String], guess: Duration) -> [Step; 2] {
+    let up = Rc::new(Cell::new(None));
+    let started = up.clone();
+    let start = Step::work(format!("start {what}"), minutes(2), move |_| {
+        started.set(Some(Borrowed::up(kinds)?));
+        Ok(())
+    });
+    let mut tests = cargo_test(targets);
+    tests.args(["--", "--test-threads", AT_ONCE]);
+    let tests = Step::work(format!("tests on {what}"), guess, move |results| {
+        let servers: Option<Borrowed> = up.take();
+        let variables = servers.iter().flat_map(|servers| servers.variables().iter().cloned());
+        tests.envs(variables);
+        steps::watch(tests, results)
+    });
+    [start, tests]
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn minutes(n: u64) -> Duration {
+    Duration::from_secs(60 * n)
 }

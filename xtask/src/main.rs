@@ -6,10 +6,12 @@ mod cargo;
 mod checks;
 mod circles;
 mod links;
+mod package;
 mod prerequisites;
 mod servers;
 mod steps;
 mod tidy;
+mod times;
 mod torture;
 
 use std::error::Error;
@@ -45,6 +47,8 @@ enum Task {
     /// Check what no compiler does: that each rule of the protocol has its reason, its model and its mutation, that no file is
     /// too long, that crates depend downwards, and that the links of the documents lead somewhere.
     Tidy,
+    /// Check that every crate that is published has what a package needs, and pack it without building it.
+    Package,
     /// Make a book of the documents, in the folder `book`.
     Book,
     /// Run loads with exact books through faults for as long as it is told, and end in a table.
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick } => checks::test(quick),
         Task::Tidy => tidy::tidy(),
+        Task::Package => package::package(),
         Task::Book => book::build(),
         Task::Torture { seconds, target, system, faults } => {
             torture::run(target, system, seconds, &faults)

@@ -1,4 +1,4 @@
-//! Named steps, run one after the other until one fails.
+//! Named steps, run one after the other until one fails, with what is to be expected of them.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -6,66 +6,156 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
+use crate::times::Times;
 
-/// What was run so far.
-#[derive(Debug, Default)]
-pub(crate) struct Steps {
-    done: Vec<(String, Duration, Outcome)>,
-    /// The lines in which cargo reports the results of tests.
-    results: Vec<String>,
+type Action = Box<dyn FnOnce(&mut Vec<String>) -> Result<(), Failure>>;
+
+/// Something to be done.
+pub(crate) struct Step {
+    name: String,
+    /// How long it takes, where nobody knows better.
+    guess: Duration,
+    action: Action,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Ok,
-    Failed,
+impl Step {
+    /// Work in this process. It may add lines to the results that end the summary.
+    pub(crate) fn work(
+        name: impl Into<String>,
+        guess: Duration,
+        action: impl FnOnce(&mut Vec<String>) -> Result<(), Failure> + 'static,
+    ) -> Self {
+        Self { name: name.into(), guess, action: Box::new(action) }
+    }
+
+    /// A command; what it prints is shown as it comes.
+    pub(crate) fn command(name: impl Into<String>, guess: Duration, command: Command) -> Self {
+        Self::work(name, guess, move |results| watch(command, results))
+    }
 }
 
-impl Steps {
-    /// Runs a step under a header.
-    pub(crate) fn run<T>(
-        &mut self,
-        name: &str,
-        step: impl FnOnce(&mut Vec<String>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        eprintln!("== {name}");
-        let began = Instant::now();
-        let result = step(&mut self.results);
-        let (took, outcome) =
-            (began.elapsed(), if result.is_ok() { Outcome::Ok } else { Outcome::Failed });
-        eprintln!("== {name}: {} in {:.1} s", outcome.word(), took.as_secs_f64());
-        self.done.push((name.to_owned(), took, outcome));
-        result.map_err(|error| format!("step `{name}` failed: {error}").into())
-    }
-
-    /// Runs a command as a step; what it prints is shown as it comes.
-    pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> Result<(), Failure> {
-        self.run(name, |results| watch(command, results))
-    }
-
-    /// All steps with their times, then cargo's test results as cargo wrote them.
-    pub(crate) fn summary(&self) -> String {
-        let mut text = String::from("== summary\n");
-        for (name, took, outcome) in &self.done {
-            let _ = writeln!(text, "{:7}{:7.1} s  {name}", outcome.word(), took.as_secs_f64());
+/// Runs steps, and says where it is: before them, before each, and in the end.
+pub(crate) fn run(steps: Vec<Step>, times: &mut Times) -> Result<(), Failure> {
+    let mut progress = Progress::of(&steps, times);
+    eprintln!("== {}", progress.outlook());
+    let mut results = Vec::new();
+    let began = Instant::now();
+    let mut ended = Ok(());
+    for Step { name, action, .. } in steps {
+        eprintln!("== {}", progress.next(began.elapsed()));
+        let begins = Instant::now();
+        let result = action(&mut results);
+        let took = begins.elapsed();
+        eprintln!("== {}", progress.done(took, result.is_ok()));
+        match result {
+            Ok(()) => times.note(&name, took),
+            Err(error) => {
+                ended = Err(format!("step `{name}` failed: {error}").into());
+                break;
+            }
         }
-        for line in &self.results {
+    }
+    print!("{}", progress.summary(&results));
+    ended
+}
+
+/// What was to be expected, and what came of it.
+#[derive(Debug)]
+struct Progress {
+    planned: Vec<Planned>,
+    done: Vec<(Duration, bool)>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    name: String,
+    expected: Duration,
+    /// Whether that is what it took the last time, not a guess.
+    known: bool,
+}
+
+impl Progress {
+    fn of(steps: &[Step], times: &Times) -> Self {
+        let planned = steps.iter().map(|step| {
+            let last = times.last(&step.name);
+            let expected = last.unwrap_or(step.guess);
+            Planned { name: step.name.clone(), expected, known: last.is_some() }
+        });
+        Self { planned: planned.collect(), done: Vec::new() }
+    }
+
+    /// How many steps there are, and how long they will take.
+    fn outlook(&self) -> String {
+        let known = self.planned.iter().filter(|step| step.known).count();
+        let why = match known {
+            0 => "a guess: nothing was run here before".to_owned(),
+            n if n == self.planned.len() => "as long as they took here last".to_owned(),
+            n => format!("{n} as long as they took here last, the others are a guess"),
+        };
+        format!("{} steps, about {}: {why}", self.planned.len(), words(self.to_go()))
+    }
+
+    fn to_go(&self) -> Duration {
+        self.planned[self.done.len()..].iter().map(|step| step.expected).sum()
+    }
+
+    fn header(&self, index: usize) -> String {
+        format!("{}/{} {}", index + 1, self.planned.len(), self.planned[index].name)
+    }
+
+    /// The step that begins now.
+    fn next(&self, elapsed: Duration) -> String {
+        let (step, header) = (&self.planned[self.done.len()], self.header(self.done.len()));
+        format!(
+            "{header} (about {}; {} gone, about {} to go)",
+            words(step.expected),
+            words(elapsed),
+            words(self.to_go())
+        )
+    }
+
+    /// The step that began last has ended.
+    fn done(&mut self, took: Duration, ok: bool) -> String {
+        let header = self.header(self.done.len());
+        self.done.push((took, ok));
+        format!("{header}: {} in {:.1} s", outcome(ok), took.as_secs_f64())
+    }
+
+    /// All steps with their times and what was expected, then cargo's test results as cargo wrote them.
+    fn summary(&self, results: &[String]) -> String {
+        let mut text = String::from("== summary\n             took  expected  step\n");
+        for (index, step) in self.planned.iter().enumerate() {
+            let (word, took) = match self.done.get(index) {
+                Some((took, ok)) => (outcome(*ok), format!("{:.1} s", took.as_secs_f64())),
+                None => ("not run", String::new()),
+            };
+            let expected = format!("{}{}", if step.known { "" } else { "~" }, words(step.expected));
+            let _ = writeln!(text, "{word:7}{took:>10}{expected:>10}  {}", self.header(index));
+        }
+        let all: Duration = self.done.iter().map(|(took, _)| *took).sum();
+        let _ = writeln!(text, "{:7}{:>8.1} s", "all", all.as_secs_f64());
+        for line in results {
             let _ = writeln!(text, "{line}");
         }
         text
     }
 }
 
-impl Outcome {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "FAILED",
-        }
+fn outcome(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAILED" }
+}
+
+/// A duration for people.
+fn words(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds @ 100..6_000 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{:.1} h", Duration::from_secs(seconds).as_secs_f64() / 3600.0),
     }
 }
 
-fn watch(command: &mut Command, results: &mut Vec<String>) -> Result<(), Failure> {
+/// Runs a command, and picks the results of tests out of what it prints.
+pub(crate) fn watch(mut command: Command, results: &mut Vec<String>) -> Result<(), Failure> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -87,27 +177,100 @@ fn watch(command: &mut Command, results: &mut Vec<String>) -> Result<(), Failure
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
     }
 
-    #[test]
-    fn results_of_tests_end_the_summary() {
-        let mut steps = Steps::default();
-        steps.command("one", &mut shell("echo hello; echo 'test result: ok. 3 passed'")).unwrap();
-        steps.command("two", &mut shell("true")).unwrap();
-        let summary = steps.summary();
-        assert!(summary.contains("one") && summary.contains("two"), "{summary}");
-        assert!(summary.ends_with("\ntest result: ok. 3 passed\n"), "{summary}");
+    fn steps() -> Vec<Step> {
+        let step = |name, seconds| Step::command(name, SECOND * seconds, shell("true"));
+        vec![step("format", 10), step("lints", 300), step("tests", 600)]
     }
 
     #[test]
-    fn a_failure_names_its_step() {
-        let mut steps = Steps::default();
-        let error = steps.command("lints", &mut shell("exit 3")).unwrap_err().to_string();
+    fn the_outlook_says_what_it_rests_on() {
+        let mut times = Times::default();
+        assert_eq!(
+            Progress::of(&steps(), &times).outlook(),
+            "3 steps, about 15 min: a guess: nothing was run here before"
+        );
+        times.note("tests", SECOND * 60);
+        assert_eq!(
+            Progress::of(&steps(), &times).outlook(),
+            "3 steps, about 6 min: 1 as long as they took here last, the others are a guess"
+        );
+        times.note("format", SECOND);
+        times.note("lints", SECOND);
+        assert_eq!(
+            Progress::of(&steps(), &times).outlook(),
+            "3 steps, about 62 s: as long as they took here last"
+        );
+    }
+
+    #[test]
+    fn each_step_says_where_it_is() {
+        let mut progress = Progress::of(&steps(), &Times::default());
+        assert_eq!(
+            progress.next(Duration::ZERO),
+            "1/3 format (about 10 s; 0 s gone, about 15 min to go)"
+        );
+        assert_eq!(progress.done(SECOND * 2, true), "1/3 format: ok in 2.0 s");
+        assert_eq!(
+            progress.next(SECOND * 2),
+            "2/3 lints (about 5 min; 2 s gone, about 15 min to go)"
+        );
+        assert_eq!(progress.done(SECOND * 400, true), "2/3 lints: ok in 400.0 s");
+        assert_eq!(
+            progress.next(SECOND * 402),
+            "3/3 tests (about 10 min; 7 min gone, about 10 min to go)"
+        );
+    }
+
+    #[test]
+    fn the_summary_has_every_step_and_ends_with_the_results_of_tests() {
+        let mut progress = Progress::of(&steps(), &Times::default());
+        progress.done(SECOND * 2, true);
+        progress.done(SECOND * 400, false);
+        let summary = progress.summary(&["test result: ok. 3 passed".to_owned()]);
+        let expected = "== summary
+             took  expected  step
+ok          2.0 s     ~10 s  1/3 format
+FAILED    400.0 s    ~5 min  2/3 lints
+not run             ~10 min  3/3 tests
+all       402.0 s
+test result: ok. 3 passed
+";
+        assert_eq!(summary, expected);
+    }
+
+    #[test]
+    fn durations_are_for_people() {
+        let word = |seconds| words(SECOND * seconds);
+        assert_eq!(
+            [word(0), word(99), word(100), word(5_999)],
+            ["0 s", "99 s", "2 min", "100 min"]
+        );
+        assert_eq!(word(6_000), "1.7 h");
+    }
+
+    #[test]
+    fn results_of_tests_are_kept() {
+        let mut results = Vec::new();
+        watch(shell("echo hello; echo 'test result: ok. 3 passed'"), &mut results).unwrap();
+        assert_eq!(results, ["test result: ok. 3 passed"]);
+    }
+
+    #[test]
+    fn a_failure_names_its_step_and_ends_it_all() {
+        let mut times = Times::default();
+        let mut steps = steps();
+        steps[1] = Step::command("lints", SECOND, shell("exit 3"));
+        steps[2] = Step::work("tests", SECOND, |_| panic!("it is not run"));
+        let error = run(steps, &mut times).unwrap_err().to_string();
         assert!(error.contains("`lints`") && error.contains('3'), "{error}");
-        assert!(steps.summary().contains("FAILED"));
+        assert!(times.last("format").is_some() && times.last("lints").is_none());
     }
 }

@@ -17,7 +17,7 @@ use crate::links;
 const MOST_LINES: usize = 600;
 
 /// The workspace's crates that a crate may depend on, other than in its tests.
-const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
     ("txn-store", &[]),
     ("txn-protocol", &["txn-store"]),
     ("txn-core", &["txn-protocol", "txn-store"]),
@@ -27,6 +27,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("txn-lock", &["txn-core"]),
     ("txn-requests", &["txn-core", "txn-lock", "txn-outbox"]),
     ("txn-outbox", &["txn-core", "txn-lock"]),
+    ("txn-metrics", &["txn-core"]),
 ];
 
 /// The rooms of `txn-core`, and the rooms above them, which they may not name.

@@ -11,8 +11,7 @@ use txn_redb::RedbStore;
 use txn_requests::{Reason, RequestsConfig, State};
 use txn_sim::tapped::{ApplyGate, Tapped};
 
-mod common;
-use common::{PATIENCE, config, legs};
+use super::common::{PATIENCE, config, legs};
 
 async fn bank() -> Bank {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -69,9 +68,9 @@ async fn a_closed_account_stays_closed() {
     let is_closed =
         |error: &BankError| matches!(error, BankError::AccountClosed(n) if n == "alice");
     for legs in [[("alice", -1), ("savings", 1)], [("alice", 1), ("savings", -1)]] {
-        let refused = bank.transfer(None, &common::legs(&legs)).await.expect_err("closed");
+        let refused = bank.transfer(None, &super::common::legs(&legs)).await.expect_err("closed");
         assert!(is_closed(&refused), "{refused}");
-        let refused = bank.submit(&requests, "new", &common::legs(&legs)).await;
+        let refused = bank.submit(&requests, "new", &super::common::legs(&legs)).await;
         assert!(refused.is_err_and(|error| is_closed(&error)));
     }
     // What was done before is still told under its key.

@@ -7,8 +7,7 @@ use txn_bank::{Bank, BankError, NewAccount, Period, TransferOptions};
 use txn_core::store::{MemoryStore, Store};
 use txn_requests::{RequestError, Requests, RequestsConfig};
 
-mod common;
-use common::{PATIENCE, config, legs};
+use super::common::{PATIENCE, config, legs};
 
 const ACCOUNTS: usize = 5;
 

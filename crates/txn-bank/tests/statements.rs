@@ -8,8 +8,7 @@ use txn_core::{Error, Raw};
 use txn_redb::RedbStore;
 use txn_requests::{Requests, RequestsConfig};
 
-mod common;
-use common::{PATIENCE, config, legs};
+use super::common::{PATIENCE, config, legs};
 
 /// Every store in this process, each with the directory that has to outlive it.
 fn stores() -> Vec<(Arc<dyn Store>, Option<tempfile::TempDir>)> {

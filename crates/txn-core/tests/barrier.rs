@@ -118,6 +118,7 @@ async fn one_s_own_commits_are_applied_and_refreshed_behind_it() {
 
 #[tokio::test(start_paused = true)]
 async fn commits_of_other_processes_are_waited_for_and_those_of_dead_ones_applied() {
+    cov_mark::check!(foreign_commit_helped);
     let store = Arc::new(MemoryStore::new());
     let (dead, alive) = (Process::start(&store).await, Process::start(&store).await);
     dead.side.shut.store(true, Ordering::Release);

@@ -227,6 +227,7 @@ async fn callers_that_go_away_leave_or_are_committed_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_process_changed_holds_up_only_those_who_use_it() {
+    cov_mark::check!(contested_documents_are_locked_first);
     let ours = Bank::open(40).await;
     let theirs = Bank::beside(ours.store.clone()).await;
     let pairs =
@@ -244,6 +245,7 @@ async fn what_another_process_changed_holds_up_only_those_who_use_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_transaction_that_waits_goes_first() {
+    cov_mark::check!(overtaken_group_locks_first);
     let bank = Bank::open(2).await;
     let options = Options::default().with_pessimistic(true);
     let by_itself = bank.domain.run(&options, async |tx| {
@@ -287,6 +289,7 @@ async fn documents_that_are_only_read_are_shared() {
 
 #[tokio::test(start_paused = true)]
 async fn who_shares_a_document_with_one_set_aside_is_committed_once() {
+    cov_mark::check!(members_set_aside);
     let ours = Bank::open(21).await;
     let theirs = Bank::beside(ours.store.clone()).await;
     // Remembered, so that their first request is the group's.
@@ -312,6 +315,7 @@ async fn who_shares_a_document_with_one_set_aside_is_committed_once() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
+    cov_mark::check!(member_was_overwritten_by_a_later_one);
     let bank = Bank::open(2).await;
     let options = Options::default();
     let run = |options: Options| {

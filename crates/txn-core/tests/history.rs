@@ -1,12 +1,10 @@
 //! Collections that keep their past, and readers at a timestamp.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::support::Wall;
 use serde::{Deserialize, Serialize};
-use support::Wall;
 use txn_core::clock::Clock;
 use txn_core::store::{Filter, MemoryStore, Store, Write, WriteOp};
 use txn_core::{
@@ -261,6 +259,33 @@ async fn what_nobody_may_ask_for_is_dropped_and_the_rest_stays() {
     for (time, n) in told {
         assert_eq!(shop.at(time, &["a", "gone"]).await.expect("kept"), [Some(n), None]);
     }
+}
+
+/// The head says which version somebody may still ask for: nothing is dropped without it.
+#[tokio::test]
+async fn the_past_of_a_document_whose_head_is_lost_stays() {
+    cov_mark::check!(past_without_a_head_stays);
+    cov_mark::check!(past_of_an_unreadable_head_stays);
+    let shop = Shop::open(false).await;
+    for n in 0..5 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        shop.write(&[("lost", Some(n)), ("broken", Some(n))]).await;
+    }
+    let page = shop.store.scan("items-history", &Filter::All, 1_000, None).await.expect("scans");
+    let heads: Vec<_> =
+        page.documents.into_iter().filter(|(key, ..)| !key.id.starts_with("v/")).collect();
+    assert_eq!(heads.len(), 2);
+    for (key, version, _) in heads {
+        let op = match key.id.contains("lost") {
+            true => WriteOp::Delete(version),
+            false => WriteOp::Replace("{}".into(), version),
+        };
+        shop.store.write_many(&[Write::new(key, op)]).await;
+    }
+    shop.pass(3 * WEEK);
+    let before = versions(&shop).await;
+    assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 0);
+    assert_eq!(versions(&shop).await, before);
 }
 
 async fn versions(shop: &Shop) -> usize {

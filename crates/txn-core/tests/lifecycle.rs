@@ -155,6 +155,7 @@ async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_transaction_wounds_a_younger_one() {
+    cov_mark::check!(wound_seen_at_commit);
     let w = world().await;
     let other = domain(&w.store, &w.log).await;
     let old = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
@@ -270,6 +271,7 @@ async fn a_plain_write_under_a_lock_is_overwritten_and_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_placeholder_with_content_of_others_is_named_and_not_deleted() {
+    cov_mark::check!(placeholder_was_filled);
     let w = world().await;
     let tx = w.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
@@ -480,6 +482,7 @@ async fn old_days_are_dropped_and_never_come_back() {
 /// accounts, where all of them stood still until the transaction limit.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_in_a_circle_while_helping() {
+    cov_mark::check!(wound_seen_while_waiting);
     use txn_sim::{FaultPlan, FaultStore};
     for seed in 0..20 {
         let slow = FaultPlan::none(seed).with_delay(0.9, Duration::from_millis(5));
@@ -528,6 +531,7 @@ async fn nobody_waits_in_a_circle_while_helping() {
 /// may be under way for long: the day is not dropped before it is settled.
 #[tokio::test(start_paused = true)]
 async fn a_block_that_a_dead_janitor_left_is_lifted() {
+    cov_mark::check!(janitor_lifts_blocks);
     let w = world().await;
     let tid = w.leave_lock("a", Some(State::Pending)).await;
     let domain = Key::new("txn-registry", "domain:shop");

@@ -1,12 +1,10 @@
 //! Opening and making domains, what is found when a part of one was lost, and how one is rebuilt and removed.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
-use support::{TestStore, Wall};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, Typed};
 
@@ -291,6 +289,7 @@ async fn which_day_is_far_away_is_said_by_the_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_a_day_past_the_retention_is_void() {
+    cov_mark::check!(holder_of_a_dropped_day);
     let w = world().await;
     let before = w.partitions().await;
     w.lock("a", &tid_of(-100).to_string()).await;

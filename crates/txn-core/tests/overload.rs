@@ -22,6 +22,7 @@ async fn open(running: usize) -> (Domain, Collection<Raw>) {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
+    cov_mark::check!(waited_for_a_place_in_vain);
     let (domain, things) = open(2).await;
     let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = Instant::now();
@@ -51,6 +52,7 @@ async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
 
 #[tokio::test(start_paused = true)]
 async fn too_many_do_not_even_wait() {
+    cov_mark::check!(too_many_wait_already);
     let (domain, things) = open(1).await;
     let began = Instant::now();
     let refused_at_once = AtomicUsize::new(0);

@@ -252,6 +252,7 @@ impl Layer for BeforeTheLock {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_commit() {
+    cov_mark::check!(commit_beside_an_uncertain_lock);
     let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let config = || config().with_clock(clock.clone());
@@ -452,6 +453,7 @@ impl Layer for NoCommit {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_was_refused_to_the_end_leaves_no_open_record() {
+    cov_mark::check!(commit_refused_for_certain);
     let memory = Arc::new(MemoryStore::new());
     let other = Domain::create(memory.clone(), "shop", config()).await.unwrap();
     let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();

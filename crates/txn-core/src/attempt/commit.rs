@@ -254,6 +254,7 @@ impl Attempt {
         }
         // The lock of a read that was given up may stand, or land yet: the record would not name it.
         if let Some(key) = self.locks.lock().uncertain.first() {
+            cov_mark::hit!(commit_beside_an_uncertain_lock);
             return Err(AttemptError::Retry(RetryReason::Changed(key.clone())));
         }
         let mut participants = loop {
@@ -442,6 +443,7 @@ impl Attempt {
                 version.ok_or_else(|| Error::damaged("a record without a version").into())
             }
             Ok(Settled { proven: Decision::Aborted, written, .. }) => {
+                cov_mark::hit!(wound_seen_at_commit);
                 if written.is_some() {
                     engine.aborted.insert(self.tid);
                 }
@@ -453,6 +455,7 @@ impl Attempt {
                 if in_doubt {
                     return Err(self.in_doubt(error));
                 }
+                cov_mark::hit!(commit_refused_for_certain);
                 // Nothing happened: the release decides what a heartbeat left.
                 *slot = before;
                 Err(error)

@@ -60,6 +60,7 @@ impl Want {
     fn gives_up_over(&mut self) -> bool {
         let was_over = std::mem::take(&mut self.over);
         if was_over {
+            cov_mark::hit!(lock_over_given_up);
             self.view = None;
         }
         was_over
@@ -332,6 +333,7 @@ impl Attempt {
             }
             (Locking::LockAt(version), View::Present { stored, .. }) => {
                 if stored.absent && !stored.is_bare_placeholder() {
+                    cov_mark::hit!(placeholder_was_filled);
                     let message =
                         "another client wrote content into the placeholder of a transaction";
                     return Err(Error::damaged(message).at(key).into());
@@ -340,6 +342,7 @@ impl Attempt {
                 Ok(Step::Write(WriteOp::Replace(locked, version)))
             }
             (Locking::Settle(version), View::Present { source, .. }) => {
+                cov_mark::hit!(lost_lock_found_again);
                 Ok(Step::Write(WriteOp::Replace(source.clone(), version)))
             }
             (Locking::Changed, _) => Err(AttemptError::Retry(RetryReason::Changed(key.clone()))),
@@ -532,6 +535,7 @@ impl Attempt {
         let found =
             self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
         if found.state() == HolderState::Record(State::Aborted) {
+            cov_mark::hit!(wound_seen_while_waiting);
             self.handle.wound();
         }
         Ok(())

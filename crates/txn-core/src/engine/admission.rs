@@ -49,12 +49,16 @@ impl Admission {
         if self.waiting.fetch_add(1, Ordering::Relaxed)
             >= self.most.saturating_mul(WAITING_FOR_EACH)
         {
+            cov_mark::hit!(too_many_wait_already);
             return Err(self.overloaded());
         }
         let place = tokio::select! {
             biased;
             place = self.places.acquire() => place,
-            () = clock.sleep(deadline / 4) => return Err(self.overloaded()),
+            () = clock.sleep(deadline / 4) => {
+                cov_mark::hit!(waited_for_a_place_in_vain);
+                return Err(self.overloaded());
+            }
         };
         drop(waiting);
         place.map_err(|_| Error::unavailable("the domain is closed"))

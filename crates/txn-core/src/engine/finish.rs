@@ -52,6 +52,7 @@ impl Engine {
         match settled {
             Ok(settled) => {
                 if settled.found.state() == HolderState::Missing {
+                    cov_mark::hit!(committed_record_was_removed);
                     self.tell_of_removed(tid);
                 }
                 Ok(())
@@ -59,6 +60,7 @@ impl Engine {
             // Its day was dropped, which takes that others finished it.
             Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => Ok(()),
             Err(Unsettled { because: Because::Stuck, .. }) => {
+                cov_mark::hit!(committed_record_was_replaced);
                 let message = "its committed record was removed, and replaced by something else: \
                                look at each of its documents";
                 let key = self.table.record_key(tid);

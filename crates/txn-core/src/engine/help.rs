@@ -106,6 +106,9 @@ impl Engine {
             Some(Decided::Aborted) => Resolution::Aborted,
             Some(Decided::Committed { record, version }) => {
                 let strays = strays(&self.rules, &record, &locks);
+                if !strays.is_empty() {
+                    cov_mark::hit!(lock_that_no_record_names);
+                }
                 let help = Help { record, version, whole, locks, strays };
                 let wanted = help.wanted();
                 if wanted.is_empty() {
@@ -153,6 +156,7 @@ impl Engine {
     ) -> Result<Resolutions, AttemptError> {
         let record = &help.record;
         if record.state == State::Committed && unapplied.is_empty() {
+            cov_mark::hit!(foreign_commit_helped);
             let documents = record.participants.iter().map(Participant::key).collect();
             self.emit(&Event::Replayed { tid: record.tid, documents });
             self.finish(record, help.version, deadline).await?;

@@ -134,6 +134,11 @@ impl Engine {
             // Its owner is this very process and is at it.
             Decided::Committed { .. } if live => return Ok(None),
             Decided::Aborted if undecided => {
+                if dead && found.record.is_none() {
+                    cov_mark::hit!(dead_holder_without_a_record);
+                } else if dead {
+                    cov_mark::hit!(dead_holder_with_a_record);
+                }
                 let (document, recorded) = (met_at.clone(), found.record.is_some());
                 self.emit(&match requester.tid() {
                     Some(me) if !dead && me.age() != holder.age() => {
@@ -176,6 +181,7 @@ impl Engine {
             Ok(settled) => settled,
             // Gone: the lock of a dropped day is void.
             Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
+                cov_mark::hit!(holder_of_a_dropped_day);
                 return Ok(Decided::Aborted);
             }
             Err(Unsettled { because: Because::Stuck, .. }) => {

@@ -231,6 +231,7 @@ impl<'a> Pass<'a> {
         if self.lifted || self.blocked.is_empty() {
             return;
         }
+        cov_mark::hit!(janitor_lifts_blocks);
         self.lifted = true;
         let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
         let deadline = self.engine.deadline(self.engine.config.deadline);

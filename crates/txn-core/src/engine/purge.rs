@@ -87,6 +87,7 @@ impl Engine {
         let keys = std::slice::from_ref(&at);
         let views = self.read_documents(keys, ReadPreference::Primary, deadline).await?;
         let Some(View::Present { stored, .. }) = views.first().filter(|view| exists(view)) else {
+            cov_mark::hit!(past_without_a_head_stays);
             return Ok(None);
         };
         if stored.tid.is_some_and(|tid| tid.unix_time() <= horizon) {
@@ -99,6 +100,7 @@ impl Engine {
         match located {
             Ok(version) => Ok(Some(Oldest::Past(version))),
             Err(AttemptError::Fail(error)) if error.kind() != ErrorKind::Unavailable => {
+                cov_mark::hit!(past_of_an_unreadable_head_stays);
                 tracing::warn!(document = %key, why = %error, "its past versions stay");
                 Ok(None)
             }

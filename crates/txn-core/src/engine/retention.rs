@@ -69,6 +69,7 @@ impl Engine {
         }
         // What is open is better found before the block than after it.
         if self.has_open_records(name, deadline).await? {
+            cov_mark::hit!(day_with_an_open_record_stays);
             return Ok(false);
         }
         let mark = self.new_mark();

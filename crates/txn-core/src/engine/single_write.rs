@@ -31,6 +31,7 @@ impl Engine {
         // A read is old after the 32nd part of a lease: some round trips.
         let is_old = self.now().saturating_sub(entry.read_at) > self.config.lease / 32;
         if is_old && !self.still_stands(key, *version, deadline).await? {
+            cov_mark::hit!(old_read_of_a_single_write);
             return Ok(SingleOutcome::Overtaken);
         }
         let content = self.committed(stored, commit, image);

@@ -107,6 +107,7 @@ impl Groups {
         // It may have to wait before it locks them.
         written.decline(&|_| true);
         attempt.take_seat(Box::new(turn), Box::new(written));
+        cov_mark::hit!(overtaken_group_locks_first);
         let uses = uses_of(&members);
         let mut composition = Composition::new(tid);
         let locked = attempt.lock_first(uses.keys().cloned().collect(), &mut composition).await;
@@ -172,6 +173,7 @@ impl Groups {
         let result = attempt.commit().await;
         for (number, why) in attempt.take_left() {
             if let Some(part) = parts.get_mut(number) {
+                cov_mark::hit!(members_set_aside);
                 self.tell_to_leave(std::mem::take(part), &why);
             }
         }
@@ -323,6 +325,9 @@ fn tell_committed(part: Vec<Member>, receipt: Receipt) {
     for member in part.into_iter().rev() {
         let written = member.applicant.uses.written.clone();
         let own = written.is_disjoint(&overwritten);
+        if !own {
+            cov_mark::hit!(member_was_overwritten_by_a_later_one);
+        }
         let commit_tid = receipt.commit_tid.filter(|_| own);
         overwritten.extend(written);
         member.end(Ok(Receipt { commit_tid, ..receipt }));

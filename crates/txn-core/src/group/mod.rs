@@ -81,7 +81,11 @@ impl Groups {
         }
         let uses = Self::uses_of(attempt)?;
         // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
-        let insists = insists || self.engine.contested.is_any(uses.keys(), self.engine.now());
+        let is_contested = self.engine.contested.is_any(uses.keys(), self.engine.now());
+        if is_contested {
+            cov_mark::hit!(contested_documents_are_locked_first);
+        }
+        let insists = insists || is_contested;
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use txn_core::store::{Outcome, Write, WriteOp};
 use txn_core::{Acknowledge, Error, ErrorKind, Options, TransactionOutcome};
 
-use crate::support::{Fate, Item, Shop, is_commit, is_lock, writes};
+use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
 fn pessimistic() -> Options {
     Options::default().with_pessimistic(true)

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use txn_core::store::{Key, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
 use txn_core::{Error, ErrorKind, Options, Tid, TransactionOutcome};
 
-use crate::support::{Fate, Item, Scripted, Shop, is_commit, is_lock, writes};
+use super::support::{Fate, Item, Scripted, Shop, is_commit, is_lock, writes};
 
 /// What a server says of a write that it carried out, when it tried again and could not.
 fn refusals() -> [Outcome; 4] {
@@ -119,6 +119,22 @@ async fn a_lock_that_was_applied_and_refused_is_taken_off() {
             assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_answer_is_lost_is_found_again() {
+    cov_mark::check!(lost_lock_found_again);
+    let shop = Shop::open(&["a", "b"]).await;
+    let lost = AtomicUsize::new(0);
+    shop.store.play(move |write| {
+        match is_lock(write) && lost.fetch_add(1, Ordering::SeqCst) == 0 {
+            true => Fate::AnswerWith(Outcome::Unknown("lost".to_owned())),
+            false => Fate::Pass,
+        }
+    });
+    set_both(&shop, 2).await.expect("commits");
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
 }
 
 /// The first try of a lock hangs in the network and lands when the attempt is over; the next is refused for certain.

@@ -2,6 +2,8 @@
 
 mod endings;
 mod in_doubt;
+mod logs;
 mod panics;
 mod reading;
+mod succession;
 mod support;

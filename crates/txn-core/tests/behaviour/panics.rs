@@ -7,7 +7,7 @@ use txn_core::event::{Event, Observer};
 use txn_core::store::Write;
 use txn_core::{Codec, Error, ErrorKind};
 
-use crate::support::{Fate, Item, Shop, config, is_commit, is_lock, writes};
+use super::support::{Fate, Item, Shop, config, is_commit, is_lock, writes};
 
 #[derive(Debug)]
 struct Bomb;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use txn_core::store::{Outcome, Refusal, RefusalKind, WriteOp};
 use txn_core::{Committed, Domain, Error, ErrorKind, Options};
 
-use crate::support::{Fate, Item, Shop, is_commit};
+use super::support::{Fate, Item, Shop, is_commit};
 
 /// Renames an item, if it is there.
 async fn rename(shop: &Shop, from: &str, to: &str) {

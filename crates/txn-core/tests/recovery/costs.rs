@@ -3,7 +3,7 @@
 use txn_core::{Error, Options};
 use txn_sim::Counts;
 
-use crate::shop::{Dies, Shop, ids};
+use super::shop::{Dies, Shop, ids};
 
 const SIZES: [usize; 3] = [20, 80, 320];
 

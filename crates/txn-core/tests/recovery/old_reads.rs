@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use txn_core::{CompareAndSet, Error, ErrorKind, Options};
 
-use crate::shop::{Dies, Item, Process, Shop};
+use super::shop::{Dies, Item, Process, Shop};
 
 const THOUGHT: Duration = Duration::from_millis(50);
 
@@ -41,6 +41,7 @@ async fn a_transaction_whose_document_was_deleted_meanwhile_is_a_conflict() {
 /// Run again, it finds that there is nothing any more.
 #[tokio::test(start_paused = true)]
 async fn a_closure_that_thought_for_long_runs_again() {
+    cov_mark::check!(old_read_of_a_single_write);
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let set = p.domain.transact::<_, Error, _>(async |tx| {

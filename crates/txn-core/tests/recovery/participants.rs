@@ -5,7 +5,7 @@ use std::time::Duration;
 use txn_core::store::{Key, Store, Write, WriteOp};
 use txn_core::{Committed, Error, ErrorKind, Options, State};
 
-use crate::shop::{Dies, Item, Shop};
+use super::shop::{Dies, Item, Shop};
 
 async fn state(w: &Shop, tid: txn_core::Tid, state: State) -> bool {
     let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;

@@ -7,7 +7,7 @@ use txn_core::event::Event;
 use txn_core::store::{Write, WriteOp};
 use txn_core::{Options, Tid, TransactionOutcome};
 
-use crate::shop::{Dies, Item, Process, Shop, ids};
+use super::shop::{Dies, Item, Process, Shop, ids};
 
 async fn delete_record(w: &Shop, tid: Tid) {
     let key = Shop::record_key(tid);
@@ -25,6 +25,8 @@ fn voided(p: &Process) -> Vec<bool> {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_without_a_record_is_told_apart() {
+    cov_mark::check!(dead_holder_without_a_record);
+    cov_mark::check!(dead_holder_with_a_record);
     let w = Shop::of(2).await;
     let tid = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
     delete_record(&w, tid).await;
@@ -78,6 +80,7 @@ async fn an_owner_that_is_held_up_writes_its_record_again() {
 /// Nobody met it in between: it is applied when its record is found to be missing.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_done_writes_its_record_again() {
+    cov_mark::check!(committed_record_was_removed);
     let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
@@ -92,6 +95,7 @@ async fn an_owner_that_is_done_writes_its_record_again() {
 /// The record was removed and the transaction aborted by others, all between two looks of the owner.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_finds_its_commit_aborted_tells_it() {
+    cov_mark::check!(committed_record_was_replaced);
     let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
     let record = Shop::record_key(tid);
