@@ -94,6 +94,12 @@ impl Processor {
         self.inner.counters.figures(self.inner.clock())
     }
 
+    /// The same, for who asks when the processor has stopped: what it was at then counts, too.
+    pub fn last_figures(&self) -> impl Fn() -> Figures + Send + Sync + use<> {
+        let inner = self.inner.clone();
+        move || inner.counters.figures(inner.clock())
+    }
+
     /// Takes up nothing new, waits at most for `deadline` until what it is at has ended, and gives its shards back. Returns
     /// whether all of it was done: what was not is taken over by others after a lease. A handler that has not ended by then
     /// is dropped, and whatever it left running is refused.

@@ -126,10 +126,11 @@ async fn handle(
         () = asked_to_stop() => Ok(true),
         ended = until_done(bank, (events, topic), at_most, moved) => ended,
     };
-    let figures = processor.figures();
+    let figures = processor.last_figures();
     if !processor.stop(DRAIN).await {
         tracing::warn!("what was under way goes on elsewhere");
     }
+    let figures = figures();
     if !ended? {
         return Err(Failure::misconfigured(
             "events wait that cannot be handled: another process has their shards, or see TXN_BANK_LOG=warn",
