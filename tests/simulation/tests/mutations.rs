@@ -27,7 +27,7 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::ReadOnlyWaits, Seed(1_135)),
     (Rule::LockAbsentReads, Schedule("absences that change places")),
     (Rule::VerifyReadLocks, Seed(3)),
-    (Rule::TouchCommitted, Seed(2_278)),
+    (Rule::TouchCommitted, Seed(9_269)),
     (Rule::PlaceholderVersion, Seed(24)),
     (Rule::WrittenSince, Seed(48)),
     (Rule::ApplyAcknowledged, Seed(21)),
