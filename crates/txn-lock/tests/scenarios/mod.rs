@@ -289,8 +289,7 @@ pub(crate) async fn a_shutdown_ends_what_is_held_at_once(world: &World) {
     {
         let mut shutdown = std::pin::pin!(service.shutdown(PATIENCE));
         // Begun, and dropped: in memory it may have come to its end by then.
-        let begun = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx)));
-        drop(begun.await);
+        let _begun = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx))).await;
     }
     assert!(guard.is_lost());
     held.lost().await;
