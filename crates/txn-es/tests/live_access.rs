@@ -1,13 +1,13 @@
 //! Reaching servers: closed ports, limits of requests, logins, certificates.
 
-mod live;
-
 use std::time::Duration;
 
 use txn_es::{EsConfig, EsStore};
 use txn_store::{
     CollectionSpec, Key, Outcome, Read, RefusalKind, Role, Store, StoreErrorKind, Write, WriteOp,
 };
+
+use crate::live;
 
 fn closed_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,14 +1,13 @@
 //! What opening a collection checks, changes and refuses, on running servers.
 
-mod live;
-
-use live::Plain;
 use serde_json::{Value, json};
 use txn_es::EsStore;
 use txn_store::{
     CollectionInfo, CollectionSpec, Filter, Key, Outcome, Read, RefusalKind, Role, Store,
     StoreError, StoreErrorKind, Write, WriteOp,
 };
+
+use crate::live::{self, Plain};
 
 /// Runs a test on every server, with a name that it may use.
 async fn everywhere<F: Future<Output = ()>>(

@@ -1,14 +1,13 @@
 //! One document under two keys: in one shard, an id is one document whatever routing it is asked by.
 
-mod live;
-
 use std::sync::Arc;
 
-use live::Plain;
 use serde_json::{Value, json};
 use txn_core::{Collection, Config, DocumentId, Domain, Error, ErrorKind, Raw};
 use txn_es::EsStore;
 use txn_store::{CollectionSpec, Key, Outcome, Read, Role, Store, StoreErrorKind, Write, WriteOp};
+
+use crate::live::{self, Plain};
 
 /// An index with one shard, on one server.
 struct Shop {

@@ -1,16 +1,15 @@
 //! Locks on a store that goes wrong, under callers that are dropped and processes that are killed.
 
-mod scenarios;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use scenarios::{PATIENCE, World};
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Typed};
 use txn_fixtures::process::Process;
 use txn_lock::{LockError, LockName, LockService};
 use txn_sim::{FaultPlan, FaultStore, Scroll};
+
+use crate::scenarios::{PATIENCE, World};
 
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Book {

@@ -1,8 +1,8 @@
 //! Every scenario on the store in memory and on one file.
 
-mod scenarios;
-
 use std::time::Duration;
+
+use crate::scenarios;
 
 /// What a store in this process is far away from, also where other work takes the machine for seconds.
 const LEASE: Duration = Duration::from_secs(10);

@@ -1,17 +1,16 @@
 //! Events on a store that goes wrong, with processors that come and go; handlers that hang, panic and fail.
 
-mod scenarios;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use scenarios::{Desk, PATIENCE, World, orders, until};
 use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
 use txn_core::store::MemoryStore;
 use txn_fixtures::process::Process;
 use txn_outbox::{Delivery, Failure, OutboxConfig, OutboxError};
 use txn_sim::{FaultPlan, FaultStore};
+
+use crate::scenarios::{self, Desk, PATIENCE, World, orders, until};
 
 /// Shorter than what a rough store sometimes takes: leases run out, too.
 const LEASE: Duration = Duration::from_secs(1);

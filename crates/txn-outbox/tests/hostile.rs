@@ -1,18 +1,17 @@
 //! What others, and one's own handlers and sources, may do to a processor: it goes on with everything else.
 
-mod scenarios;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use scenarios::{Desk, PATIENCE, SHARDS, Watched, World, numbers, orders, until};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 use txn_core::store::MemoryStore;
 use txn_core::{Error, Raw};
 use txn_outbox::{Delivery, Failure, OutboxError, Processor};
+
+use crate::scenarios::{Desk, PATIENCE, SHARDS, Watched, World, numbers, orders, until};
 
 fn world() -> World {
     let store = Arc::new(MemoryStore::new());

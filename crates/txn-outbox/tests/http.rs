@@ -1,8 +1,8 @@
 //! HTTP requests after the commit: every scenario on the store in memory and on one file.
 
-mod scenarios;
-
 use std::time::Duration;
+
+use crate::scenarios;
 
 /// What a store in this process is far away from.
 const LEASE: Duration = Duration::from_secs(1);

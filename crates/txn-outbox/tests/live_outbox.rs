@@ -1,8 +1,8 @@
 //! Every scenario on an Elasticsearch and on an OpenSearch.
 
-mod scenarios;
-
 use std::time::Duration;
+
+use crate::scenarios;
 
 /// Servers of tests are slow and busy.
 const LEASE: Duration = Duration::from_secs(15);

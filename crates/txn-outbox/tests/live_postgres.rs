@@ -1,11 +1,9 @@
 //! A PostgreSQL of its own as the source of events: the effects in memory, and on servers.
 
-mod scenarios;
-
 mod in_memory {
     use std::time::Duration;
 
-    use super::scenarios;
+    use crate::scenarios;
 
     /// What a store in this process is far away from.
     const LEASE: Duration = Duration::from_secs(1);
@@ -30,7 +28,7 @@ mod in_memory {
 mod on_servers {
     use std::time::Duration;
 
-    use super::scenarios;
+    use crate::scenarios;
 
     /// Servers of tests are slow and busy.
     const LEASE: Duration = Duration::from_secs(15);

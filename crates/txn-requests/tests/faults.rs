@@ -1,11 +1,8 @@
 //! Requests on a store that goes wrong, with processors that come and go: one effect and one end for each.
 
-mod scenarios;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use scenarios::{PATIENCE, World};
 use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
 use txn_core::Raw;
 use txn_core::store::MemoryStore;
@@ -14,6 +11,8 @@ use txn_requests::{
     Document, Operation, Request, RequestError, Requests, RequestsConfig, Selection, State, Target,
 };
 use txn_sim::{FaultPlan, FaultStore};
+
+use crate::scenarios::{self, PATIENCE, World};
 
 /// Shorter than what a rough store sometimes takes: leases run out, too.
 const LEASE: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use crate::processes::World;
+use super::processes::World;
 
 /// How many transactions may be open at a time.
 pub(crate) const SLOTS: usize = 3;

@@ -15,8 +15,8 @@ use txn_core::{
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 use txn_sim::{FaultPlan, FaultStore};
 
-use crate::ledger::{Intent, Ledger, Work};
-use crate::machine::{How, KEYS, LastWrite, PROCESSES, SLOTS, Step};
+use super::ledger::{Intent, Ledger, Work};
+use super::machine::{How, KEYS, LastWrite, PROCESSES, SLOTS, Step};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {

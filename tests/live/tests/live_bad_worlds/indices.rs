@@ -8,7 +8,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::Point;
 
-use crate::{Stage, soon, until};
+use super::{Stage, soon, until};
 
 /// Deletes the index, and makes it again with as many writes as the old one had.
 async fn make_again(fixture: &Fixture, stage: &Stage) {

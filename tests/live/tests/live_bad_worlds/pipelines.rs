@@ -9,7 +9,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::Point;
 
-use crate::{OPENING, Stage, soon};
+use super::{OPENING, Stage, soon};
 
 /// The name of a pipeline that drops every document. Where there are no processors, one that does not exist, so that
 /// writes through it fail.

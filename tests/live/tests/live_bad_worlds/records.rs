@@ -5,7 +5,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{FaultKind, Odds, Point, Schedule};
 
-use crate::{OPENING, Stage, soon, until};
+use super::{OPENING, Stage, soon, until};
 
 /// Removes the record of a transaction as a person would.
 async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::Tid) {

@@ -6,7 +6,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::Point;
 
-use crate::{OPENING, Stage, soon, until};
+use super::{OPENING, Stage, soon, until};
 
 /// The write of the transaction to one document is lost, and told; its others are written.
 async fn replaced(fixture: &Fixture, at: txn_testkit::proxy::Matching) {

@@ -5,7 +5,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Matching, Point};
 
-use crate::{Stage, apply_of, soon};
+use super::{Stage, apply_of, soon};
 
 /// What becomes of the request at which the process was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

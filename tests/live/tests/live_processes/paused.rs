@@ -6,7 +6,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Matching, Point};
 
-use crate::{Stage, soon};
+use super::{Stage, soon};
 
 async fn paused(stage: &mut Stage, what: &str, at: Matching, point: Point, committed: bool) {
     let context = format!("paused {what}");

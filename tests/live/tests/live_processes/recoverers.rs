@@ -6,7 +6,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Hold, Matching, Point, Route};
 
-use crate::{Stage, apply_of, soon};
+use super::{Stage, apply_of, soon};
 
 /// A process that was killed with its commit carried out.
 async fn a_dead_one(stage: &Stage) -> Tid {

@@ -8,7 +8,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Fault, FaultKind, Matching, Route};
 
-use crate::{coordinator, proxy, soon};
+use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 1_000;
 

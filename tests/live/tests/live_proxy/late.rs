@@ -8,7 +8,7 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Fault, FaultKind};
 
-use crate::{coordinator, proxy, soon};
+use super::{coordinator, proxy, soon};
 
 /// Later than everything else of these tests, as a rule. If not, they still have to hold.
 const LATE: Duration = Duration::from_secs(3);

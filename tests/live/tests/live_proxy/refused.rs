@@ -9,7 +9,7 @@ use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Fault, Matching, Outage, Proxy, Refusal};
 
-use crate::{coordinator, proxy, soon};
+use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 100;
 

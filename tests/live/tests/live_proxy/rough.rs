@@ -8,7 +8,7 @@ use txn_fixtures::ledger::{Ledger, Plan};
 use txn_fixtures::wire;
 use txn_testkit::proxy::{FaultKind, Odds, Point, Schedule};
 
-use crate::{proxy, soon, through};
+use super::{proxy, soon, through};
 
 /// Transfers that have to be acknowledged, and faults of each kind that have to happen.
 const TRANSFERS: u64 = 150;

@@ -1,0 +1,6 @@
+//! The tests of the store on servers, in one program.
+
+mod live;
+mod live_access;
+mod live_collections;
+mod live_routing;

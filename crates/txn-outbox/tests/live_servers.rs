@@ -1,0 +1,6 @@
+//! The tests of the outbox on servers, in one program.
+
+mod live_http;
+mod live_outbox;
+mod live_postgres;
+mod scenarios;

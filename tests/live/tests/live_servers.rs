@@ -1,0 +1,7 @@
+//! The engine on servers that all its tests share, in one program.
+
+mod live_bad_worlds;
+mod live_conformance;
+mod live_engine;
+mod live_processes;
+mod live_proxy;
