@@ -92,7 +92,7 @@ impl<'a> Attempt<'a> {
     /// Waits for the turn in this process, and then for the holder elsewhere.
     pub(crate) async fn until_granted(&self, last: &mut Last) -> Result<(Arc<Grant>, Turn)> {
         let turn = self.inner.queues.of(&self.name).lock_owned().await;
-        let mut backoff = Backoff::new(FIRST_PAUSE, self.inner.config.longest_pause);
+        let mut backoff = self.backoff();
         let mut dead = None;
         loop {
             let over = dead.as_ref().map(|(dead, of): &(Dead, String)| (dead, of.as_str()));
@@ -102,6 +102,10 @@ impl<'a> Attempt<'a> {
                     *last = Last { holder: Some(holder.clone()), failure: None };
                     dead = self.watch(&holder, &mut backoff, last).await?;
                     let died = dead.is_some();
+                    if !died {
+                        // It moved on meanwhile, and is likely to again.
+                        backoff = self.backoff();
+                    }
                     last.holder = last.holder.take().filter(|_| died);
                 }
                 Err(LockError::Engine(error)) if error.kind().passes() => {
@@ -141,6 +145,10 @@ impl<'a> Attempt<'a> {
             return Ok(Look::Gone);
         }
         Ok(self.inner.look(holder).await?.map_or(Look::Holds, Look::Dead))
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(FIRST_PAUSE, self.inner.config.longest_pause)
     }
 
     async fn pause(&self, backoff: &mut Backoff) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -34,21 +33,13 @@ impl Fresh {
         }
     }
 
-    /// Lets processors look for events once more without a pause: a look that was bounded has left some.
-    pub fn look_again(&self) {
-        for listener in self.listeners() {
-            listener.is_to_look.store(true, Ordering::Release);
-            listener.wake();
-        }
-    }
-
     /// Hears of everything that comes from now on, as far as it is one's own.
     pub(crate) fn listen(
         &self,
         is_ours: impl Fn(&QueueName) -> bool + Send + Sync + 'static,
     ) -> Arc<Listener> {
-        let (queues, woken, is_to_look) = (Mutex::default(), Notify::new(), AtomicBool::default());
-        let listener = Arc::new(Listener { is_ours: Box::new(is_ours), queues, woken, is_to_look });
+        let (queues, woken) = (Mutex::default(), Notify::new());
+        let listener = Arc::new(Listener { is_ours: Box::new(is_ours), queues, woken });
         self.listeners.lock().push(Arc::downgrade(&listener));
         listener
     }
@@ -65,8 +56,6 @@ pub(crate) struct Listener {
     is_ours: Box<dyn Fn(&QueueName) -> bool + Send + Sync>,
     queues: Mutex<BTreeSet<QueueName>>,
     woken: Notify,
-    /// Whether a look is due.
-    is_to_look: AtomicBool,
 }
 
 impl fmt::Debug for Listener {
@@ -96,11 +85,6 @@ impl Listener {
     /// Takes out what was heard.
     pub(crate) fn take(&self) -> BTreeSet<QueueName> {
         std::mem::take(&mut *self.queues.lock())
-    }
-
-    /// Whether a look is due since the last call.
-    pub(crate) fn is_to_look(&self) -> bool {
-        self.is_to_look.swap(false, Ordering::AcqRel)
     }
 
     /// Returns once there was something to hear since the last call. Cancel safe.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use txn_core::{Domain, Transaction, TransactionFn};
+use txn_core::{Domain, Options, Transaction, TransactionFn};
 
 use crate::error::OutboxError;
 use crate::event::Event;
@@ -44,6 +44,8 @@ pub struct Delivery {
     pub(crate) claim: Claim,
     pub(crate) domain: Domain,
     pub(crate) source: Arc<dyn EventSource>,
+    /// How long the handler may take.
+    pub(crate) limit: Duration,
     /// Whether a transaction took it.
     pub(crate) taken: Arc<AtomicBool>,
 }
@@ -73,16 +75,26 @@ impl Delivery {
         F: for<'t> TransactionFn<'t, T, E> + Sync,
         E: From<OutboxError> + From<txn_core::Error> + Send,
     {
+        self.run(&Options::default(), closure).await
+    }
+
+    /// As [`Delivery::transact`], with options of the transaction.
+    pub(crate) async fn run<T, E, F>(&self, options: &Options, closure: F) -> Result<T, E>
+    where
+        T: Send,
+        F: for<'t> TransactionFn<'t, T, E> + Sync,
+        E: From<OutboxError> + From<txn_core::Error> + Send,
+    {
         let done = self
             .domain
-            .transact(async |tx: &Transaction| {
+            .run(options, async |tx: &Transaction| {
                 self.claim.check(tx).await?;
                 self.source.take(tx, &self.event).await?;
                 closure(tx).await
             })
             .await?;
         self.taken.store(true, Ordering::Release);
-        Ok(done)
+        Ok(done.value)
     }
 }
 

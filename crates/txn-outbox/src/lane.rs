@@ -108,6 +108,7 @@ async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
         claim: claim.clone(),
         domain: this.domain.clone(),
         source: this.source.clone(),
+        limit: this.config.limit,
         taken: Arc::new(AtomicBool::new(false)),
     };
     let taken = delivery.taken.clone();

@@ -38,5 +38,5 @@ pub use outbox::Outbox;
 pub use processor::Processor;
 pub use purge::Purged;
 pub use shard::Shard;
-pub use source::{Backlog, Claim, EventSource, Noted, Verdict};
+pub use source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 pub use topics::Topics;

@@ -21,7 +21,7 @@ use crate::model::{
 };
 use crate::name::QueueName;
 use crate::processor::Processor;
-use crate::shard::MOST_SHARDS;
+use crate::shard::{MOST_SHARDS, Shard};
 use crate::source::EventSource;
 use crate::topics::Topics;
 
@@ -45,8 +45,8 @@ pub(crate) struct Inner {
     pub(crate) letters: Collection<Letters>,
     pub(crate) dead: Collection<DeadLetters>,
     pub(crate) fresh: Fresh,
-    /// Where looks at shards of these numbers go on that were bounded.
-    pub(crate) looked: Mutex<BTreeMap<BTreeSet<u16>, Cursor>>,
+    /// Where looks at these shards go on that were bounded. No two processors of one process have the same.
+    pub(crate) looked: Mutex<BTreeMap<BTreeSet<Shard>, Cursor>>,
 }
 
 impl Outbox {
@@ -58,13 +58,14 @@ impl Outbox {
         config.check()?;
         let name = format!("{}-outbox", domain.name());
         let settings = domain.create_collection(&name, Some(MAPPINGS)).await?;
-        let shards = shards(domain, &settings, config.shards).await?;
+        let floors = domain.create_collection(&name, Some(MAPPINGS)).await?;
+        let shards = begin(domain, (&settings, &floors), config.shards).await?;
         let inner = Inner {
             domain: domain.clone(),
             config,
             shards,
             queues: domain.create_collection(&name, Some(MAPPINGS)).await?,
-            floors: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            floors,
             letters: domain.create_collection(&name, Some(MAPPINGS)).await?,
             dead: domain.create_collection(&name, Some(MAPPINGS)).await?,
             fresh: Fresh::default(),
@@ -192,15 +193,19 @@ impl Inner {
     }
 }
 
-/// The number of shards: that of whoever made the outbox.
-async fn shards(
+/// The documents that every outbox has, made if they are missing. Returns the number of shards: that of whoever made the outbox.
+async fn begin(
     domain: &Domain,
-    settings: &Collection<SettingsDocuments>,
+    (settings, floors): (&Collection<SettingsDocuments>, &Collection<Floors>),
     wanted: u16,
 ) -> Result<u16> {
     let mut looks = 0;
     loop {
         let found = domain.transact(async |tx| {
+            // Every first event of a key reads it: a document that is missing can be read by one transaction at a time only.
+            if tx.get(floors, Floor::ID).await?.is_none() {
+                tx.insert(floors, Floor::ID, &Stored::Known(Floor::new(0)))?;
+            }
             if let Some(found) = tx.get(settings, Settings::ID).await? {
                 return Ok(known(Settings::ID, found)?.shards);
             }

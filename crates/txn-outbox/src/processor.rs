@@ -132,11 +132,14 @@ async fn look(this: Arc<Inner>) {
         let is_ours = |name: &QueueName| held.contains(&name.shard(shards));
         let mut found: Vec<QueueName> = this.heard.take().into_iter().filter(is_ours).collect();
         found.extend(this.agenda.due().into_iter().filter(is_ours));
-        let is_due = this.heard.is_to_look() || has_changed || this.now() >= look_at;
+        let is_due = has_changed || this.now() >= look_at;
+        let mut leaves_some = false;
         if is_due && !held.is_empty() {
             let looked = this.source.discover(&held).await;
             match looked {
                 Ok(discovered) => {
+                    leaves_some = discovered.leaves_some;
+                    let discovered = discovered.queues;
                     let is_busy = discovered.iter().any(|name| this.agenda.may_take(name));
                     if is_busy {
                         pause = Backoff::new(FIRST_PAUSE, this.config.delay);
@@ -150,7 +153,8 @@ async fn look(this: Arc<Inner>) {
             }
         }
         if is_due {
-            look_at = this.now() + pause.next(&*this.domain.config().entropy);
+            let pause = pause.next(&*this.domain.config().entropy);
+            look_at = this.now() + if leaves_some { Duration::ZERO } else { pause };
         }
         for name in found {
             if !take_up(&this, name).await {

@@ -45,7 +45,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of [`OutboxError`](crate::OutboxError) that speak of the store.
-    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>>;
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Discovered>;
 
     /// The next events of a queue in order, at most so many; none if it waits for a dead letter.
     ///
@@ -117,6 +117,22 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// As the store says.
     async fn backlog(&self) -> Result<Backlog>;
+}
+
+/// What one look for queues found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// Queues in which events may wait.
+    pub queues: Vec<QueueName>,
+    /// Whether the look was bounded, and left some: the next look at the same shards goes on behind it, and is due at once.
+    pub leaves_some: bool,
+}
+
+impl From<Vec<QueueName>> for Discovered {
+    /// All that there are.
+    fn from(queues: Vec<QueueName>) -> Self {
+        Self { queues, leaves_some: false }
+    }
 }
 
 /// What is to become of an event that failed.

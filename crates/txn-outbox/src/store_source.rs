@@ -18,7 +18,7 @@ use crate::model::{Dead, Failing, Letter, QUEUE, Queue, known};
 use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
 use crate::shard::{Shard, shard_name};
-use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
+use crate::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 
 /// Most queues that one look finds, of all topics: others may have many that nobody here knows. The next look goes on behind them.
 const LOOK: usize = 5_000;
@@ -43,11 +43,8 @@ impl EventSource for Outbox {
         &self.inner.fresh
     }
 
-    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
-        let numbers: BTreeSet<u16> = shards.iter().map(|shard| shard.number).collect();
-        let names = self.inner.look(numbers, LOOK).await?;
-        let is_asked = |name: &QueueName| shards.contains(&name.shard(self.inner.shards));
-        Ok(names.into_iter().filter(is_asked).collect())
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Discovered> {
+        self.inner.look(shards, LOOK).await
     }
 
     async fn next(&self, name: &QueueName, most: usize) -> Result<Vec<Event>> {
@@ -261,31 +258,29 @@ impl Inner {
         Ok(names_of(&ids))
     }
 
-    /// The queues in shards of these numbers in which something may wait: about as many as that, behind those of the look before.
-    /// If there are more, processors look again at once.
-    pub(crate) async fn look(
-        &self,
-        numbers: BTreeSet<u16>,
-        most: usize,
-    ) -> Result<BTreeSet<QueueName>> {
+    /// The queues in these shards in which something may wait: about as many as that are looked at, also those of other topics, behind
+    /// those of the look before.
+    pub(crate) async fn look(&self, shards: &BTreeSet<Shard>, most: usize) -> Result<Discovered> {
+        let numbers: BTreeSet<u16> = shards.iter().map(|shard| shard.number).collect();
         let filter = || Filter::AnyOf("pending", numbers.iter().copied().map(shard_name).collect());
-        let from = self.looked.lock().remove(&numbers);
+        let from = self.looked.lock().remove(shards);
         let (goes_on, of) = (from.is_some(), self.queues.name());
         let (ids, next) = match candidates_from(&self.domain, of, filter(), most, from).await {
             // Too much time has passed since, or the store has lost it. From the beginning, no look might ever come further.
-            Err(_) if goes_on => return self.names(filter()).await,
+            Err(_) if goes_on => (candidates(&self.domain, of, filter(), usize::MAX).await?, None),
             found => found?,
         };
+        let is_asked = |name: &QueueName| shards.contains(&name.shard(self.shards));
+        let queues = names_of(&ids).into_iter().filter(is_asked).collect();
+        let leaves_some = next.is_some();
         if let Some(next) = next {
             let mut looked = self.looked.lock();
             if looked.len() >= MOST_LOOKS {
                 looked.clear();
             }
-            looked.insert(numbers, next);
-            drop(looked);
-            self.fresh.look_again();
+            looked.insert(shards.clone(), next);
         }
-        Ok(names_of(&ids))
+        Ok(Discovered { queues, leaves_some })
     }
 
     async fn dead_ids(&self) -> Result<BTreeSet<Arc<str>>> {
@@ -330,7 +325,8 @@ mod tests {
     use super::*;
     use crate::config::OutboxConfig;
 
-    /// However much waits of topics that nobody here knows, no look takes long, and all together find everything.
+    /// However much waits of topics that nobody here knows, no look takes long, and all together find everything, also where
+    /// processors of different topics look in turn.
     #[tokio::test]
     async fn looks_are_bounded_and_go_on() {
         let config = Config::default().with_janitor_interval(None);
@@ -339,34 +335,37 @@ mod tests {
         let outbox = Outbox::open(&domain, OutboxConfig::default().with_shards(1)).await.unwrap();
         let emitted = domain.transact::<_, OutboxError, _>(async |tx| {
             for at in 0..3 * PAGE {
-                outbox.emit(tx, "unknown", &format!("k{at}"), &at).await?;
+                outbox.emit(tx, "nobody's", &format!("k{at}"), &at).await?;
             }
-            outbox.emit(tx, "a-known", "k", &1).await?;
-            outbox.emit(tx, "known", "k", &1).await
+            outbox.emit(tx, "first", "k", &1).await?;
+            outbox.emit(tx, "second", "k", &1).await
         });
         emitted.await.unwrap();
         domain.barrier(std::time::Duration::from_secs(60)).await.unwrap();
-        let woken = outbox.inner.fresh.listen(|_| true);
-        let mut found = BTreeSet::new();
+        let inner = &outbox.inner;
+        let queue = |topic| QueueName::new(topic, "k").unwrap();
+        let shards = |topic| BTreeSet::from([queue(topic).shard(1)]);
+        let mut found = [Vec::new(), Vec::new()];
+        let mut is_over = [false; 2];
         let mut looks = 0;
-        while !looks_are_over(&outbox, looks) {
-            let one = outbox.inner.look(BTreeSet::from([0]), PAGE).await.unwrap();
-            assert!(one.len() <= PAGE, "{}", one.len());
-            assert_eq!(woken.is_to_look(), !outbox.inner.looked.lock().is_empty());
-            found.extend(one);
-            looks += 1;
+        while is_over != [true; 2] {
+            for (at, topic) in ["first", "second"].into_iter().enumerate() {
+                if !is_over[at] {
+                    let one = inner.look(&shards(topic), PAGE).await.unwrap();
+                    found[at].extend(one.queues);
+                    is_over[at] = !one.leaves_some;
+                    looks += 1;
+                }
+            }
+            assert!(looks <= 10, "they go on for ever");
         }
-        assert!(looks > 3, "{looks}");
-        assert_eq!(found.len(), 3 * PAGE + 2);
-        // One that comes too late begins anew, and finds all.
-        outbox.inner.look(BTreeSet::from([0]), PAGE).await.unwrap();
+        assert!(looks > 6, "{looks}");
+        assert_eq!(found, [vec![queue("first")], vec![queue("second")]]);
+        // One that comes too late finds all at once.
+        assert!(inner.look(&shards("first"), PAGE).await.unwrap().leaves_some);
         let lost = txn_core::store::Cursor("lost".to_owned());
-        outbox.inner.looked.lock().insert(BTreeSet::from([0]), lost);
-        let all = outbox.inner.look(BTreeSet::from([0]), PAGE).await.unwrap();
-        assert_eq!(all, found);
-    }
-
-    fn looks_are_over(outbox: &Outbox, looks: usize) -> bool {
-        looks > 0 && outbox.inner.looked.lock().is_empty()
+        inner.looked.lock().insert(shards("second"), lost);
+        let all = inner.look(&shards("second"), PAGE).await.unwrap();
+        assert_eq!(all, vec![queue("second")].into());
     }
 }

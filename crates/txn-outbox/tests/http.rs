@@ -13,3 +13,8 @@ scenarios::all_of_http! { txn_fixtures::in_process }
 async fn a_result_is_kept_once_the_store_answers() {
     scenarios::a_result_is_kept_once_the_store_answers().await;
 }
+
+#[tokio::test]
+async fn a_result_that_is_not_taken_for_long_is_left_out() {
+    scenarios::a_result_that_is_not_taken_for_long_is_left_out().await;
+}

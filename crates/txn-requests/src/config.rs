@@ -19,7 +19,7 @@ pub struct RequestsConfig {
     pub max_open: usize,
     /// How long a processor may show no sign of life until others take its requests over. Default 10 s.
     pub lease: Duration,
-    /// How many requests a processor works on at once. Default 16.
+    /// How many requests a processor works on at once. Default 64.
     pub concurrency: usize,
     /// How often a processor looks for requests that other processes submitted. Those of its own it begins at once.
     /// Default 1 s.
@@ -46,7 +46,7 @@ impl Default for RequestsConfig {
             max_bytes: 1 << 20,
             max_open: 10_000,
             lease: Duration::from_secs(10),
-            concurrency: 16,
+            concurrency: 64,
             poll: Duration::from_secs(1),
             batch: 100,
             max_failures: 5,

@@ -286,7 +286,7 @@ impl Attempt {
             metadata: self.options.metadata.clone(),
             ..self.engine.record(self.tid, State::Committed)
         };
-        let written = known.len();
+        let written = record.participants.iter().filter(|it| it.op != Op::Read).count();
         let version = self.commit_record(&record).await?;
         let receipt = self.receipt(Some(self.tid), Some(commit));
         self.progress.committed(receipt);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use txn_core::{Codec, Domain};
-use txn_lock::backoff::Backoff;
+use txn_core::{Codec, Domain, Options};
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::{Format, Stored};
 use url::Url;
@@ -22,8 +21,8 @@ use crate::http::places::Places;
 use crate::http::request::origin;
 use crate::http::result::{HttpResult, HttpResults, HttpState};
 
-/// How often what came of a call is written, where the store does not do it.
-const TRIES: usize = 6;
+/// How long the result of a call is tried to be written, where the store does not do it.
+const LONGEST_NOTE: Duration = Duration::from_secs(5);
 
 /// Performs HTTP requests: a handler for events of the topic [`TOPIC`](crate::http::TOPIC), alone or by
 /// [`Topics`](crate::Topics) beside others. Cheap to clone: clones share the bound on calls under way.
@@ -113,32 +112,24 @@ impl Handler for Dispatcher {
     }
 }
 
-/// Notes that a request is done, and its result with that: again and again for a while, where the store does not do it, for otherwise
-/// the request is called once more. A result that cannot be written is left out: for its sake the request would be called for
-/// ever.
+/// Notes that a request is done, and its result with that. Where the store does not write the result for a while it is left out:
+/// for its sake the request would be called again.
 async fn done(
     delivery: &Delivery,
     results: &HttpResults,
     result: &HttpResult,
 ) -> Result<(), Failure> {
-    let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
-    let config = delivery.domain.config();
-    for again in (0..TRIES).rev() {
-        let noted =
-            delivery.transact::<_, OutboxError, _>(async |tx| results.note(tx, result).await).await;
-        match noted {
-            Ok(()) => return Ok(()),
-            Err(error @ (OutboxError::Lock(_) | OutboxError::NotNext(_))) => {
-                return Err(error.into());
-            }
-            Err(error) if error.passes() && again > 0 => {
-                config.clock.sleep(backoff.next(&*config.entropy)).await;
-            }
-            Err(error) if error.passes() => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!(event = result.id, %error, "a request is done, and its result is not kept");
-                break;
-            }
+    // What is left of the time of the handler is for the one without it.
+    let patience = LONGEST_NOTE.min(delivery.limit / 4).min(delivery.domain.config().deadline);
+    let options = Options::default().with_deadline(Some(patience));
+    let noted = delivery
+        .run::<_, OutboxError, _>(&options, async |tx| results.note(tx, result).await)
+        .await;
+    match noted {
+        Ok(()) => return Ok(()),
+        Err(error @ (OutboxError::Lock(_) | OutboxError::NotNext(_))) => return Err(error.into()),
+        Err(error) => {
+            tracing::warn!(event = result.id, %error, "a request is done, and its result is not kept");
         }
     }
     Ok(delivery.transact::<_, OutboxError, _>(async |_| Ok(())).await?)

@@ -127,14 +127,21 @@ impl Cursors {
         Ok(queues.collect())
     }
 
-    /// Deletes a cursor that stands at no later place than this. Returns whether there was one.
-    pub(crate) async fn forget(&self, queue: &QueueName, place: u64) -> Result<bool> {
+    /// As [`Cursors::place`], of many.
+    pub(crate) async fn places(&self, queues: &[QueueName]) -> Result<Vec<Place>> {
+        let ids: Vec<String> = queues.iter().map(|queue| self.id(queue)).collect();
+        let found = self.domain.reader().verified().get_many(&self.documents, &ids).await?;
+        ids.iter().zip(found).map(|(id, found)| self.place_of(id, found)).collect()
+    }
+
+    /// Deletes a cursor that has not moved since it was seen in this place. Returns whether it has not.
+    pub(crate) async fn forget(&self, queue: &QueueName, seen: &Place) -> Result<bool> {
         let id = self.id(queue);
         self.domain
             .transact(async |tx| {
                 let found = tx.get(&self.documents, &id).await?;
                 // One of another epoch says nothing any more.
-                if found.is_none() || self.place_of(&id, found)?.handled > place {
+                if found.is_none() || self.place_of(&id, found)? != *seen {
                     return Ok(false);
                 }
                 tx.delete(&self.documents, &id)?;
@@ -161,6 +168,31 @@ impl Cursors {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An event of a key that was taken for purged may be handled between the look and the deletion.
+    #[tokio::test]
+    async fn a_cursor_that_moved_since_it_was_seen_stays() {
+        let store = std::sync::Arc::new(txn_core::store::MemoryStore::new());
+        let domain = Domain::create(store, "test", txn_core::Config::default()).await.unwrap();
+        let cursors = Cursors::open(&domain, "rows", "e".to_owned()).await.unwrap();
+        let queue = QueueName::new("orders", "x").unwrap();
+        let handle = async |handled| {
+            let place = Place { handled, mark: None };
+            let put = domain.transact::<_, OutboxError, _>(async |tx| {
+                cursors.put(tx, cursors.id(&queue), &queue, place.clone())
+            });
+            put.await.unwrap();
+        };
+        let seen = async || cursors.places(std::slice::from_ref(&queue)).await.unwrap().remove(0);
+        handle(2).await;
+        let before = seen().await;
+        handle(3).await;
+        assert!(!cursors.forget(&queue, &before).await.unwrap());
+        let now = seen().await;
+        assert_eq!(now.handled, 3);
+        assert!(cursors.forget(&queue, &now).await.unwrap());
+        assert_eq!(seen().await, Place::default());
+    }
 
     #[test]
     fn the_mappings_know_every_field() {

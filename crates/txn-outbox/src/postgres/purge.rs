@@ -1,10 +1,12 @@
 //! What is kept of keys that are not used any more goes with time, on both sides.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
 use txn_lock::instance::wall_ms;
 
+use super::cursor::Place;
 use super::row::{column, number, unsigned};
 use super::source::{PostgresSource, rows};
 use crate::error::{OutboxError, Result};
@@ -87,6 +89,9 @@ impl PostgresSource {
     async fn purge_cursors(&self) -> Result<()> {
         let queues = self.cursors.queues().await?;
         for queues in queues.chunks(usize::try_from(PAGE).unwrap_or(1)) {
+            // Before the database is asked: an event that is handled after that moves its cursor, which stays then.
+            let places: BTreeMap<&QueueName, Place> =
+                queues.iter().zip(self.cursors.places(queues).await?).collect();
             let topics: Vec<&str> = queues.iter().map(QueueName::topic).collect();
             let keys: Vec<&str> = queues.iter().map(QueueName::key).collect();
             let parameters: [&(dyn ToSql + Sync); 2] = [&topics, &keys];
@@ -94,8 +99,11 @@ impl PostgresSource {
                 self.check_epoch(column::<Option<String>>(&row, 3)?.as_deref())?;
                 let floor = column::<Option<i64>>(&row, 2)?.map_or(0, unsigned);
                 let (topic, key): (String, String) = (column(&row, 0)?, column(&row, 1)?);
-                // Whatever comes of the key now comes behind that number, and its place with it.
-                self.cursors.forget(&QueueName::new(&topic, &key)?, floor).await?;
+                let name = QueueName::new(&topic, &key)?;
+                // Whatever begins to be emitted of the key now comes behind that number.
+                if let Some(seen) = places.get(&name).filter(|seen| seen.handled <= floor) {
+                    self.cursors.forget(&name, seen).await?;
+                }
             }
         }
         Ok(())

@@ -23,7 +23,7 @@ use crate::event::{DeadLetter, DeadLetters, Event};
 use crate::fresh::Fresh;
 use crate::name::QueueName;
 use crate::shard::{MOST_SHARDS, Shard};
-use crate::source::{Backlog, Claim, EventSource, Noted, Verdict};
+use crate::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 
 /// What makes the schema `txn_outbox`, for those who keep their migrations themselves.
 pub const SCHEMA: &str = include_str!("schema.sql");
@@ -219,7 +219,7 @@ impl EventSource for PostgresSource {
         }
     }
 
-    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Discovered> {
         let topics: Vec<&str> = shards.iter().map(|shard| &*shard.topic).collect();
         let numbers: Vec<i32> = shards.iter().map(|shard| i32::from(shard.number)).collect();
         let behind: Vec<String> = {
@@ -246,12 +246,14 @@ impl EventSource for PostgresSource {
             let (count, at) = last.entry((column(row, 0)?, column(row, 2)?)).or_insert((0, row));
             (*count, *at) = (*count + 1, row);
         }
+        let mut leaves_some = false;
         let mut looked = self.looked.lock();
         for shard in shards {
             // Behind the last one there may be more; otherwise the next look begins anew.
             let of = (shard.topic.to_string(), i32::from(shard.number));
             match last.get(&of).filter(|(count, _)| *count >= LOOK) {
                 Some((_, row)) => {
+                    leaves_some = true;
                     looked.insert(shard.clone(), column(row, 1)?);
                 }
                 None => {
@@ -259,7 +261,7 @@ impl EventSource for PostgresSource {
                 }
             }
         }
-        Ok(found)
+        Ok(Discovered { queues: found, leaves_some })
     }
 
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {

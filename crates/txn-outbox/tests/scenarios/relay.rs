@@ -228,7 +228,7 @@ pub(crate) async fn rows_outlive_killed_processors(world: &World) {
     }
     let all = all_shards();
     let looked = std::time::Instant::now();
-    while !source.discover(&all).await.expect("looks").is_empty() {
+    while !source.discover(&all).await.expect("looks").queues.is_empty() {
         assert!(looked.elapsed() < PATIENCE, "rows are left that were handled");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

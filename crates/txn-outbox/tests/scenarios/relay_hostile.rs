@@ -164,7 +164,7 @@ pub(crate) async fn looks_are_bounded(world: &World) {
     let source = source.expect("opens");
     let (mut found, mut looks) = (BTreeSet::new(), 0);
     while found.len() < 2000 {
-        let one = source.discover(&all_shards()).await.expect("looks");
+        let one = source.discover(&all_shards()).await.expect("looks").queues;
         assert!(one.len() <= 800, "{}", one.len());
         found.extend(one);
         looks += 1;
@@ -203,7 +203,7 @@ pub(crate) async fn a_bad_row_hides_no_other(world: &World) {
     desk.seen("a", &[1]).await;
     // Its row goes behind its effects.
     assert!(processor.stop(PATIENCE).await);
-    assert_eq!(source.discover(&all_shards()).await.expect("looks"), []);
+    assert_eq!(source.discover(&all_shards()).await.expect("looks").queues, []);
     assert!(source.shutdown(PATIENCE).await);
 }
 

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::Transaction;
 use txn_outbox::{
-    Backlog, Claim, DeadLetter, DeadLetters, Event, EventSource, Fresh, Noted, QueueName, Result,
-    Shard, Verdict,
+    Backlog, Claim, DeadLetter, DeadLetters, Discovered, Event, EventSource, Fresh, Noted,
+    QueueName, Result, Shard, Verdict,
 };
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl EventSource for Watched {
         claimed
     }
 
-    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Vec<QueueName>> {
+    async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Discovered> {
         self.source.discover(shards).await
     }
 

@@ -227,3 +227,24 @@ pub(crate) async fn a_result_is_kept_once_the_store_answers() {
     assert_eq!((result.attempts, receiver.calls("/").len()), (1, 1));
     assert!(processor.stop(PATIENCE).await);
 }
+
+/// While the store takes no result, a request that was answered is called no second time, and its result is left out.
+pub(crate) async fn a_result_that_is_not_taken_for_long_is_left_out() {
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::none(1)));
+    let world =
+        World { store: store.clone(), name: "test".to_owned(), lease: Duration::from_secs(5) };
+    let office = world.office().await;
+    let out = store.clone();
+    let receiver = Receiver::start(move |_, _| {
+        out.begin_outage(Some("test-http-results".into()), Duration::from_secs(3600));
+        Reply::status(200)
+    })
+    .await;
+    office.keep(&post(receiver.url("/"))).await;
+    let config = world.few_tries(1).with_limit(Duration::from_secs(8));
+    let processor = office.start(config, config_for(&receiver)).await;
+    until(|| processor.figures().handled + processor.figures().set_aside == 1).await;
+    assert_eq!((processor.figures().handled, processor.figures().failed), (1, 0));
+    assert_eq!(receiver.calls("/").len(), 1);
+    assert!(processor.stop(PATIENCE).await);
+}
