@@ -44,7 +44,6 @@ pub struct Delivery {
     pub(crate) claim: Claim,
     pub(crate) domain: Domain,
     pub(crate) source: Arc<dyn EventSource>,
-    /// How long the handler may take.
     pub(crate) limit: Duration,
     /// Whether a transaction took it.
     pub(crate) taken: Arc<AtomicBool>,
@@ -63,6 +62,12 @@ impl Delivery {
         &self.claim
     }
 
+    /// How long the handler may take from its beginning: then it is dropped, and has failed.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// Handles the event in one transaction of the domain: what the closure does happens exactly once, together with the
     /// event being handled, and only while the shard is held. Call it once.
     ///
@@ -79,7 +84,10 @@ impl Delivery {
     }
 
     /// As [`Delivery::transact`], with options of the transaction.
-    pub(crate) async fn run<T, E, F>(&self, options: &Options, closure: F) -> Result<T, E>
+    ///
+    /// # Errors
+    /// As [`Delivery::transact`].
+    pub async fn run<T, E, F>(&self, options: &Options, closure: F) -> Result<T, E>
     where
         T: Send,
         F: for<'t> TransactionFn<'t, T, E> + Sync,

@@ -120,7 +120,7 @@ async fn done(
     result: &HttpResult,
 ) -> Result<(), Failure> {
     // What is left of the time of the handler is for the one without it.
-    let patience = LONGEST_NOTE.min(delivery.limit / 4).min(delivery.domain.config().deadline);
+    let patience = LONGEST_NOTE.min(delivery.limit() / 4).min(delivery.domain.config().deadline);
     let options = Options::default().with_deadline(Some(patience));
     let noted = delivery
         .run::<_, OutboxError, _>(&options, async |tx| results.note(tx, result).await)
