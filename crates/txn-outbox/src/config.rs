@@ -59,7 +59,7 @@ pub struct ProcessorConfig {
     /// The longest pause between two looks for events of other processes; it is shorter behind a look that found some.
     /// Those of its own process it begins at once. Default 1 s.
     pub delay: Duration,
-    /// How many queues are worked on at once. Default 16.
+    /// How many queues are worked on at once. Default 64.
     pub concurrency: usize,
     /// How many events of a queue are read at once. Default 50.
     pub batch: usize,
@@ -83,7 +83,7 @@ impl Default for ProcessorConfig {
             balance: None,
             assignment: Assignment::Shared,
             delay: Duration::from_secs(1),
-            concurrency: 16,
+            concurrency: 64,
             batch: 50,
             limit: Duration::from_secs(60),
             max_failures: 8,
