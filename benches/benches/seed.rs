@@ -8,6 +8,7 @@ use std::time::Duration;
 use txn_benches::pair::Pair;
 use txn_benches::seed::Way;
 use txn_benches::{Failure, from_environment};
+use txn_core::Config;
 
 /// Accounts that there are, by the name of the load.
 const LOADS: [(&str, usize); 2] = [("spread", 1_000), ("hot", 10)];
@@ -30,7 +31,7 @@ async fn main() -> Result<(), Failure> {
     }
     for (server, url, way) in servers {
         for (load, accounts) in LOADS {
-            let pair = Pair::open(&url, way, accounts).await?;
+            let pair = Pair::open(&url, way, accounts, Config::default()).await?;
             for &clients in &clients {
                 let [peer, bank] = pair.measure(clients, rounds, span).await?;
                 let ratio = bank.per_second / peer.per_second;

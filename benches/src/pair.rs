@@ -41,13 +41,18 @@ impl Pair {
     ///
     /// # Errors
     /// As the server says.
-    pub async fn open(url: &str, way: Way, accounts: usize) -> Result<Arc<Self>, Failure> {
+    pub async fn open(
+        url: &str,
+        way: Way,
+        accounts: usize,
+        config: Config,
+    ) -> Result<Arc<Self>, Failure> {
         let name = unique("seed");
         let accounts: Vec<String> = (0..accounts).map(|at| format!("a{at}")).collect();
         let peer = Peer::new(url, &name, way, None)?;
         peer.create(&accounts, BALANCE).await?;
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
-        let bank = Bank::create(store.clone(), &name, Config::default()).await?;
+        let bank = Bank::create(store.clone(), &name, config).await?;
         let new = accounts.iter().map(|name| NewAccount::new(name, name, BALANCE, "EUR"));
         let new = new.collect::<Result<Vec<_>, _>>()?;
         for new in new.chunks(100) {

@@ -34,7 +34,9 @@ pub enum Way {
     Shared,
     /// Transactions that are composed into groups: the default.
     Groups,
-    /// The same in several processes, which have nothing in common but the server.
+    /// The same, committed in parallel where a transaction is alone.
+    Parallel,
+    /// Groups in several processes, which have nothing in common but the server.
     Several,
 }
 
@@ -56,6 +58,7 @@ impl Way {
             Self::Own => "own requests",
             Self::Shared => "shared requests",
             Self::Groups => "groups",
+            Self::Parallel => "parallel commit",
             Self::Several => "several processes",
         }
     }
@@ -69,6 +72,7 @@ impl Way {
             Self::Own => "own",
             Self::Shared => "shared",
             Self::Groups => "groups",
+            Self::Parallel => "parallel",
             Self::Several => "several",
         }
     }
@@ -135,6 +139,7 @@ pub struct World {
     batched: Batched,
     own: Bank,
     shared: Bank,
+    parallel: Bank,
     /// The first of them is alone, unless a load has several.
     groups: Vec<Bank>,
     ledgers: Mutex<BTreeMap<Way, Ledger>>,
@@ -157,11 +162,13 @@ impl World {
         }
         let own = Bank::open(url, &name, with(false, false)).await?;
         let shared = Bank::open(url, &name, with(true, false)).await?;
+        let in_parallel = with(true, true).with_parallel_commit(true);
+        let parallel = Bank::open(url, &name, in_parallel).await?;
         let plain = Plain::new(url, &index(&name))?;
         let server = Process::of_server(plain.client(), plain.url()).await?;
         let batched = Batched::new(&plain);
         let ledgers = Mutex::default();
-        Ok(Arc::new(Self { plain, batched, own, shared, groups, ledgers, server }))
+        Ok(Arc::new(Self { plain, batched, own, shared, parallel, groups, ledgers, server }))
     }
 
     /// The plain clients.
@@ -174,6 +181,12 @@ impl World {
     #[must_use]
     pub fn bank(&self) -> &Bank {
         &self.groups[0]
+    }
+
+    /// The process that commits in parallel.
+    #[must_use]
+    pub fn parallel(&self) -> &Bank {
+        &self.parallel
     }
 
     /// The server's process, if it is on this machine.
@@ -190,6 +203,7 @@ impl World {
             Way::Own | Way::Locking => std::slice::from_ref(&self.own),
             Way::Shared => std::slice::from_ref(&self.shared),
             Way::Groups => &self.groups[..1],
+            Way::Parallel => std::slice::from_ref(&self.parallel),
             Way::Several => &self.groups[..processes.clamp(1, PROCESSES)],
         }
     }
@@ -242,6 +256,7 @@ impl World {
             Way::Own => Ok(self.own.transact(ids, options).await?),
             Way::Shared => Ok(self.shared.transact(ids, options).await?),
             Way::Groups => Ok(self.bank().transact(ids, options).await?),
+            Way::Parallel => Ok(self.parallel.transact(ids, options).await?),
             Way::Several => Ok(self.groups[process % PROCESSES].transact(ids, options).await?),
         }
     }
@@ -308,7 +323,7 @@ impl World {
     /// # Errors
     /// As the server says.
     pub async fn close(&self) -> Result<(), Failure> {
-        let others = self.groups.iter().skip(1).chain([&self.own, &self.shared]);
+        let others = self.groups.iter().skip(1).chain([&self.own, &self.shared, &self.parallel]);
         for bank in others {
             bank.leave().await;
         }
@@ -357,6 +372,7 @@ mod tests {
             Way::Own,
             Way::Shared,
             Way::Groups,
+            Way::Parallel,
             Way::Several,
         ];
         let ids: std::collections::BTreeSet<_> = ways.map(|way| World::id(way, 0)).into();

@@ -22,7 +22,7 @@ pub(super) async fn latencies(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let most = scale.sizes.iter().max().copied().unwrap_or_default();
-    for way in [Way::Plain, Way::Groups] {
+    for way in [Way::Plain, Way::Groups, Way::Parallel] {
         world.prepare(way, scale.accounts.max(2 * most)).await?;
     }
     for &documents in &scale.sizes {
@@ -43,12 +43,19 @@ pub(super) async fn latencies(
             ));
         }
         if documents == 2 {
-            findings.rows.push(Row::found(
-                "1 client, 2 documents that this process wrote last: latency / plain",
-                Aim::AtMost(1.0),
-                size.from_memory / size.plain,
-                detail(size.from_memory),
-            ));
+            let [parallel, parallel_from_memory] = size.parallel;
+            for (what, aim, of) in [
+                ("2 existing documents, parallel commit", 1.4, parallel),
+                ("2 documents that this process wrote last", 1.0, size.from_memory),
+                ("the same, parallel commit", 1.0, parallel_from_memory),
+            ] {
+                findings.rows.push(Row::found(
+                    format!("1 client, {what}: latency / plain"),
+                    Aim::AtMost(aim),
+                    of / size.plain,
+                    detail(of),
+                ));
+            }
         }
     }
     let (plain, transaction) = back_to_back(world, scale.samples).await?;
@@ -58,7 +65,7 @@ pub(super) async fn latencies(
         transaction / plain,
         format!("{transaction:.2} ms to {plain:.2} ms"),
     ));
-    for way in [Way::Plain, Way::Groups] {
+    for way in [Way::Plain, Way::Groups, Way::Parallel] {
         let drift = world.audit(way).await?;
         if drift.lost != 0 {
             return Err(format!("{}: {} changes are lost", way.name(), drift.lost).into());
@@ -72,6 +79,7 @@ async fn size(world: &World, scale: &Scale, documents: usize) -> Result<Size, Fa
     let options = Options::default();
     let mut random = fastrand::Rng::with_seed(documents as u64);
     let (mut plain, mut fresh, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut parallel_fresh, mut parallel_known) = (Vec::new(), Vec::new());
     let mut writes = 0;
     for _ in 0..scale.samples {
         let first = random.usize(..scale.accounts - documents);
@@ -95,9 +103,20 @@ async fn size(world: &World, scale: &Scale, documents: usize) -> Result<Size, Fa
         bank.transact(&of, &options).await?;
         known.push(millis(began));
         world.acknowledged(Way::Groups, documents, 1);
+        tokio::time::sleep(BETWEEN).await;
+        let (began, of) = (Instant::now(), ids(Way::Parallel));
+        world.parallel().transfer(&of, &options).await?;
+        parallel_fresh.push(millis(began));
+        world.acknowledged(Way::Parallel, documents, 1);
+        tokio::time::sleep(BETWEEN).await;
+        let began = Instant::now();
+        world.parallel().transact(&of, &options).await?;
+        parallel_known.push(millis(began));
+        world.acknowledged(Way::Parallel, documents, 1);
     }
     let [plain, transaction, from_memory] = [plain, fresh, known].map(median);
-    Ok(Size { documents, plain, transaction, from_memory, writes })
+    let parallel = [parallel_fresh, parallel_known].map(median);
+    Ok(Size { documents, plain, transaction, from_memory, parallel, writes })
 }
 
 /// The medians of plain requests and transactions that follow on each other's heels, in blocks of ten in turn.
@@ -128,7 +147,8 @@ fn millis(since: Instant) -> f64 {
 }
 
 /// What each path costs, counted.
-pub(super) async fn paths(bank: &Bank, findings: &mut Findings) -> Result<(), Failure> {
+pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), Failure> {
+    let bank = world.bank();
     let all = ["a", "b"].map(|name| format!("path-{name}"));
     let twenty: Vec<String> = (0..20).map(|at| format!("path-{at}")).collect();
     bank.put(&twenty).await?;
@@ -148,6 +168,13 @@ pub(super) async fn paths(bank: &Bank, findings: &mut Findings) -> Result<(), Fa
     let what = "read from memory and write 2 documents";
     let recalled = async || bank.transact(&twenty[..2], &plain).await.map(drop);
     paths.push(count(bank, what, recalled).await?);
+    let parallel = world.parallel();
+    let what = "read and write 2 documents, parallel commit";
+    let staged = async || parallel.transfer(&twenty[2..4], &plain).await;
+    paths.push(count(parallel, what, staged).await?);
+    let what = "read from memory and write 2 documents, parallel commit";
+    let recalled = async || parallel.transact(&twenty[2..4], &plain).await.map(drop);
+    paths.push(count(parallel, what, recalled).await?);
     let fresh = |name: &str| ["1", "2"].map(|at| format!("path-new-{name}-{at}"));
     paths.push(
         count(bank, "read and insert 2 documents", async || {
@@ -223,9 +250,15 @@ pub(super) async fn paths(bank: &Bank, findings: &mut Findings) -> Result<(), Fa
 
 /// The counted rows of the table.
 fn rows(paths: &[Path], rows: &mut Vec<Row>) {
-    let trips: [(&str, &str, f64); 5] = [
+    let trips: [(&str, &str, f64); 7] = [
         ("existing documents", "read and write 2 documents", 3.0),
+        ("the same, parallel commit", "read and write 2 documents, parallel commit", 2.0),
         ("read from memory", "read from memory and write 2 documents", 2.0),
+        (
+            "read from memory, parallel commit",
+            "read from memory and write 2 documents, parallel commit",
+            1.0,
+        ),
         ("inserts", "read and insert 2 documents", 3.0),
         ("blind inserts", "insert 2 documents", 2.0),
         ("read-only", "read 2, read-only", 2.0),
@@ -234,6 +267,9 @@ fn rows(paths: &[Path], rows: &mut Vec<Row>) {
         let what = format!("sequential round trips from first read to acknowledgement: {name}");
         rows.push(counted(paths, path, what, most, |path| path.to_acknowledge));
     }
+    let path = "read and write 2 documents, parallel commit";
+    let what = "document writes of one transaction of 2, alone, parallel commit".to_owned();
+    rows.push(counted(paths, path, what, 7.0, |path| path.writes));
     for (n, most) in [(1, 1), (2, 6), (5, 12), (20, 42)] {
         let path = format!("read and write {n} document{}", if n == 1 { "" } else { "s" });
         let what = format!("document writes of one transaction of {n}, alone");

@@ -188,7 +188,7 @@ impl Section {
     ) -> Result<(), Failure> {
         match self {
             Self::OneClient => alone::latencies(world, scale, findings).await,
-            Self::Paths => alone::paths(world.bank(), findings).await,
+            Self::Paths => alone::paths(world, findings).await,
             Self::Spread => loads::spread(world, scale, findings).await,
             Self::Hot => loads::hot(world, scale, findings).await,
             Self::Contention => loads::contention(world, scale, findings).await,

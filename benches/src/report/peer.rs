@@ -1,5 +1,7 @@
 //! Beside the two-phase commit that this project began with.
 
+use txn_core::Config;
+
 use super::findings::{self, Findings};
 use super::scale::Scale;
 use super::table::{Aim, Row};
@@ -15,9 +17,20 @@ pub(super) async fn peer(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let accounts = if scale.quick { 200 } else { 1_000 };
-    let pair = Pair::open(url, way, accounts).await?;
+    let in_parallel = Config::default().with_parallel_commit(true);
+    let pair = Pair::open(url, way, accounts, in_parallel).await?;
+    let pace = scale.pace;
+    let [peer, bank] = pair.measure(1, pace.rounds, pace.span).await?;
+    let (of_peer, of_bank) = (peer.times.p50, bank.times.p50);
+    findings.rows.push(Row::found(
+        "1 client, parallel commit: median of a transfer / the seed's two-phase commit",
+        Aim::AtMost(0.25),
+        of_bank / of_peer,
+        format!("{of_bank:.2} ms to {of_peer:.2} ms"),
+    ));
+    pair.close().await?;
+    let pair = Pair::open(url, way, accounts, Config::default()).await?;
     for clients in [1, 64] {
-        let pace = scale.pace;
         let [peer, bank] = pair.measure(clients, pace.rounds, pace.span).await?;
         let (of_peer, of_bank) = (peer.times.p50, bank.times.p50);
         let name = if clients == 1 { "1 client" } else { "64 clients" };

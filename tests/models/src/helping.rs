@@ -288,9 +288,8 @@ impl Turn<'_> {
                 help.stage = Stage::Abort;
             }
         };
-        let unfenced = self.lacks(Rule::FenceBeforeAbort);
-        let past = self.lacks(Rule::FencePastVersions) && doc.version != rec.versions[d];
-        let step = probing(&self.scenario.rules, tid(help.who), &view(&doc));
+        let expected = Some(translate::version(rec.versions[d]));
+        let step = probing(&self.scenario.rules, tid(help.who), expected, &view(&doc));
         if self.lacks(Rule::FenceNeverWaits)
             && let Probing::Fence(_) = step
             && doc.lock > 0
@@ -298,22 +297,20 @@ impl Turn<'_> {
             self.aside(d, doc.lock, requester, None);
             return;
         }
-        match step {
-            Probing::TouchLock(_) => {
-                let locked = move |w: &mut World, answer: Option<u8>| {
-                    if answer.is_some() {
-                        set_done(w, actor, Some(help.done | 1 << d));
-                    }
-                };
-                if self.lacks(Rule::TouchStagedLocks) {
-                    self.go("sees its lock on", Object::Doc(d), |w| locked(w, Some(0)));
-                } else {
-                    self.put_doc("touches its lock on", d, doc, locked);
-                }
+        let locked = move |w: &mut World, answer: Option<u8>| {
+            if answer.is_some() {
+                set_done(w, actor, Some(help.done | 1 << d));
             }
-            Probing::Fence(_) | Probing::ProveAbsence if unfenced || past => {
+        };
+        match step {
+            Probing::TouchLock(_) => self.put_doc("touches its lock on", d, doc, locked),
+            Probing::Known(Probed::Locked) => {
+                self.go("sees its lock on", Object::Doc(d), |w| locked(w, Some(0)));
+            }
+            Probing::Known(Probed::Fenced) => {
                 self.go("misses its lock on", Object::Doc(d), |w| fenced(w, Some(0)));
             }
+            Probing::Known(Probed::Open) => {}
             Probing::Fence(_) => self.put_doc("fences", d, doc, fenced),
             Probing::ProveAbsence => self.put_doc("proves the absence of", d, doc, fenced),
             Probing::Decide(other) => {

@@ -113,12 +113,6 @@ impl Turn<'_> {
         let next = participants().find(|(k, _)| help.done & (1 << *k) == 0);
         let Some((k, participant)) = next else {
             let all_locked = participants().next().is_some();
-            if self.lacks(Rule::StagedDecidesNothing) && all_locked {
-                self.go("sees every lock of", Object::Rec(help.who), |w| {
-                    answer_read(w, t, d, help.who, rec, Reading::RecordImage);
-                });
-                return;
-            }
             self.go("sees every lock of", Object::Rec(help.who), |w| {
                 let help = &mut w.txns[t].help;
                 (help.stage, help.done) = (Stage::Again, u8::from(all_locked));

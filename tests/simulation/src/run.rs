@@ -164,6 +164,7 @@ impl Simulation {
             .with_retention_days(1)
             .with_shared_requests(Some(self.scenario.shared_requests))
             .with_groups(Some(self.scenario.groups))
+            .with_parallel_commit(self.scenario.parallel_commit && self.started % 4 != 3)
             .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL))
             .with_rules(self.rules.clone());
         Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await

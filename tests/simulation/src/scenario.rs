@@ -77,6 +77,8 @@ pub struct Troubles {
     pub groups: bool,
     /// What is overwritten is kept, and moments of the past are read.
     pub past: bool,
+    /// Processes commit in parallel where they can.
+    pub parallel_commit: bool,
 }
 
 /// Switches a trouble on.
@@ -98,10 +100,11 @@ impl Troubles {
         lost_pages: false,
         groups: false,
         past: false,
+        parallel_commit: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 13] = [
+    pub const SWITCHES: [(&'static str, Switch); 14] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -115,6 +118,7 @@ impl Troubles {
         ("lost-pages", |troubles| troubles.lost_pages = true),
         ("groups", |troubles| troubles.groups = true),
         ("past", |troubles| troubles.past = true),
+        ("parallel-commit", |troubles| troubles.parallel_commit = true),
     ];
 
     /// All of them.
@@ -210,6 +214,8 @@ pub struct Scenario {
     pub groups: bool,
     /// What is overwritten is kept.
     pub past: bool,
+    /// Most processes commit in parallel where they can.
+    pub parallel_commit: bool,
     /// What is slow.
     pub slow: Slow,
     /// Nothing goes wrong but that a part is slow, and that pages are lost: whatever else takes long has no excuse.
@@ -284,6 +290,8 @@ impl Scenario {
         let mut world = world.grouped(troubles.groups);
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7374);
         world.past = troubles.past && dice.u8(..3) == 0;
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7261_6c6c_656c);
+        world.parallel_commit = troubles.parallel_commit && dice.bool();
         world
     }
 
@@ -374,6 +382,7 @@ impl Scenario {
             shared_requests: false,
             groups: false,
             past: false,
+            parallel_commit: false,
             slow: Slow::Nothing,
             calm: false,
             barriers: false,

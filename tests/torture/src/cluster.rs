@@ -22,7 +22,12 @@ const FAULT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// If it cannot be run.
-pub async fn run(faults: &[Fault], span: Duration, workers: usize) -> Result<Report, String> {
+pub async fn run(
+    faults: &[Fault],
+    span: Duration,
+    workers: usize,
+    parallel_commit: bool,
+) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
     let name = txn_fixtures::unique("torture");
@@ -31,7 +36,8 @@ pub async fn run(faults: &[Fault], span: Duration, workers: usize) -> Result<Rep
     let config = Config::default()
         .with_lease(Duration::from_secs(2))
         .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_deadline(Duration::from_secs(10));
+        .with_deadline(Duration::from_secs(10))
+        .with_parallel_commit(parallel_commit);
     let coordinators = vec![store(&cluster).await?, store(&cluster).await?];
     let mut load = Load::open(&name, config, coordinators, store(&cluster).await?).await?;
     let (began, bar) = (Instant::now(), progress(span));

@@ -32,8 +32,11 @@ struct Arguments {
     /// Workers of each of the two coordinators.
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// Transactions commit in parallel where they can.
+    #[arg(long)]
+    parallel_commit: bool,
     /// A kill soak of this system instead, on one server.
-    #[arg(long, conflicts_with = "faults")]
+    #[arg(long, conflicts_with_all = ["faults", "parallel_commit"])]
     system: Option<System>,
 }
 
@@ -88,14 +91,15 @@ async fn soak(system: System, target: Target, span: Duration) -> Result<Report, 
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
+    let Arguments { workers, parallel_commit, .. } = *arguments;
     let faults = arguments.faults.as_slice();
     match arguments.target {
         Target::Elasticsearch => {
-            single::run(&env::elasticsearch_url(), faults, span, arguments.workers).await
+            single::run(&env::elasticsearch_url(), faults, span, workers, parallel_commit).await
         }
         Target::Opensearch => {
-            single::run(&env::opensearch_url(), faults, span, arguments.workers).await
+            single::run(&env::opensearch_url(), faults, span, workers, parallel_commit).await
         }
-        Target::Cluster => cluster::run(faults, span, arguments.workers).await,
+        Target::Cluster => cluster::run(faults, span, workers, parallel_commit).await,
     }
 }

@@ -25,6 +25,7 @@ pub async fn run(
     faults: &[Fault],
     span: Duration,
     workers: usize,
+    parallel_commit: bool,
 ) -> Result<Report, String> {
     if faults.iter().any(|fault| *fault != Fault::Network) {
         return Err(
@@ -35,7 +36,8 @@ pub async fn run(
     let config = Config::default()
         .with_lease(Duration::from_millis(500))
         .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_deadline(Duration::from_secs(5));
+        .with_deadline(Duration::from_secs(5))
+        .with_parallel_commit(parallel_commit);
     let coordinators = vec![store(&proxy.url()).await?, store(&proxy.url()).await?];
     let name = txn_fixtures::unique("torture");
     let mut load = Load::open(&name, config, coordinators, store(url).await?).await?;

@@ -20,12 +20,14 @@ use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::tid::Tid;
 
-/// Reads without a transaction and without locks: committed content only, each document by itself.
+/// Reads without a transaction and without locks: committed content only, each document by itself. A reader waits for nobody and
+/// writes nothing, but where it meets a [parallel commit](crate::Config::parallel_commit) that is not marked yet: it waits a moment for
+/// the mark, and recovers the transaction if its owner is dead.
 ///
 /// Several of them are no snapshot. By default any copy answers, so with replicas two reads of one
 /// document may go back in time; [`Reader::verified`] asks the primary.
 ///
-/// "Committed" has one condition: a reader writes nothing, so it takes a commit for one whose acknowledgement is still
+/// "Committed" has one condition: a reader proves nothing by writes, so it takes a commit for one whose acknowledgement is still
 /// under way. If the primary crashes at that moment and the commit vanishes with it, the reader has shown what never
 /// was. A transaction that writes is not exposed to that with [`Options::lock_reads`](crate::Options::lock_reads).
 #[derive(Clone, Copy, Debug)]

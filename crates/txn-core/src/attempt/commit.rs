@@ -27,7 +27,7 @@ use crate::store::{Key, Version, Write, WriteOp};
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::machines::attempt::{Footprint, Phase, operation};
 use txn_protocol::machines::invariant::{Invariant, check_commit_tid, check_order};
-use txn_protocol::machines::record::{Commit, Decision};
+use txn_protocol::machines::record::{Commit, Decision, Standing};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::tid::Tid;
@@ -35,7 +35,8 @@ use txn_protocol::tid::Tid;
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
     pub(super) record: Arc<Record>,
-    pub(super) version: Version,
+    /// Where it stands, and whether it says already that it is committed.
+    pub(super) standing: Standing,
     pub(super) known: BTreeMap<Key, View>,
 }
 
@@ -95,7 +96,7 @@ impl Attempt {
     }
 
     /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
-    fn leave_to_others(&self) {
+    pub(super) fn leave_to_others(&self) {
         self.engine.lifecycle.leave_over();
         self.progress.release();
         self.heart.cancel();
@@ -136,10 +137,9 @@ impl Attempt {
                 self.seat.leave_turn();
                 if self.options.acknowledge == Acknowledge::Committed {
                     say(Ok(receipt(Some(self.tid), commit, false)));
-                    let left = self.leave_to_next(&committed).await;
-                    self.finish(*committed, left).await;
+                    self.complete(*committed, true).await;
                 } else {
-                    let applied = self.finish(*committed, BTreeMap::new()).await;
+                    let applied = self.complete(*committed, false).await;
                     say(Ok(receipt(Some(self.tid), commit, applied)));
                 }
             }
@@ -221,6 +221,9 @@ impl Attempt {
         let mut checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;
+        if self.commits_in_parallel(&wanted, !only_read.is_empty(), &writes) {
+            return self.commit_in_parallel(wanted, &writes, checks).await;
+        }
         let mut phase = Phase::Reading;
         loop {
             let before = phase;
@@ -292,7 +295,8 @@ impl Attempt {
         self.progress.committed(receipt);
         self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
         let record = Arc::new(record);
-        Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, version, known })))
+        let standing = Standing::at(State::Committed, version);
+        Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, standing, known })))
     }
 
     /// Validates what was only read. Where that was changed, those who read it are set aside, if others are left.
@@ -336,7 +340,7 @@ impl Attempt {
         })
     }
 
-    fn broken(&self, invariant: Invariant) -> AttemptError {
+    pub(super) fn broken(&self, invariant: Invariant) -> AttemptError {
         Error::broken(invariant).in_transaction(self.tid).into()
     }
 
@@ -463,7 +467,7 @@ impl Attempt {
         }
     }
 
-    fn in_doubt(&self, error: AttemptError) -> AttemptError {
+    pub(super) fn in_doubt(&self, error: AttemptError) -> AttemptError {
         let why = error.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"

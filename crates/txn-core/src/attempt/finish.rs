@@ -14,26 +14,53 @@ use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::store::Key;
 use txn_protocol::document::View;
-use txn_protocol::record::Record;
+use txn_protocol::machines::record::Standing;
+use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::rules::conflict::HolderState;
 
 impl Attempt {
+    /// Everything behind the acknowledgement. What was committed in parallel is marked first. `hands_over`: whoever comes next
+    /// may lock documents over this commit. Returns whether all of it is done.
+    pub(super) async fn complete(
+        self: &Arc<Self>,
+        mut committed: CommittedRecord,
+        hands_over: bool,
+    ) -> bool {
+        if committed.standing.state == HolderState::Record(State::Staged) {
+            match self.mark_committed(&committed.record, committed.standing).await {
+                Ok(version) => committed.standing = Standing::at(State::Committed, version),
+                Err(error) => {
+                    self.tell_unfinished(&error);
+                    self.leave_to_others();
+                    return false;
+                }
+            }
+        }
+        let left = match hands_over {
+            true => self.leave_to_next(&committed).await,
+            false => BTreeMap::new(),
+        };
+        self.finish(committed, left).await
+    }
+
     /// Applies what was committed, off the critical path. Returns whether all of it is done.
     #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    pub(super) async fn finish(
+    async fn finish(
         self: &Arc<Self>,
         committed: CommittedRecord,
         left: BTreeMap<Key, LockedOver>,
     ) -> bool {
         let engine = &self.engine;
-        let CommittedRecord { record, version, mut known } = committed;
-        let keys: Vec<Key> = known.keys().cloned().collect();
+        let CommittedRecord { record, standing, mut known } = committed;
+        let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
             let left_keys: BTreeSet<Key> = left.keys().cloned().collect();
             let is_own = |key: &Key| !left_keys.contains(key);
             let own = known.extract_if(.., |key, _| is_own(key)).collect();
             let own = async {
-                let unapplied = engine.apply(&record, own, &deadline).await;
+                let wanted = keys.iter().filter(|key| is_own(key)).cloned().collect();
+                let unapplied = engine.apply(&record, own, wanted, &deadline).await;
                 engine.live_attempts.release(keys.iter().filter(|key| is_own(key)));
                 self.seat.give_back(&is_own);
                 unapplied
@@ -47,26 +74,14 @@ impl Attempt {
                 self.refresh(&keys).await?;
             }
             if unapplied.is_empty() {
-                engine.finish(&record, version, &deadline).await?;
+                engine.finish(&record, standing, &deadline).await?;
                 engine.emit(&Event::Finished { tid: self.tid });
             }
             Ok::<bool, AttemptError>(unapplied.is_empty())
         };
         let done = applied.await;
         if let Err(error) = &done {
-            let why = match error {
-                AttemptError::Fail(error) => error.to_string(),
-                AttemptError::Retry(reason) => reason.to_string(),
-            };
-            tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
-            if let AttemptError::Fail(error) = error
-                && error.kind() == ErrorKind::Damaged
-            {
-                // The caller was told that it is committed: nobody else would learn of this.
-                let document = error.document().cloned();
-                let document = document.unwrap_or_else(|| engine.table.record_key(self.tid));
-                engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
-            }
+            self.tell_unfinished(error);
         }
         engine.live_attempts.forget(self.tid);
         engine.live_attempts.release(&keys);
@@ -77,12 +92,23 @@ impl Attempt {
         done
     }
 
+    /// Says why what is committed is not applied.
+    fn tell_unfinished(&self, error: &AttemptError) {
+        let why = error.to_string();
+        tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
+        if let AttemptError::Fail(error) = error
+            && error.kind() == ErrorKind::Damaged
+        {
+            // The caller was told that it is committed: nobody else would learn of this.
+            let document = error.document().cloned();
+            let document = document.unwrap_or_else(|| self.engine.table.record_key(self.tid));
+            self.engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
+        }
+    }
+
     /// Leaves documents to the group that comes next, as far as one is ready: it locks them over this commit. Returns which it
     /// took, and who tells of the lock.
-    pub(super) async fn leave_to_next(
-        &self,
-        committed: &CommittedRecord,
-    ) -> BTreeMap<Key, LockedOver> {
+    async fn leave_to_next(&self, committed: &CommittedRecord) -> BTreeMap<Key, LockedOver> {
         let CommittedRecord { record, known, .. } = committed;
         let successions = &self.engine.successions;
         let mut left = BTreeMap::new();
@@ -118,7 +144,7 @@ impl Attempt {
             async move {
                 let unapplied = match self.is_locked_over(&key, locked_over).await {
                     true => Ok(Unapplied::new()),
-                    false => engine.apply(record, known, deadline).await,
+                    false => engine.apply(record, known, [key.clone()].into(), deadline).await,
                 };
                 engine.live_attempts.release([&key]);
                 self.seat.give_back(&|given| *given == key);

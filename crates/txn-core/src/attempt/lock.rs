@@ -406,7 +406,8 @@ impl Attempt {
             match outcome {
                 Outcome::Applied(version) => {
                     let Entry::Occupied(want) = wants.entry(key.clone()) else { continue };
-                    self.hold(&key, version, write.op, want.remove());
+                    let Want { view, chain, .. } = want.remove();
+                    self.hold(&key, version, write.op, view, chain);
                     locked.push(key);
                 }
                 Outcome::Conflict => {
@@ -415,8 +416,8 @@ impl Attempt {
                 }
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
-                    let want = wants.remove(&key).unwrap_or_default();
-                    self.hold(&key, Version { term: 0, seq_no: 0 }, write.op, want);
+                    let Want { view, chain, .. } = wants.remove(&key).unwrap_or_default();
+                    self.hold(&key, Version { term: 0, seq_no: 0 }, write.op, view, chain);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     self.engine.memory.forget(&key);
@@ -445,9 +446,15 @@ impl Attempt {
         }
     }
 
-    /// A lock was acknowledged.
-    fn hold(&self, key: &Key, version: Version, op: WriteOp, want: Want) {
-        let Want { view, chain, .. } = want;
+    /// A lock was acknowledged, over what was seen.
+    pub(super) fn hold(
+        &self,
+        key: &Key,
+        version: Version,
+        op: WriteOp,
+        view: Option<View>,
+        chain: u8,
+    ) {
         let (replaces, source) = match op {
             WriteOp::Replace(source, _) => (true, source),
             WriteOp::Create(source) => (false, source),

@@ -11,6 +11,7 @@ mod joining;
 mod lock;
 mod mutation;
 pub(crate) mod nesting;
+mod parallel;
 mod participants;
 mod read;
 mod receipt;

@@ -329,7 +329,7 @@ impl Engine {
 
     /// Whether a collection that was missing at every look for so long is gone. A node that lags behind says of a new
     /// collection that it is missing; this one is older than the commit, and no node of a cluster lags for so long.
-    async fn is_gone(&self, collection: &str) -> bool {
+    pub(super) async fn is_gone(&self, collection: &str) -> bool {
         let spec = CollectionSpec {
             name: collection.to_owned(),
             role: Role::Data { owner: None },
@@ -482,7 +482,11 @@ impl Engine {
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
     /// deleted, both acknowledged.
-    async fn prove_absence(&self, key: &Key, deadline: &Deadline) -> Result<bool, AttemptError> {
+    pub(super) async fn prove_absence(
+        &self,
+        key: &Key,
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
         let absence_probe = self.absence_probe(deadline).await?;
         let source = Stored::placeholder(absence_probe).encode();
         let created = self.write_one(Write::new(key.clone(), WriteOp::Create(source))).await;
@@ -499,8 +503,8 @@ impl Engine {
             return Ok(tid);
         }
         let missing = crate::engine::transaction_table::RecordLookup::missing();
-        self.decide(fresh, missing, "marks placeholders that only prove an absence", deadline)
-            .await?;
+        let why = "marks placeholders that only prove an absence";
+        self.decide_by_table(fresh, missing, why, deadline).await?;
         *absence_probe = Some(fresh);
         Ok(fresh)
     }

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
 use txn_protocol::document::View;
+use txn_protocol::machines::record::Standing;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::is_locked_by;
@@ -122,15 +123,15 @@ impl Engine {
         Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
     }
 
-    /// Applies a committed transaction of this process to some of its participants. `known`: what it knows of these by acknowledged
-    /// writes.
+    /// Applies a committed transaction of this process to the participants that are wanted. `known`: what it knows of these by
+    /// acknowledged writes.
     pub(crate) async fn apply(
         &self,
         record: &Arc<Record>,
         known: BTreeMap<Key, View>,
+        wanted: BTreeSet<Key>,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
-        let wanted = known.keys().cloned().collect();
         let mut apply = self.begin_apply(record.clone(), known, wanted)?;
         apply.leave_out_unwanted();
         self.roll_forward(Requester::Patient, Box::new(apply), deadline).await
@@ -159,7 +160,7 @@ impl Engine {
             cov_mark::hit!(foreign_commit_helped);
             let documents = record.participants.iter().map(Participant::key).collect();
             self.emit(&Event::Replayed { tid: record.tid, documents });
-            self.finish(record, help.version, deadline).await?;
+            self.finish(record, Standing::at(State::Committed, help.version), deadline).await?;
         }
         Ok(help.resolutions(unapplied))
     }

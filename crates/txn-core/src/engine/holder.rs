@@ -11,7 +11,7 @@ use crate::engine::places::RecordOf;
 use crate::engine::settle::{Because, Settled, Unsettled};
 use crate::engine::store_access::ReadPreference;
 use crate::engine::transaction_table::RecordLookup;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version};
 use txn_protocol::document::View;
@@ -125,11 +125,14 @@ impl Engine {
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
         let decided = self.decide(holder, found.clone(), &why, deadline).await;
-        let decided = decided.map_err(|error| error.at(met_at))?;
+        let Some(decided) = decided.map_err(|error| error.at(met_at))? else { return Ok(None) };
         for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
             self.liveness.forget(holder, key);
         }
-        let undecided = matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
+        let undecided = matches!(
+            state,
+            HolderState::Missing | HolderState::Record(State::Pending | State::Staged)
+        );
         match decided {
             // Its owner is this very process and is at it.
             Decided::Committed { .. } if live => return Ok(None),
@@ -162,8 +165,9 @@ impl Engine {
         found.remove(&tid).ok_or_else(|| Error::unavailable("the store gave no answer").into())
     }
 
-    /// Carries out the recovery table until the transaction is decided by an acknowledged write. It must be
-    /// dead, wounded or decided already.
+    /// Carries out the recovery table, until the transaction is decided by an acknowledged write. It must be dead, wounded or
+    /// decided already. None if it was staged meanwhile, or if its participants did not tell what became of it: it has to be
+    /// looked at again.
     #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(crate) async fn decide(
         &self,
@@ -171,32 +175,42 @@ impl Engine {
         found: RecordLookup,
         why: &str,
         deadline: &Deadline,
-    ) -> Result<Decided, AttemptError> {
+    ) -> Result<Option<Decided>, AttemptError> {
+        // Rare, and large.
+        match found.state() {
+            HolderState::Record(State::Staged) => {
+                Box::pin(self.decide_staged(tid, &found, why, deadline)).await
+            }
+            _ => Box::pin(self.decide_by_table(tid, found, why, deadline)).await,
+        }
+    }
+
+    /// The same by writes of the record alone.
+    pub(super) async fn decide_by_table(
+        &self,
+        tid: Tid,
+        found: RecordLookup,
+        why: &str,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
         let place = RecordOf(tid);
         let decide = Decide { rules: &self.rules, known_aborted: self.aborted.contains(tid) };
         let aborted = |_: &RecordLookup| self.encode_aborted(tid, why);
-        // Rare, and large.
-        let settled = Box::pin(self.settle(&place, &decide, found, aborted, deadline));
-        let settled = match settled.await {
+        let settled = self.settle(&place, &decide, found, aborted, deadline).await;
+        let settled = match settled {
             Ok(settled) => settled,
             // Gone: the lock of a dropped day is void.
             Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
                 cov_mark::hit!(holder_of_a_dropped_day);
-                return Ok(Decided::Aborted);
+                return Ok(Some(Decided::Aborted));
             }
-            Err(Unsettled { because: Because::Stuck, .. }) => {
-                let message = "its coordinator commits in parallel, by a newer version of this \
-                               library that has to recover it; this version cannot";
-                return Err(Error::new(ErrorKind::Misconfigured, message)
-                    .in_transaction(tid)
-                    .into());
-            }
+            Err(Unsettled { because: Because::Stuck, .. }) => return Ok(None),
             Err(unsettled) => return Err(unsettled.while_doing("decide the holder of a lock")),
         };
         let Settled { proven, written, found } = settled;
         match (proven, found.record, written.or(found.standing.version)) {
             (Decision::Committed, Some(record), Some(version)) => {
-                Ok(Decided::Committed { record, version })
+                Ok(Some(Decided::Committed { record, version }))
             }
             (Decision::Committed, ..) => Err(Error::damaged("a record without a version").into()),
             (Decision::Aborted, ..) => {
@@ -204,7 +218,7 @@ impl Engine {
                     self.aborted.insert(tid);
                     self.live_attempts.wound(tid);
                 }
-                Ok(Decided::Aborted)
+                Ok(Some(Decided::Aborted))
             }
         }
     }

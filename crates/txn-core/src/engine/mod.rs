@@ -33,6 +33,7 @@ pub(crate) mod server_clock;
 pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
+mod staged;
 pub(crate) mod store_access;
 pub(crate) mod succession;
 pub(crate) mod survey;

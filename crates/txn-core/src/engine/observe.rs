@@ -7,6 +7,7 @@ use txn_protocol::document::View;
 use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::is_locked_by;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
+use txn_protocol::rules::staged::{StagedReading, staged_reading};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
@@ -15,7 +16,7 @@ use super::attempt_error::AttemptError;
 use super::deadline::Deadline;
 use super::transaction_table::RecordLookup;
 use crate::engine::store_access::ReadPreference;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::store::Key;
 
 /// A document that was read, as it was read.
@@ -63,6 +64,8 @@ impl Engine {
         } else {
             self.records(&holders, from, deadline).await?
         };
+        let (records, staged) =
+            self.look_behind_staged(records, keys, &views, from, deadline).await?;
         let participants: BTreeMap<Tid, BTreeMap<Key, usize>> = records
             .iter()
             .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))
@@ -73,14 +76,9 @@ impl Engine {
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
                 let participant =
                     participants.get(&holder).and_then(|participants| participants.get(key));
-                resolve_observed(
-                    &self.rules,
-                    &mut observed,
-                    key,
-                    &view,
-                    found,
-                    participant.copied(),
-                )?;
+                let all_locked = staged.get(&holder).copied();
+                let participant = participant.copied();
+                resolve_observed(&self.rules, &mut observed, &view, found, participant, all_locked);
             }
             entries.push(ReadEntry { observed, view, read_at });
         }
@@ -88,33 +86,29 @@ impl Engine {
     }
 }
 
-/// Puts the record's content in the place of the document's own, where the holder is committed.
+/// Puts the record's content in the place of the document's own, where the holder is committed. `all_locked`: of a holder whose
+/// record was found staged, whether every participant carried its lock, each looked at before `found` was read.
 fn resolve_observed(
     rules: &Rules,
     observed: &mut Observed,
-    key: &Key,
     view: &View,
     found: &RecordLookup,
     participant: Option<usize>,
-) -> Result<(), AttemptError> {
+    all_locked: Option<bool>,
+) {
     let record = found.record.as_ref();
     let written = record.zip(participant).filter(|(record, index)| {
         let participant = &record.participants[*index];
         writes(participant.op) && is_locked_by(rules, participant, record.tid, view)
     });
-    match reading(rules, found.state(), written.is_some()) {
-        Reading::CommittedImage => {}
-        Reading::RecordImage => {
-            observed.image = written.and_then(|(record, index)| record.images[index].clone());
-            observed.tid = record.and_then(|record| record.commit_tid);
-            // The content is not that of this version: only the commit identifies it.
-            observed.version = None;
-        }
-        Reading::Staged => {
-            let message = "it is locked by a coordinator that commits in parallel, by a newer version \
-                           of this library; this version cannot read its state";
-            return Err(Error::new(ErrorKind::Misconfigured, message).at(key).into());
-        }
+    let answer = match all_locked {
+        Some(all_locked) => staged_reading(rules, all_locked, found.state(), written.is_some()),
+        None => StagedReading::Answer(reading(rules, found.state(), written.is_some())),
+    };
+    if answer == StagedReading::Answer(Reading::RecordImage) {
+        observed.image = written.and_then(|(record, index)| record.images[index].clone());
+        observed.tid = record.and_then(|record| record.commit_tid);
+        // The content is not that of this version: only the commit identifies it.
+        observed.version = None;
     }
-    Ok(())
 }

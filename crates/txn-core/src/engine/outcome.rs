@@ -48,15 +48,17 @@ impl Engine {
                 == Conflict::Resolve
             {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";
-                return match self.decide(tid, found, why, deadline).await? {
-                    Decided::Aborted => Ok(TransactionOutcome::Aborted),
-                    Decided::Committed { record, .. } => match record.commit_tid {
-                        Some(commit_tid) => Ok(TransactionOutcome::Committed { commit_tid }),
-                        None => Err(Error::damaged("the committed record has no commit tid")
-                            .in_transaction(tid)
-                            .into()),
-                    },
-                };
+                match self.decide(tid, found, why, deadline).await? {
+                    Some(Decided::Aborted) => return Ok(TransactionOutcome::Aborted),
+                    Some(Decided::Committed { record, .. }) => {
+                        let commit_tid = record.commit_tid.ok_or_else(|| {
+                            Error::damaged("the committed record has no commit tid")
+                                .in_transaction(tid)
+                        })?;
+                        return Ok(TransactionOutcome::Committed { commit_tid });
+                    }
+                    None => {}
+                }
             }
             let others = WaitReason::Others { key: key.clone(), holder: tid };
             deadline.pause(&*self.config.clock, lease / 4, others).await?;

@@ -4,6 +4,7 @@ mod endings;
 mod in_doubt;
 mod logs;
 mod panics;
+mod parallel;
 mod reading;
 mod succession;
 mod support;

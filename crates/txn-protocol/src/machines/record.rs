@@ -218,6 +218,16 @@ impl Slot {
         }
     }
 
+    /// The record is about to be sent as the first write of the owner, which is its last but for what decides it. Returns
+    /// whether nothing was sent before; else the slot stays as it was.
+    pub fn seal_unwritten(&mut self) -> bool {
+        let unwritten = *self == Self::Unwritten;
+        if unwritten {
+            *self = Self::Sealed;
+        }
+        unwritten
+    }
+
     /// Whether there may be a record.
     #[must_use]
     pub fn may_have_record(&self) -> bool {

@@ -7,7 +7,7 @@
 //! - [`validate`]: is a read still what it was?
 //! - [`apply`]: what remains to be done to one participant of a committed or aborted transaction.
 //! - [`single`]: did a write without a record happen?
-//! - [`staged`]: parallel commit. The models use it; the driver does not yet.
+//! - [`staged`]: parallel commit: may it be staged, is it committed, and who decides it when its owner is dead?
 
 pub mod apply;
 pub mod conflict;

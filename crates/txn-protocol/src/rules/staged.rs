@@ -6,11 +6,37 @@
 
 use super::conflict::HolderState;
 use super::resolve::{Reading, Recovery, reading, recovery};
+use super::validate::Observed;
 use crate::document::View;
+use crate::machines::attempt::Change;
 use crate::record::{Participant, State};
 use crate::rule::{Rule, Rules};
 use crate::tid::Tid;
 use txn_store::Version;
+
+/// Whether a transaction may be staged, by what it does: each of its locks has to be conditioned on a version that its
+/// record can name beforehand.
+///
+/// `writes`: what it does to each document that it writes, and what it read of that, if it did. `validates`: it read something
+/// else, which has to be validated once every lock stands.
+pub fn may_stage<'a>(
+    rules: &Rules,
+    writes: impl IntoIterator<Item = (Change, Option<&'a Observed>)>,
+    validates: bool,
+) -> bool {
+    if validates && rules.decides(Rule::StageNoReads) {
+        return false;
+    }
+    let mut writes = writes.into_iter().peekable();
+    writes.peek().is_some()
+        && writes.all(|(change, read)| {
+            let replaces = matches!(change, Change::Put | Change::Delete);
+            let at_rest = read.is_some_and(|read| {
+                read.version.is_some() && read.image.is_some() && read.holder.is_none()
+            });
+            replaces && at_rest
+        })
+}
 
 /// What came back for one item of the owner's bulk: the record, a lock, or a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +84,22 @@ pub fn own_record(rules: &Rules, state: HolderState) -> Recovery {
     }
 }
 
+/// What is known of one participant by acknowledged writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// Nothing.
+    Open,
+    /// Its lock stood.
+    Locked,
+    /// Its lock cannot land any more.
+    Fenced,
+}
+
 /// The next step about one participant of a staged transaction that is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probing {
+    /// To see it is enough: never, as long as the rules stand.
+    Known(Probed),
     /// Its lock seems to stand: an acknowledged touch on this version proves it.
     TouchLock(Version),
     /// Its lock is missing: an acknowledged touch on this version, keeping whatever lock the document carries,
@@ -74,30 +113,30 @@ pub enum Probing {
     Decide(Tid),
 }
 
-/// One participant of the staged transaction `tid`. Fences never wait: two transactions whose locks cross would wait
-/// for each other for ever.
-pub fn probing(rules: &Rules, tid: Tid, now: &View) -> Probing {
+/// One participant of the staged transaction `tid`, whose lock is conditioned on the version `expected`. Fences never wait: two
+/// transactions whose locks cross would wait for each other for ever.
+pub fn probing(rules: &Rules, tid: Tid, expected: Option<Version>, now: &View) -> Probing {
+    let lacks = |rule| !rules.decides(rule);
     match now {
+        View::Absent if lacks(Rule::FenceBeforeAbort) || lacks(Rule::FencePastVersions) => {
+            Probing::Known(Probed::Fenced)
+        }
         View::Absent => Probing::ProveAbsence,
         View::Present { version, stored, .. } => match stored.lock {
-            Some(holder) if holder == tid => Probing::TouchLock(*version),
+            Some(holder) if holder == tid => match lacks(Rule::TouchStagedLocks) {
+                true => Probing::Known(Probed::Locked),
+                false => Probing::TouchLock(*version),
+            },
             Some(holder) if stored.absent && rules.decides(Rule::FenceNoPlaceholder) => {
                 Probing::Decide(holder)
+            }
+            _ if lacks(Rule::FenceBeforeAbort) => Probing::Known(Probed::Fenced),
+            _ if expected != Some(*version) && lacks(Rule::FencePastVersions) => {
+                Probing::Known(Probed::Fenced)
             }
             _ => Probing::Fence(*version),
         },
     }
-}
-
-/// What is known of one participant by acknowledged writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probed {
-    /// Nothing.
-    Open,
-    /// Its lock stood.
-    Locked,
-    /// Its lock cannot land any more.
-    Fenced,
 }
 
 /// What is to be written about a staged record.
@@ -143,6 +182,11 @@ pub fn staged_reading(
     written: bool,
 ) -> StagedReading {
     match again {
+        HolderState::Record(State::Staged)
+            if all_locked && !rules.decides(Rule::StagedDecidesNothing) =>
+        {
+            StagedReading::Answer(reading(rules, HolderState::Record(State::Committed), written))
+        }
         HolderState::Record(State::Staged) if all_locked => StagedReading::AwaitMark,
         HolderState::Record(State::Staged) => StagedReading::Answer(Reading::CommittedImage),
         decided => StagedReading::Answer(reading(rules, decided, written)),
@@ -166,6 +210,30 @@ mod tests {
     use super::*;
     use crate::document::Stored;
     use crate::record::Op;
+
+    #[test]
+    fn only_writes_of_what_was_read_at_rest_are_staged() {
+        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let at_rest = Observed::of(&view(8, stored.clone()));
+        let locked = Observed::of(&view(8, stored.locked_by(Some(tid(2, 0)))));
+        let of_a_record = Observed { version: None, ..at_rest.clone() };
+        let absent = Observed::of(&View::Absent);
+        let (all, put) = (Rules::all(), Change::Put);
+        for (writes, validates, expect) in [
+            (vec![(put, Some(&at_rest)), (Change::Delete, Some(&at_rest))], false, true),
+            (vec![(put, Some(&at_rest))], true, false),
+            (vec![], false, false),
+            (vec![(put, Some(&at_rest)), (put, None)], false, false),
+            (vec![(put, Some(&locked))], false, false),
+            (vec![(put, Some(&of_a_record))], false, false),
+            (vec![(put, Some(&absent))], false, false),
+            (vec![(Change::Insert, Some(&at_rest))], false, false),
+            (vec![(Change::Withdrawn, Some(&at_rest))], false, false),
+            (vec![(Change::Read, Some(&at_rest))], false, false),
+        ] {
+            assert_eq!(may_stage(&all, writes.clone(), validates), expect, "{writes:?}");
+        }
+    }
 
     #[test]
     fn every_row_of_the_owner() {
@@ -212,7 +280,9 @@ mod tests {
             (view(8, Stored::placeholder(other)), Probing::Decide(other)),
             (View::Absent, Probing::ProveAbsence),
         ] {
-            assert_eq!(probing(&Rules::all(), me, &now), expect, "{now:?}");
+            assert_eq!(probing(&Rules::all(), me, Some(version(8)), &now), expect, "{now:?}");
+            let past = probing(&Rules::all(), me, Some(version(7)), &now);
+            assert_eq!(past, expect, "what is past its version is touched as well: {now:?}");
         }
     }
 

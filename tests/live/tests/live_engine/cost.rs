@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txn_core::{Acknowledge, Domain, Error, Options};
+use txn_core::{Acknowledge, Config, Domain, Error, Options};
 use txn_fixtures::bank::{self, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 use txn_sim::tapped::{ApplyGate, Tapped};
@@ -19,16 +19,15 @@ struct Counted {
 impl Counted {
     /// Nobody remembers anything.
     async fn open(fixture: &Fixture) -> Self {
-        Self::open_with(fixture, false).await
+        Self::open_with(fixture, Fixture::config().with_groups(Some(false))).await
     }
 
-    async fn open_with(fixture: &Fixture, groups: bool) -> Self {
+    async fn open_with(fixture: &Fixture, config: Config) -> Self {
         let store = Arc::new(CountingStore::new(fixture.store()));
         let gate = Arc::new(ApplyGate::default());
         let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
         // Half a lease is the time after which a transaction says that it is alive, by a write of its own.
-        let config = Fixture::config()
-            .with_groups(Some(groups))
+        let config = config
             .with_lease(txn_fixtures::fixture::PATIENCE)
             .with_transaction_limit(2 * txn_fixtures::fixture::PATIENCE);
         let domain = fixture.domain_on(tapped, config).await;
@@ -135,7 +134,7 @@ pub(crate) async fn many_documents_are_three_round_trips(fixture: &Fixture) {
 }
 
 pub(crate) async fn what_is_remembered_costs_a_round_trip_less(fixture: &Fixture) {
-    let counted = Counted::open_with(fixture, true).await;
+    let counted = Counted::open_with(fixture, Fixture::config().with_groups(Some(true))).await;
     let accounts = &counted.accounts;
     for n in [2_u64, 10] {
         let names = bank::names(usize::try_from(n).expect("a few"));
@@ -158,6 +157,28 @@ pub(crate) async fn what_is_remembered_costs_a_round_trip_less(fixture: &Fixture
         .await;
     assert_eq!(numbers(counts), [1, 1, 0, 0], "{counts}");
     fixture.settle(&counted.domain).await;
+}
+
+pub(crate) async fn a_parallel_commit_is_a_round_trip_less(fixture: &Fixture) {
+    for (groups, reads) in [(false, 1), (true, 0)] {
+        let config = Fixture::config().with_groups(Some(groups)).with_parallel_commit(true);
+        let counted = Counted::open_with(fixture, config).await;
+        let accounts = &counted.accounts;
+        for n in [2_u64, 10] {
+            let names = bank::names(usize::try_from(n).expect("a few"));
+            for _ in 0..2 {
+                let total = counted
+                    .in_total(async |domain| {
+                        let receipt = bank::spread(domain, accounts, &names, &applied()).await;
+                        assert!(receipt.expect("moves").applied);
+                    })
+                    .await;
+                // Locks, dry runs and record; behind the acknowledgement the mark, the apply, and that it is finished.
+                assert_eq!(numbers(total), [reads + 4, 2 * n + 3, n, 0], "{groups}: {total}");
+            }
+        }
+        fixture.settle(&counted.domain).await;
+    }
 }
 
 pub(crate) async fn inserts(fixture: &Fixture) {

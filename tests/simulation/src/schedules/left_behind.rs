@@ -125,7 +125,7 @@ pub(super) fn a_large_recovery(rules: &Rules) -> Vec<String> {
 }
 
 /// Passes of a janitor, as many as it takes to be taken for dead.
-async fn passes(domain: &Domain) -> Result<(), Error> {
+pub(super) async fn passes(domain: &Domain) -> Result<(), Error> {
     for _ in 0..3 {
         if domain.janitor_pass().await?.is_clean() {
             return Ok(());

@@ -5,6 +5,7 @@ mod directed;
 mod in_between;
 mod left_behind;
 mod refused;
+mod staged;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 12] = [
+pub const OF_RULES: [Schedule; 16] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
@@ -34,6 +35,10 @@ pub const OF_RULES: [Schedule; 12] = [
     ("a commit behind a lifted block", days::a_commit_behind_a_lifted_block),
     ("a commit behind a late lift", days::a_commit_behind_a_late_lift),
     ("a commit while its day is dropped", days::a_commit_while_its_day_is_dropped),
+    ("a staged lock that vanishes", staged::a_staged_lock_that_vanishes),
+    ("a version that vanishes", staged::a_version_that_vanishes),
+    ("a placeholder in the way", staged::a_placeholder_in_the_way),
+    ("a content that does not fit", staged::a_content_that_does_not_fit),
 ];
 
 /// Those about refusals, and about what owners, applications and operators leave behind.

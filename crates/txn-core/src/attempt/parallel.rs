@@ -1,0 +1,330 @@
+//! Parallel commit: the record goes out as `staged` in the same bulk as the locks and the dry runs. It is committed once all of
+//! them are answered as they must be; the record says so afterwards, before anything is applied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::commit::{CommittedRecord, Prepared};
+use super::participants::participant_of;
+use super::stage::Decisive;
+use super::{Attempt, Mutation, ReadEntry};
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::places::RecordOf;
+use crate::engine::settle::Settled;
+use crate::engine::transaction_table::RecordLookup;
+use crate::engine::wait_reason::WaitReason;
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use txn_protocol::document::View;
+use txn_protocol::machines::attempt::{Change, operation};
+use txn_protocol::machines::invariant::check_commit_tid;
+use txn_protocol::machines::record::{Commit, DecideOwn, Decision, Standing};
+use txn_protocol::record::{Record, State};
+use txn_protocol::rule::Rule;
+use txn_protocol::rules::staged::{Answer, Owning, may_stage, owning};
+
+/// What came back for the bulk.
+struct Answers {
+    /// Of the record, every lock and every dry run.
+    each: Vec<Answer>,
+    /// Where the record stands, as far as the answer tells; none if it certainly does not, and never will.
+    record: Option<Standing>,
+    /// Why it is not committed, if it is not: what matters most to the caller.
+    why: Option<AttemptError>,
+}
+
+impl Answers {
+    /// What is refused for good is said, whatever else failed; and what others changed rather than what nobody answered.
+    fn failed(&mut self, why: AttemptError) {
+        let weight = |why: &AttemptError| match why {
+            AttemptError::Fail(_) => 2,
+            AttemptError::Retry(RetryReason::Unacknowledged(_)) => 0,
+            AttemptError::Retry(_) => 1,
+        };
+        self.each.push(Answer::Failed);
+        if self.why.as_ref().is_none_or(|before| weight(before) < weight(&why)) {
+            self.why = Some(why);
+        }
+    }
+}
+
+impl Attempt {
+    /// Whether the attempt may commit in parallel: it stands for one transaction, which updates and deletes documents that it read
+    /// at rest, and does nothing else. `only_read`: whether it read others, which have to be validated.
+    pub(super) fn commits_in_parallel(
+        &self,
+        wanted: &BTreeMap<Key, Option<ReadEntry>>,
+        only_read: bool,
+        writes: &BTreeMap<Key, Mutation>,
+    ) -> bool {
+        let is_new = {
+            let locks = self.locks.lock();
+            locks.held.is_empty() && locks.uncertain.is_empty()
+        };
+        let rules = &self.engine.rules;
+        let changes = writes.iter().map(|(key, mutation)| {
+            let read = wanted.get(key).and_then(Option::as_ref);
+            (mutation.change(), read.map(|read| &read.observed))
+        });
+        let as_seen = |entry: &Option<ReadEntry>| {
+            entry.as_ref().is_some_and(
+                |entry| matches!(&entry.view, View::Present { stored, .. } if !stored.absent),
+            )
+        };
+        self.engine.config.parallel_commit
+            && is_new
+            && !self.pessimistic
+            && !self.is_recorded()
+            && !self.has_components()
+            && wanted.keys().all(|key| writes.contains_key(key) && !self.seat.is_over(key))
+            && wanted.values().all(as_seen)
+            && self.heads_among(writes).is_empty()
+            && may_stage(rules, changes, only_read)
+    }
+
+    /// Sends the record as staged, with its locks and dry runs, in one bulk.
+    #[tracing::instrument(name = "commit_in_parallel", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
+    pub(super) async fn commit_in_parallel(
+        self: &Arc<Self>,
+        wanted: BTreeMap<Key, Option<ReadEntry>>,
+        writes: &BTreeMap<Key, Mutation>,
+        checks: Vec<Write>,
+    ) -> Result<Prepared, AttemptError> {
+        let engine = &self.engine;
+        let read: BTreeMap<Key, ReadEntry> =
+            wanted.into_iter().filter_map(|(key, entry)| Some((key, entry?))).collect();
+        let record = self.staged_record(&read, writes)?;
+        let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
+        let lock = |(key, entry): (&Key, &ReadEntry)| match &entry.view {
+            View::Present { version, stored, .. } => {
+                let locked = stored.locked_by(Some(self.tid)).encode();
+                Some(Write::new(key.clone(), WriteOp::Replace(locked, *version)))
+            }
+            View::Absent => None,
+        };
+        let mut bulk = vec![engine.table.record_write(self.tid, WriteOp::Create(source))];
+        bulk.extend(checks);
+        bulk.extend(read.iter().filter_map(lock));
+        let late = WaitReason::Store("no time is left".to_owned());
+        self.deadline.left(&*engine.config.clock, &late)?;
+        self.seal();
+        if !self.slot.lock().await.seal_unwritten() {
+            return Err(AttemptError::Retry(RetryReason::Expired(None)));
+        }
+        if !self.progress.send(Decisive::Record) {
+            return Err(self.over());
+        }
+        // From here on only the record says whether the attempt is aborted.
+        self.locks.lock().uncertain.extend(read.keys().cloned());
+        engine.emit(&Event::Staged { tid: self.tid });
+        let answers = self.take_answers(bulk, read).await;
+        match owning(answers.each) {
+            Owning::Acknowledge => {
+                cov_mark::hit!(committed_in_parallel);
+                let version = answers.record.and_then(|standing| standing.version);
+                self.committed_in_parallel(record, version, State::Staged)
+            }
+            Owning::Await | Owning::DecideRecord => {
+                let why = answers.why.unwrap_or_else(|| unacknowledged("no answer"));
+                match answers.record {
+                    Some(standing) => self.decide_own(record, standing, why).await,
+                    None => Err(why),
+                }
+            }
+        }
+    }
+
+    /// The record with everything that is to be locked: by the versions that were read.
+    fn staged_record(
+        &self,
+        read: &BTreeMap<Key, ReadEntry>,
+        writes: &BTreeMap<Key, Mutation>,
+    ) -> Result<Record, AttemptError> {
+        let commit = self.commit_tid()?;
+        let mut participants = Vec::new();
+        let mut images = Vec::new();
+        for (key, entry) in read {
+            let mutation = writes.get(key);
+            let change = mutation.map_or(Change::Read, Mutation::change);
+            let op = operation(change, true).map_err(|_| Self::exists(key))?;
+            let observed = &entry.observed;
+            participants.push(participant_of(key, op, observed.version, observed.tid));
+            images.push(mutation.and_then(|mutation| mutation.image().cloned()));
+        }
+        let overwritten = participants.iter().map(|participant| participant.before);
+        check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
+        Ok(Record {
+            commit_tid: Some(commit),
+            participants,
+            images,
+            metadata: self.options.metadata.clone(),
+            ..self.engine.record(self.tid, State::Staged)
+        })
+    }
+
+    /// Sends the bulk: the record first.
+    async fn take_answers(&self, bulk: Vec<Write>, mut read: BTreeMap<Key, ReadEntry>) -> Answers {
+        let engine = &self.engine;
+        let outcomes = engine.write_all(&bulk).await;
+        let mut answers = Answers { each: Vec::new(), record: Some(Standing::MISSING), why: None };
+        let mut locked = Vec::new();
+        for (index, (write, outcome)) in bulk.into_iter().zip(outcomes).enumerate() {
+            let Write { key, op, .. } = write;
+            let is_lock = index > 0 && op.changes();
+            if outcome.is_certainly_not_applied() {
+                match is_lock {
+                    true => drop(self.locks.lock().uncertain.remove(&key)),
+                    false if index == 0 => answers.record = None,
+                    false => {}
+                }
+            }
+            match outcome {
+                Outcome::Applied(version) if index == 0 => {
+                    answers.record = Some(Standing::at(State::Staged, version));
+                    answers.each.push(Answer::Acknowledged);
+                }
+                Outcome::Applied(version) => {
+                    let entry = read.remove(&key);
+                    self.hold(&key, version, op, entry.map(|entry| entry.view), 0);
+                    locked.push(key);
+                    answers.each.push(Answer::Acknowledged);
+                }
+                Outcome::Holds => answers.each.push(Answer::Acknowledged),
+                Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
+                    if is_lock {
+                        engine.memory.forget(&key);
+                    }
+                    answers.failed(unacknowledged(why));
+                }
+                // Who decides looks who was faster.
+                Outcome::Conflict if index == 0 => {
+                    answers.failed(unacknowledged("its record stands already"))
+                }
+                Outcome::Conflict => {
+                    engine.memory.forget(&key);
+                    answers.failed(AttemptError::Retry(RetryReason::Changed(key)));
+                }
+                Outcome::MissingCollection if index == 0 => {
+                    answers.failed(unacknowledged("its partition is not known everywhere yet"));
+                }
+                _ if !is_lock && index > 0 && !engine.rules.decides(Rule::DryRunsFit) => {
+                    answers.each.push(Answer::Acknowledged);
+                }
+                refused => {
+                    if is_lock {
+                        engine.memory.forget_collection(&key.collection);
+                    }
+                    let doing = match (index, is_lock) {
+                        (0, _) => "commit",
+                        (_, true) => "lock it",
+                        (_, false) => "write it",
+                    };
+                    let error = Error::from_refused(&refused, &key, doing);
+                    answers.failed(error.in_transaction(self.tid).into());
+                }
+            }
+        }
+        if !locked.is_empty() {
+            engine.emit(&Event::Locked { tid: self.tid, documents: locked });
+        }
+        answers
+    }
+
+    /// Something failed: its own record is decided before anything is told or tried again. Nothing was acknowledged, and never
+    /// will be, unless whoever recovered it was faster.
+    async fn decide_own(
+        &self,
+        record: Record,
+        standing: Standing,
+        why: AttemptError,
+    ) -> Result<Prepared, AttemptError> {
+        let engine = &self.engine;
+        if !engine.rules.decides(Rule::DecideBeforeTelling) {
+            return Err(why);
+        }
+        let deadline = Deadline::until(self.ends_at);
+        let aborted = engine.aborted_record(self.tid, &why.to_string());
+        let aborted =
+            aborted.encode().map_err(|e| self.in_doubt(Error::damaged(e.to_string()).into()))?;
+        let (place, machine) = (RecordOf(self.tid), DecideOwn { rules: &engine.rules });
+        let (known, content) = (RecordLookup::known(standing), |_: &_| Ok(aborted.clone()));
+        match engine.settle(&place, &machine, known, content, &deadline).await {
+            Ok(Settled { proven: Decision::Aborted, found, .. }) => {
+                cov_mark::hit!(staged_record_aborted_by_its_owner);
+                engine.aborted.insert(self.tid);
+                match found.record.is_some_and(|record| record.state == State::Aborted) {
+                    true => Err(AttemptError::Retry(RetryReason::Wounded)),
+                    false => Err(why),
+                }
+            }
+            Ok(Settled { proven: Decision::Committed, written, found }) => {
+                cov_mark::hit!(staged_record_committed_by_others);
+                let state = found.record.as_ref().map_or(State::Committed, |record| record.state);
+                self.committed_in_parallel(record, written.or(found.version()), state)
+            }
+            Err(unsettled) => Err(self.in_doubt(unsettled.while_doing("commit"))),
+        }
+    }
+
+    fn committed_in_parallel(
+        &self,
+        record: Record,
+        version: Option<Version>,
+        stands: State,
+    ) -> Result<Prepared, AttemptError> {
+        let version = version.ok_or_else(|| Error::damaged("a record without a version"))?;
+        let (tid, commit) = (self.tid, record.commit_tid);
+        let commit_tid = commit.ok_or_else(|| Error::damaged("a commit without a commit tid"))?;
+        self.progress.committed(self.receipt(Some(tid), commit));
+        let written = record.participants.len();
+        self.engine.emit(&Event::Committed { tid, commit_tid, written });
+        let known = {
+            let locks = self.locks.lock();
+            let view = |(key, lock): (&Key, &super::Held)| {
+                let (version, source) = (lock.version, lock.source.clone());
+                let stored = lock.before.locked_by(Some(tid));
+                (key.clone(), View::Present { version, source, stored })
+            };
+            locks.held.iter().map(view).collect()
+        };
+        let record = Arc::new(Record { state: State::Committed, ..record });
+        let standing = Standing::at(stands, version);
+        Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, standing, known })))
+    }
+
+    /// Before anything is applied the record says that it is committed. Returns where it stands then.
+    pub(super) async fn mark_committed(
+        &self,
+        record: &Record,
+        standing: Standing,
+    ) -> Result<Version, AttemptError> {
+        let engine = &self.engine;
+        let deadline = engine.deadline(engine.config.deadline);
+        let marked = Record { modified_at: engine.unix_millis(), ..record.clone() };
+        let source = marked.encode().map_err(|e| Error::damaged(e.to_string()))?;
+        let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
+        let (presumed, content) = (RecordLookup::known(standing), |_: &_| Ok(source.clone()));
+        let settled = engine.settle(&place, &commit, presumed, content, &deadline).await;
+        match settled.map_err(|unsettled| unsettled.while_doing("mark a commit"))? {
+            Settled { proven: Decision::Committed, written, found } => {
+                let version = written.or(found.version());
+                version.ok_or_else(|| Error::damaged("a record without a version").into())
+            }
+            Settled { proven: Decision::Aborted, .. } => {
+                let message = "it is committed, and its record was replaced by one that says aborted: look at each of its \
+                               documents";
+                let key = engine.table.record_key(self.tid);
+                Err(Error::new(ErrorKind::Damaged, message)
+                    .at(&key)
+                    .in_transaction(self.tid)
+                    .into())
+            }
+        }
+    }
+}
+
+fn unacknowledged(why: impl Into<String>) -> AttemptError {
+    AttemptError::Retry(RetryReason::Unacknowledged(why.into()))
+}

@@ -1,0 +1,253 @@
+//! A staged transaction whose owner is dead is decided by its participants: every lock is touched, or one that is missing is
+//! fenced. Readers look behind one, too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use txn_protocol::document::View;
+use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::rule::Rule;
+use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::rules::staged::{
+    Probed, Probing, StagedReading, Verdict, is_locked, probing, staged_reading, verdict,
+};
+use txn_protocol::tid::Tid;
+
+use super::Engine;
+use super::attempt_error::AttemptError;
+use super::deadline::Deadline;
+use super::failure_detector::{LookedAt, NO_NODE_LAGS_FOR};
+use super::holder::{Decided, Holding, Lock};
+use super::store_access::{Look, ReadPreference};
+use super::transaction_table::RecordLookup;
+use super::wait_reason::WaitReason;
+use crate::error::Error;
+use crate::store::{Key, Outcome, Write, WriteOp};
+
+/// What one look at the participants asks for.
+#[derive(Default)]
+struct Probe {
+    known: Vec<Probed>,
+    touches: Vec<Write>,
+    fences: Vec<Write>,
+    absences: Vec<Key>,
+    /// Placeholders of others.
+    placeholders: Vec<Lock>,
+}
+
+/// Records by their tids, and which of them were found staged: whether every participant carried its lock, each looked at
+/// between the two reads of the record.
+type Looked = (BTreeMap<Tid, RecordLookup>, BTreeMap<Tid, bool>);
+
+impl Engine {
+    /// For readers, to whom a staged record says nothing: its participants are looked at, and then the record again. Where all of
+    /// them are locked, waits for the owner's mark, and takes its place if it is dead. `views`: the documents that
+    /// are read.
+    pub(super) async fn look_behind_staged(
+        &self,
+        mut records: BTreeMap<Tid, RecordLookup>,
+        keys: &[Key],
+        views: &[View],
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<Looked, AttemptError> {
+        let mut all_locked = BTreeMap::new();
+        for (tid, found) in &mut records {
+            let Some(record) = found.record.clone().filter(|one| one.state == State::Staged) else {
+                continue;
+            };
+            let is_locked = self.is_all_locked(&record, from).await;
+            all_locked.insert(*tid, is_locked);
+            if self.rules.decides(Rule::ReadStagedAgain) {
+                *found = self.record_of(*tid, from, deadline).await?;
+            }
+            let locks = keys.iter().zip(views).filter(|(_, view)| view.holder() == Some(*tid));
+            let locks = locks.map(|(key, view)| Lock { key: key.clone(), view: view.clone() });
+            let locks: Vec<Lock> = locks.collect();
+            let mut backoff = self.backoff();
+            while staged_reading(&self.rules, is_locked, found.state(), false)
+                == StagedReading::AwaitMark
+            {
+                cov_mark::hit!(reader_awaits_the_mark);
+                let Some(first) = locks.first().map(|lock| lock.key.clone()) else { break };
+                let mark = WaitReason::Others { key: first, holder: *tid };
+                self.pause(deadline, &mut backoff, mark).await?;
+                let asked = self.now();
+                *found = self.record_of(*tid, from, deadline).await?;
+                if found.state() == HolderState::Record(State::Staged) {
+                    let (at, found) = (LookedAt { asked, answered: self.now() }, found.clone());
+                    let locks = locks.clone();
+                    let holding = Holding { holder: *tid, locks, found, at, whole: false };
+                    self.judge(Requester::Patient, &holding, deadline).await?;
+                }
+            }
+        }
+        Ok((records, all_locked))
+    }
+
+    /// Whether every participant carries its lock. One that cannot be looked at may.
+    async fn is_all_locked(&self, record: &Record, from: ReadPreference) -> bool {
+        let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
+        let looks = self.look_at(&keys, from).await;
+        record.participants.iter().zip(looks).all(|(participant, look)| match look {
+            Look::Seen(view) => is_locked(&self.rules, record.tid, participant, &view),
+            Look::Missing | Look::Later(_) | Look::Broken(_) => true,
+        })
+    }
+
+    /// Looks once at every participant, and decides the record by what is acknowledged about them; none if that was not enough,
+    /// or the record was decided by somebody else: it has to be read again.
+    #[tracing::instrument(level = "debug", skip_all, fields(%tid))]
+    pub(super) async fn decide_staged(
+        &self,
+        tid: Tid,
+        found: &RecordLookup,
+        why: &str,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
+        let (Some(record), Some(version)) = (&found.record, found.version()) else {
+            return Ok(None);
+        };
+        let probed = self.probe(record, deadline).await?;
+        let decided = match verdict(probed) {
+            Verdict::GoOn => return Ok(None),
+            Verdict::Commit => {
+                let (state, modified_at) = (State::Committed, self.unix_millis());
+                Record { state, modified_at, ..Record::clone(record) }
+            }
+            Verdict::Abort => self.aborted_record(tid, why),
+        };
+        let source = decided.encode().map_err(|e| Error::damaged(e.to_string()))?;
+        let write = WriteOp::Replace(source, version);
+        match self.write_record(tid, &write, deadline).await? {
+            Outcome::Applied(_) if decided.state == State::Aborted => {
+                cov_mark::hit!(staged_transaction_fenced);
+                self.aborted.insert(tid);
+                self.live_attempts.wound(tid);
+                Ok(Some(Decided::Aborted))
+            }
+            Outcome::Applied(version) => {
+                cov_mark::hit!(staged_transaction_recovered);
+                Ok(Some(Decided::Committed { record: Arc::new(decided), version }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What is proven of the participants: that each lock stands, or that one of them never will.
+    async fn probe(
+        &self,
+        record: &Record,
+        deadline: &Deadline,
+    ) -> Result<Vec<Probed>, AttemptError> {
+        let Probe { mut known, touches, mut fences, absences, placeholders } =
+            self.look_at_staged(record).await?;
+        if known.contains(&Probed::Fenced) {
+            return Ok(known);
+        }
+        // One that is shut out is enough.
+        if !fences.is_empty() {
+            fences.truncate(1);
+            let fenced = |outcome: Outcome| match outcome {
+                Outcome::Applied(_) => Probed::Fenced,
+                _ => Probed::Open,
+            };
+            known.extend(self.write_all(&fences).await.into_iter().map(fenced));
+        } else if let Some(key) = absences.first() {
+            let proven = self.prove_absence(key, deadline).await?;
+            known.push(if proven { Probed::Fenced } else { Probed::Open });
+        } else if let Some(lock) = placeholders.first() {
+            self.clear_placeholder(lock, deadline).await?;
+            known.push(Probed::Open);
+        } else if !touches.is_empty() {
+            let locked = |outcome: Outcome| match outcome {
+                Outcome::Applied(_) => Probed::Locked,
+                _ => Probed::Open,
+            };
+            known.extend(self.write_all(&touches).await.into_iter().map(locked));
+        }
+        Ok(known)
+    }
+
+    async fn look_at_staged(&self, record: &Record) -> Result<Probe, AttemptError> {
+        let participants: BTreeMap<Key, &Participant> =
+            record.participants.iter().map(|one| (one.key(), one)).collect();
+        let keys: Vec<Key> = participants.keys().cloned().collect();
+        let looks = self.look_at(&keys, ReadPreference::Primary).await;
+        let mut probe = Probe::default();
+        for ((key, participant), look) in participants.into_iter().zip(looks) {
+            let view = match look {
+                Look::Seen(view) => view,
+                Look::Later(_) => {
+                    probe.known.push(Probed::Open);
+                    continue;
+                }
+                Look::Missing => {
+                    // Where a collection is gone for good, those that are left decide.
+                    let missing = self.liveness.misses(&key.collection, self.now());
+                    let gone = missing >= NO_NODE_LAGS_FOR && self.is_gone(&key.collection).await;
+                    probe.known.push(if gone { Probed::Locked } else { Probed::Open });
+                    continue;
+                }
+                Look::Broken(error) => return Err(error.into()),
+            };
+            self.liveness.finds(&key.collection);
+            let step = probing(&self.rules, record.tid, participant.expected, &view);
+            match (step, &view) {
+                (Probing::Known(known), _) => probe.known.push(known),
+                (Probing::TouchLock(version), View::Present { source, .. }) => {
+                    let touch = WriteOp::Replace(source.clone(), version);
+                    probe.touches.push(Write::new(key, touch));
+                }
+                (Probing::Fence(version), View::Present { source, .. }) => {
+                    let touch = WriteOp::Replace(source.clone(), version);
+                    probe.fences.push(Write::new(key, touch));
+                }
+                (Probing::Decide(_), _) => probe.placeholders.push(Lock { key, view }),
+                (Probing::ProveAbsence | Probing::TouchLock(_) | Probing::Fence(_), _) => {
+                    probe.absences.push(key);
+                }
+            }
+        }
+        Ok(probe)
+    }
+
+    /// Decides the holder of a placeholder, whatever its age, and applies it there or takes the placeholder off.
+    async fn clear_placeholder(
+        &self,
+        lock: &Lock,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        cov_mark::hit!(placeholder_in_the_way_of_a_fence);
+        let Some(holder) = lock.view.holder() else { return Ok(()) };
+        let found = self.record_of(holder, ReadPreference::Primary, deadline).await?;
+        let is_its = |participant: &Participant| {
+            participant.key() == lock.key
+                && is_locked_by(&self.rules, participant, holder, &lock.view)
+        };
+        let why = "its placeholder was in the way of who recovered another transaction";
+        match self.decide_by_table(holder, found, why, deadline).await? {
+            Some(Decided::Aborted) => {
+                self.unlock(&lock.key, &lock.view, holder).await?;
+            }
+            Some(Decided::Committed { record, .. }) if record.participants.iter().any(is_its) => {
+                let wanted = [lock.key.clone()].into();
+                let mut apply = self.begin_apply(record, BTreeMap::new(), wanted)?;
+                apply.leave_out_unwanted();
+                self.round(&mut apply, false, deadline).await?;
+                if let Some(error) = self.end_apply(apply).remove(&lock.key) {
+                    tracing::debug!(%holder, document = %lock.key, %error, "not applied yet");
+                }
+            }
+            Some(Decided::Committed { .. }) => {
+                self.unlock(&lock.key, &lock.view, holder).await?;
+            }
+            None => {
+                let message = "a placeholder stands there under a transaction that was staged, which inserts nothing";
+                return Err(Error::damaged(message).at(&lock.key).in_transaction(holder).into());
+            }
+        }
+        Ok(())
+    }
+}
