@@ -54,11 +54,11 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::FencePastVersions, Schedule("a version that vanishes")),
     (Rule::FenceNoPlaceholder, Schedule("a placeholder in the way")),
     (Rule::DryRunsFit, Schedule("a content that does not fit")),
-    (Rule::FenceBeforeAbort, Seed(0)),
-    (Rule::StagedDecidesNothing, Seed(0)),
-    (Rule::ReadStagedAgain, Seed(0)),
-    (Rule::DecideBeforeTelling, Seed(0)),
-    (Rule::StageNoReads, Seed(0)),
+    (Rule::FenceBeforeAbort, Schedule("a version that vanishes")),
+    (Rule::StagedDecidesNothing, Seed(199)),
+    (Rule::ReadStagedAgain, Schedule("an apply behind a reader")),
+    (Rule::DecideBeforeTelling, Seed(28)),
+    (Rule::StageNoReads, Seed(315)),
 ];
 
 /// How many seeds are tried where the known one does not notice.

@@ -9,7 +9,6 @@ use super::participants::participant_of;
 use super::stage::Decisive;
 use super::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::deadline::Deadline;
 use crate::engine::places::RecordOf;
 use crate::engine::settle::Settled;
 use crate::engine::transaction_table::RecordLookup;
@@ -175,7 +174,9 @@ impl Attempt {
             let is_lock = index > 0 && op.changes();
             if outcome.is_certainly_not_applied() {
                 match is_lock {
-                    true => drop(self.locks.lock().uncertain.remove(&key)),
+                    true => {
+                        self.locks.lock().uncertain.remove(&key);
+                    }
                     false if index == 0 => answers.record = None,
                     false => {}
                 }
@@ -244,7 +245,8 @@ impl Attempt {
         if !engine.rules.decides(Rule::DecideBeforeTelling) {
             return Err(why);
         }
-        let deadline = Deadline::until(self.ends_at);
+        // Its caller is told at its own end; whoever meets its locks would have to fence.
+        let deadline = engine.deadline(engine.config.deadline);
         let aborted = engine.aborted_record(self.tid, &why.to_string());
         let aborted =
             aborted.encode().map_err(|e| self.in_doubt(Error::damaged(e.to_string()).into()))?;

@@ -146,6 +146,7 @@ impl Engine {
         if known.contains(&Probed::Fenced) {
             return Ok(known);
         }
+        let is_all_seen = !known.contains(&Probed::Open);
         // One that is shut out is enough.
         if !fences.is_empty() {
             fences.truncate(1);
@@ -160,7 +161,7 @@ impl Engine {
         } else if let Some(lock) = placeholders.first() {
             self.clear_placeholder(lock, deadline).await?;
             known.push(Probed::Open);
-        } else if !touches.is_empty() {
+        } else if is_all_seen && !touches.is_empty() {
             let locked = |outcome: Outcome| match outcome {
                 Outcome::Applied(_) => Probed::Locked,
                 _ => Probed::Open,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use txn_core::store::{Layer, Outcome, Refusal, RefusalKind, Store, Write, WriteOp};
+use txn_core::store::{Key, Layer, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
 use txn_core::{Domain, Error, fields};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Server};
@@ -46,6 +46,11 @@ impl fmt::Debug for Owning {
 fn is_lock_of_b(write: &Write) -> bool {
     let locks = |source: &str| source.contains(&format!("\"{}\":\"", fields::TRANSACTION_TID));
     &*write.key.id == "b" && matches!(&write.op, WriteOp::Replace(source, _) if locks(source))
+}
+
+fn is_committed(write: &Write) -> bool {
+    let committed = |source: &str| source.contains("\"state\":\"committed\"");
+    matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if committed(source))
 }
 
 fn hangs() -> Manners {
@@ -159,9 +164,7 @@ pub(super) fn a_staged_lock_that_vanishes(rules: &Rules) -> Vec<String> {
         owner.dies();
         let way = Directed::new(server.clone());
         let (process, recoverer) = coordinator_on(rules, way.clone(), "recoverer", 0).await?;
-        way.cue(Fate::Held, |write| {
-            matches!(&write.op, WriteOp::Replace(source, _) if source.contains("\"state\":\"committed\""))
-        });
+        way.cue(Fate::Held, is_committed);
         let recovering = tokio::spawn(async move { passes(&recoverer).await });
         let reached = tokio::time::timeout(Duration::from_secs(60), way.reached()).await;
         let mut wrong = Vec::new();
@@ -187,7 +190,7 @@ pub(super) fn a_version_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
         let server = ground(rules, &ids()).await?;
         let owner = Owner::stage(rules, &server, Lock::Late).await?;
-        let (process, other) = coordinator(rules, &server, "other", 0).await?;
+        let (process, other) = coordinator(rules, &server, "an application", 0).await?;
         let things = other.raw_collection("things").await?;
         let read = other.reader().read(&things, "b").await?;
         server.set_manners(hangs());
@@ -226,39 +229,96 @@ pub(super) fn a_version_that_vanishes(rules: &Rules) -> Vec<String> {
 }
 
 /// A lock of a dead staged transaction is missing where somebody deleted the document, and an insert that is committed has its
-/// placeholder there.
+/// placeholder there when the dead one is recovered.
 #[must_use]
 pub(super) fn a_placeholder_in_the_way(rules: &Rules) -> Vec<String> {
     told(async {
         let server = ground(rules, &ids()).await?;
         let owner = Owner::stage(rules, &server, Lock::Lost).await?;
         owner.dies();
-        let (_, other) = coordinator(rules, &server, "other", 0).await?;
+        let (_, other) = coordinator(rules, &server, "an application", 0).await?;
         let things = other.raw_collection("things").await?;
         other.transact::<_, Error, _>(async |tx| tx.delete(&things, "b")).await?;
         other.shutdown(Duration::from_secs(10)).await;
+        // Whoever recovers it has known it for longer than a lease.
+        let (_, witness) = coordinator(rules, &server, "witness", 0).await?;
+        let things = witness.raw_collection("things").await?;
+        let meet = async || {
+            let read = witness.reader().read(&things, "a").await?;
+            witness.compare_and_set(&things, &read, &thing(5)).await
+        };
+        meet().await?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         let way = Directed::new(server.clone());
         let (process, inserter) = coordinator_on(rules, way.clone(), "inserter", 0).await?;
-        let things = inserter.raw_collection("things").await?;
-        way.cue(Fate::Held, |write| {
-            matches!(&write.op, WriteOp::Create(source) if source.contains("\"state\":\"committed\""))
-        });
+        let of_inserter = inserter.raw_collection("things").await?;
+        way.cue(Fate::Held, is_committed);
         let inserting = tokio::spawn(async move {
             let insert = inserter.transact::<_, Error, _>(async |tx| {
-                ["b", "c"].iter().try_for_each(|id| tx.insert(&things, *id, &thing(3)))
+                ["b", "c"].iter().try_for_each(|id| tx.insert(&of_inserter, *id, &thing(3)))
             });
             insert.await
         });
         way.reached().await;
         process.kill_after(1);
         inserting.abort();
-        let (_, witness) = coordinator(rules, &server, "witness", 0).await?;
+        meet().await?;
         passes(&witness).await?;
-        let things = witness.raw_collection("things").await?;
         let read = witness.reader().verified().get_many(&things, ["a", "b", "c"]).await?;
         let found: Vec<u64> = read.into_iter().map(number).collect();
         let wrong = (found != [1, 3, 3]).then(|| format!("the insert came to {found:?}"));
         Ok(wrong.into_iter().collect())
+    })
+}
+
+/// The way of a reader, on which its first look at both documents waits.
+#[derive(Debug)]
+struct Reading {
+    server: Arc<Server>,
+    looks: Notify,
+    released: Notify,
+    is_first: Mutex<bool>,
+}
+
+#[async_trait]
+impl Layer for Reading {
+    fn inner(&self) -> &dyn Store {
+        &*self.server
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        if keys.len() == 2 && std::mem::take(&mut *self.is_first.lock()) {
+            self.looks.notify_one();
+            self.released.notified().await;
+        }
+        self.server.get_many(keys).await
+    }
+}
+
+/// A reader finds the record staged behind the acknowledgement; by the time it looks at the participants they are applied.
+#[must_use]
+pub(super) fn an_apply_behind_a_reader(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &ids()).await?;
+        let way = Directed::new(server.clone());
+        let (_, owner) = in_parallel(rules, way.clone(), "owner").await?;
+        way.cue(Fate::HeldBefore, is_committed);
+        set_both(&owner, 2).await?;
+        way.reached().await;
+        let (looks, released) = (Notify::new(), Notify::new());
+        let is_first = Mutex::new(true);
+        let reading = Arc::new(Reading { server: server.clone(), looks, released, is_first });
+        let (_, reader) = coordinator_on(rules, reading.clone(), "reader", 0).await?;
+        let things = reader.raw_collection("things").await?;
+        let read = tokio::spawn(async move { reader.reader().get(&things, "a").await });
+        reading.looks.notified().await;
+        way.release();
+        owner.shutdown(Duration::from_secs(10)).await;
+        reading.released.notify_one();
+        Ok(match read.await {
+            Ok(Ok(read)) if number(read.clone()) == 2 => Vec::new(),
+            other => vec![format!("after the acknowledgement a reader saw {other:?}")],
+        })
     })
 }
 
