@@ -222,7 +222,8 @@ impl Attempt {
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;
         if self.commits_in_parallel(&wanted, !only_read.is_empty(), &writes) {
-            return self.commit_in_parallel(wanted, &writes, checks).await;
+            // Large, and for some only.
+            return Box::pin(self.commit_in_parallel(wanted, &writes, checks)).await;
         }
         let mut phase = Phase::Reading;
         loop {

@@ -201,7 +201,7 @@ impl Attempt {
                 }
                 // Who decides looks who was faster.
                 Outcome::Conflict if index == 0 => {
-                    answers.failed(unacknowledged("its record stands already"))
+                    answers.failed(unacknowledged("its record stands already"));
                 }
                 Outcome::Conflict => {
                     engine.memory.forget(&key);

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use txn_protocol::document::View;
+use txn_protocol::record::State;
 use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, staged_reading};
 use txn_protocol::rules::validate::Observed;
@@ -59,13 +61,20 @@ impl Engine {
     ) -> Result<Vec<ReadEntry>, AttemptError> {
         let read_at = self.now();
         let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
-        let records = if holders.is_empty() {
+        let mut records = if holders.is_empty() {
             BTreeMap::new()
         } else {
             self.records(&holders, from, deadline).await?
         };
-        let (records, staged) =
-            self.look_behind_staged(records, keys, &views, from, deadline).await?;
+        let is_staged = |found: &RecordLookup| found.state() == HolderState::Record(State::Staged);
+        let staged = match records.values().any(is_staged) {
+            // Rare, and large.
+            true => {
+                let look = self.look_behind_staged(&mut records, keys, &views, from, deadline);
+                Box::pin(look).await?
+            }
+            false => BTreeMap::new(),
+        };
         let participants: BTreeMap<Tid, BTreeMap<Key, usize>> = records
             .iter()
             .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))

@@ -36,24 +36,21 @@ struct Probe {
     placeholders: Vec<Lock>,
 }
 
-/// Records by their tids, and which of them were found staged: whether every participant carried its lock, each looked at
-/// between the two reads of the record.
-type Looked = (BTreeMap<Tid, RecordLookup>, BTreeMap<Tid, bool>);
-
 impl Engine {
     /// For readers, to whom a staged record says nothing: its participants are looked at, and then the record again. Where all of
     /// them are locked, waits for the owner's mark, and takes its place if it is dead. `views`: the documents that
-    /// are read.
+    /// are read. Returns of each whose record was staged whether every participant carried its lock, looked at between the two reads
+    /// of the record; the later one takes the place of the first in `records`.
     pub(super) async fn look_behind_staged(
         &self,
-        mut records: BTreeMap<Tid, RecordLookup>,
+        records: &mut BTreeMap<Tid, RecordLookup>,
         keys: &[Key],
         views: &[View],
         from: ReadPreference,
         deadline: &Deadline,
-    ) -> Result<Looked, AttemptError> {
+    ) -> Result<BTreeMap<Tid, bool>, AttemptError> {
         let mut all_locked = BTreeMap::new();
-        for (tid, found) in &mut records {
+        for (tid, found) in records {
             let Some(record) = found.record.clone().filter(|one| one.state == State::Staged) else {
                 continue;
             };
@@ -83,7 +80,7 @@ impl Engine {
                 }
             }
         }
-        Ok((records, all_locked))
+        Ok(all_locked)
     }
 
     /// Whether every participant carries its lock. One that cannot be looked at may.

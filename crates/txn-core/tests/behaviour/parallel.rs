@@ -289,7 +289,8 @@ async fn a_fence_is_found_where_the_document_is_gone() {
         die_with(&shop.store, |write| is_lock_of(write, "a"));
         set_both(&shop, 2).await.expect_err("its owner dies");
         let b = Key::new("items", "b");
-        let Read::Found { version, .. } = shop.memory.get_many(&[b.clone()]).await.swap_remove(0)
+        let Read::Found { version, .. } =
+            shop.memory.get_many(std::slice::from_ref(&b)).await.swap_remove(0)
         else {
             panic!("it is there")
         };
