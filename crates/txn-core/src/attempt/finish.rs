@@ -14,7 +14,6 @@ use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::store::Key;
 use txn_protocol::document::View;
-use txn_protocol::machines::record::Standing;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rules::conflict::HolderState;
 
@@ -28,7 +27,7 @@ impl Attempt {
     ) -> bool {
         if committed.standing.state == HolderState::Record(State::Staged) {
             match self.mark_committed(&committed.record, committed.standing).await {
-                Ok(version) => committed.standing = Standing::at(State::Committed, version),
+                Ok(standing) => committed.standing = standing,
                 Err(error) => {
                     self.tell_unfinished(&error);
                     self.leave_to_others();

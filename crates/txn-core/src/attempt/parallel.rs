@@ -10,7 +10,7 @@ use super::stage::Decisive;
 use super::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::places::RecordOf;
-use crate::engine::settle::Settled;
+use crate::engine::settle::{Because, Settled, Unsettled};
 use crate::engine::transaction_table::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -22,6 +22,7 @@ use txn_protocol::machines::invariant::check_commit_tid;
 use txn_protocol::machines::record::{Commit, DecideOwn, Decision, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rule::Rule;
+use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::staged::{Answer, Owning, may_stage, owning};
 
 /// What came back for the bulk.
@@ -296,23 +297,33 @@ impl Attempt {
         Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, standing, known })))
     }
 
-    /// Before anything is applied the record says that it is committed. Returns where it stands then.
+    /// Before anything is applied the record says that it is committed. Returns how it stands then.
     pub(super) async fn mark_committed(
         &self,
         record: &Record,
         standing: Standing,
-    ) -> Result<Version, AttemptError> {
+    ) -> Result<Standing, AttemptError> {
         let engine = &self.engine;
         let deadline = engine.deadline(engine.config.deadline);
         let marked = Record { modified_at: engine.unix_millis(), ..record.clone() };
         let source = marked.encode().map_err(|e| Error::damaged(e.to_string()))?;
         let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
         let (presumed, content) = (RecordLookup::known(standing), |_: &_| Ok(source.clone()));
-        let settled = engine.settle(&place, &commit, presumed, content, &deadline).await;
-        match settled.map_err(|unsettled| unsettled.while_doing("mark a commit"))? {
+        let settled = match engine.settle(&place, &commit, presumed, content, &deadline).await {
+            Ok(settled) => settled,
+            // Its day was dropped, which takes that others finished it.
+            Err(Unsettled {
+                because: Because::Stuck | Because::Refused(Outcome::MissingCollection),
+                ..
+            }) => return Ok(Standing { state: HolderState::Gone, version: None }),
+            Err(unsettled) => return Err(unsettled.while_doing("mark a commit")),
+        };
+        match settled {
             Settled { proven: Decision::Committed, written, found } => {
                 let version = written.or(found.version());
-                version.ok_or_else(|| Error::damaged("a record without a version").into())
+                let version =
+                    version.ok_or_else(|| Error::damaged("a record without a version"))?;
+                Ok(Standing::at(State::Committed, version))
             }
             Settled { proven: Decision::Aborted, .. } => {
                 let message = "it is committed, and its record was replaced by one that says aborted: look at each of its \

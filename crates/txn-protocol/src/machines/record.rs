@@ -77,7 +77,11 @@ impl Machine for DecideOwn<'_> {
     type Proven = Decision;
 
     fn next(&self, seen: &Standing) -> Settle<Decision> {
-        by_table(self.rules, own_record(self.rules, seen.state), seen)
+        match seen.state {
+            // Others decided it, and finished it perhaps; nobody knows any more.
+            HolderState::Gone => Settle::Stuck,
+            state => by_table(self.rules, own_record(self.rules, state), seen),
+        }
     }
 }
 
