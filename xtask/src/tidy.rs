@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: [Rule; 2] = [Rule::TouchAborted, Rule::FenceBeforeAbort];
+    const RULES: [Rule; 2] = [Rule::TouchAborted, Rule::FenceNeverWaits];
 
     fn places(reasons: &str, model: &str, mutations: &str) -> Places {
         Places {
@@ -240,10 +240,10 @@ mod tests {
     }
 
     const REASONS: &str =
-        "`TOUCH_ABORTED`, `FENCE_BEFORE_ABORT`, `TOUCH_ABORTED`, `FENCE_BEFORE_ABORT`";
-    const MODEL: &str = "flaws: vec![(Rule::TouchAborted), (Rule::FenceBeforeAbort)]";
+        "`TOUCH_ABORTED`, `FENCE_NEVER_WAITS`, `TOUCH_ABORTED`, `FENCE_NEVER_WAITS`";
+    const MODEL: &str = "flaws: vec![(Rule::TouchAborted), (Rule::FenceNeverWaits)]";
     const MUTATIONS: &str =
-        "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::FenceBeforeAbort";
+        "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::FenceNeverWaits";
 
     #[test]
     fn what_is_named_everywhere_is_tidy() {
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn an_excuse_that_is_stale_is_a_gap() {
-        let mutations = MUTATIONS.replace("&[(Rule::", "&[(Rule::FenceBeforeAbort), (Rule::");
+        let mutations = MUTATIONS.replace("&[(Rule::", "&[(Rule::FenceNeverWaits), (Rule::");
         let gaps = unnamed(&RULES, &places(REASONS, MODEL, &mutations));
         assert_eq!(gaps.len(), 1, "{gaps:?}");
-        assert!(gaps[0].starts_with("FENCE_BEFORE_ABORT has a mutation"), "{gaps:?}");
+        assert!(gaps[0].starts_with("FENCE_NEVER_WAITS has a mutation"), "{gaps:?}");
     }
 
     #[test]
