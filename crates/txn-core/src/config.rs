@@ -52,7 +52,7 @@ pub struct Config {
     /// Whether a transaction commits in parallel where it can: its record goes out together with its locks, one round trip earlier
     /// than behind them, and once more behind the acknowledgement. That is where it is composed with no other, and does nothing
     /// but update and delete several documents that it read and that nobody held. All others commit as they always did, and so do
-    /// further attempts. Processes of a domain need not agree. Default no.
+    /// pessimistic attempts. Processes of a domain need not agree. Default no.
     pub parallel_commit: bool,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,
