@@ -280,6 +280,19 @@ impl Attempt {
         }
         let Participants { list: participants, images, known, past } = participants;
         self.keep(past).await?;
+        let (record, commit) = self.deciding_record(State::Committed, participants, images)?;
+        let version = self.commit_record(&record).await?;
+        let standing = Standing::at(State::Committed, version);
+        Ok(self.is_committed(CommittedRecord { record: Arc::new(record), standing, known }, commit))
+    }
+
+    /// The record by which the attempt commits, and the version of what it writes.
+    pub(super) fn deciding_record(
+        &self,
+        state: State,
+        participants: Vec<Participant>,
+        images: Vec<Option<Image>>,
+    ) -> Result<(Record, Tid), AttemptError> {
         let commit = self.commit_tid()?;
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
@@ -288,16 +301,18 @@ impl Attempt {
             participants,
             images,
             metadata: self.options.metadata.clone(),
-            ..self.engine.record(self.tid, State::Committed)
+            ..self.engine.record(self.tid, state)
         };
-        let written = record.participants.iter().filter(|it| it.op != Op::Read).count();
-        let version = self.commit_record(&record).await?;
-        let receipt = self.receipt(Some(self.tid), Some(commit));
-        self.progress.committed(receipt);
-        self.engine.emit(&Event::Committed { tid: self.tid, commit_tid: commit, written });
-        let record = Arc::new(record);
-        let standing = Standing::at(State::Committed, version);
-        Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, standing, known })))
+        Ok((record, commit))
+    }
+
+    /// It is committed by acknowledged writes: everybody may know.
+    pub(super) fn is_committed(&self, committed: CommittedRecord, commit_tid: Tid) -> Prepared {
+        let (tid, participants) = (self.tid, &committed.record.participants);
+        let written = participants.iter().filter(|it| it.op != Op::Read).count();
+        self.progress.committed(self.receipt(Some(tid), Some(commit_tid)));
+        self.engine.emit(&Event::Committed { tid, commit_tid, written });
+        Prepared::CommittedRecord(Box::new(committed))
     }
 
     /// Validates what was only read. Where that was changed, those who read it are set aside, if others are left.
@@ -341,7 +356,7 @@ impl Attempt {
         })
     }
 
-    pub(super) fn broken(&self, invariant: Invariant) -> AttemptError {
+    fn broken(&self, invariant: Invariant) -> AttemptError {
         Error::broken(invariant).in_transaction(self.tid).into()
     }
 
@@ -443,10 +458,7 @@ impl Attempt {
         let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
         let (presumed, content) = (RecordLookup::known(presumed), |_: &_| Ok(source.clone()));
         match engine.settle(&place, &commit, presumed, content, &deadline).await {
-            Ok(Settled { proven: Decision::Committed, written, found }) => {
-                let version = written.or(found.version());
-                version.ok_or_else(|| Error::damaged("a record without a version").into())
-            }
+            Ok(settled @ Settled { proven: Decision::Committed, .. }) => Ok(settled.version()?),
             Ok(Settled { proven: Decision::Aborted, written, .. }) => {
                 cov_mark::hit!(wound_seen_at_commit);
                 if written.is_some() {

@@ -38,7 +38,7 @@ use crate::engine::observe::ReadEntry;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Source, Version};
-use txn_protocol::document::Stored;
+use txn_protocol::document::{Stored, View};
 use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
 
@@ -95,6 +95,14 @@ struct Held {
     source: Source,
     /// How many groups of this process held it before, and left it to the next without applying it.
     chain: u8,
+}
+
+impl Held {
+    /// The document as it stands, under the lock of `tid`.
+    fn view(&self, tid: Tid) -> View {
+        let stored = self.before.locked_by(Some(tid));
+        View::Present { version: self.version, source: self.source.clone(), stored }
+    }
 }
 
 #[derive(Debug, Default)]

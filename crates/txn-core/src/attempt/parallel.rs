@@ -15,15 +15,15 @@ use crate::engine::transaction_table::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
 use txn_protocol::machines::attempt::{Change, operation};
-use txn_protocol::machines::invariant::check_commit_tid;
 use txn_protocol::machines::record::{Commit, DecideOwn, Decision, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::staged::{Answer, Owning, may_stage, owning};
+use txn_protocol::tid::Tid;
 
 /// What came back for the bulk.
 struct Answers {
@@ -95,7 +95,7 @@ impl Attempt {
         let engine = &self.engine;
         let read: BTreeMap<Key, ReadEntry> =
             wanted.into_iter().filter_map(|(key, entry)| Some((key, entry?))).collect();
-        let record = self.staged_record(&read, writes)?;
+        let (record, commit) = self.staged_record(&read, writes)?;
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
         let lock = |(key, entry): (&Key, &ReadEntry)| match &entry.view {
             View::Present { version, stored, .. } => {
@@ -123,26 +123,27 @@ impl Attempt {
         match owning(answers.each) {
             Owning::Acknowledge => {
                 cov_mark::hit!(committed_in_parallel);
-                let version = answers.record.and_then(|standing| standing.version);
-                self.committed_in_parallel(record, version, State::Staged)
+                let standing = answers.record.filter(|standing| standing.version.is_some());
+                let standing =
+                    standing.ok_or_else(|| Error::damaged("a record without a version"))?;
+                Ok(self.committed_in_parallel(record, commit, standing))
             }
             Owning::Await | Owning::DecideRecord => {
                 let why = answers.why.unwrap_or_else(|| unacknowledged("no answer"));
                 match answers.record {
-                    Some(standing) => self.decide_own(record, standing, why).await,
+                    Some(standing) => self.decide_own(record, commit, standing, why).await,
                     None => Err(why),
                 }
             }
         }
     }
 
-    /// The record with everything that is to be locked: by the versions that were read.
+    /// The record with everything that is to be locked: by the versions that were read; and the version of what it writes.
     fn staged_record(
         &self,
         read: &BTreeMap<Key, ReadEntry>,
         writes: &BTreeMap<Key, Mutation>,
-    ) -> Result<Record, AttemptError> {
-        let commit = self.commit_tid()?;
+    ) -> Result<(Record, Tid), AttemptError> {
         let mut participants = Vec::new();
         let mut images = Vec::new();
         for (key, entry) in read {
@@ -153,15 +154,7 @@ impl Attempt {
             participants.push(participant_of(key, op, observed.version, observed.tid));
             images.push(mutation.and_then(|mutation| mutation.image().cloned()));
         }
-        let overwritten = participants.iter().map(|participant| participant.before);
-        check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
-        Ok(Record {
-            commit_tid: Some(commit),
-            participants,
-            images,
-            metadata: self.options.metadata.clone(),
-            ..self.engine.record(self.tid, State::Staged)
-        })
+        self.deciding_record(State::Staged, participants, images)
     }
 
     /// Sends the bulk: the record first.
@@ -239,6 +232,7 @@ impl Attempt {
     async fn decide_own(
         &self,
         record: Record,
+        commit: Tid,
         standing: Standing,
         why: AttemptError,
     ) -> Result<Prepared, AttemptError> {
@@ -248,9 +242,8 @@ impl Attempt {
         }
         // Its caller is told at its own end; whoever meets its locks would have to fence.
         let deadline = engine.deadline(engine.config.deadline);
-        let aborted = engine.aborted_record(self.tid, &why.to_string());
-        let aborted =
-            aborted.encode().map_err(|e| self.in_doubt(Error::damaged(e.to_string()).into()))?;
+        let aborted = engine.encode_aborted(self.tid, &why.to_string());
+        let aborted = aborted.map_err(|error| self.in_doubt(error.into()))?;
         let (place, machine) = (RecordOf(self.tid), DecideOwn { rules: &engine.rules });
         let (known, content) = (RecordLookup::known(standing), |_: &_| Ok(aborted.clone()));
         match engine.settle(&place, &machine, known, content, &deadline).await {
@@ -262,39 +255,22 @@ impl Attempt {
                     false => Err(why),
                 }
             }
-            Ok(Settled { proven: Decision::Committed, written, found }) => {
+            Ok(settled @ Settled { proven: Decision::Committed, .. }) => {
                 cov_mark::hit!(staged_record_committed_by_others);
-                let state = found.record.as_ref().map_or(State::Committed, |record| record.state);
-                self.committed_in_parallel(record, written.or(found.version()), state)
+                let found = settled.found.record.as_ref();
+                let state = found.map_or(State::Committed, |record| record.state);
+                let standing = Standing::at(state, settled.version()?);
+                Ok(self.committed_in_parallel(record, commit, standing))
             }
             Err(unsettled) => Err(self.in_doubt(unsettled.while_doing("commit"))),
         }
     }
 
-    fn committed_in_parallel(
-        &self,
-        record: Record,
-        version: Option<Version>,
-        stands: State,
-    ) -> Result<Prepared, AttemptError> {
-        let version = version.ok_or_else(|| Error::damaged("a record without a version"))?;
-        let (tid, commit) = (self.tid, record.commit_tid);
-        let commit_tid = commit.ok_or_else(|| Error::damaged("a commit without a commit tid"))?;
-        self.progress.committed(self.receipt(Some(tid), commit));
-        let written = record.participants.len();
-        self.engine.emit(&Event::Committed { tid, commit_tid, written });
-        let known = {
-            let locks = self.locks.lock();
-            let view = |(key, lock): (&Key, &super::Held)| {
-                let (version, source) = (lock.version, lock.source.clone());
-                let stored = lock.before.locked_by(Some(tid));
-                (key.clone(), View::Present { version, source, stored })
-            };
-            locks.held.iter().map(view).collect()
-        };
+    fn committed_in_parallel(&self, record: Record, commit: Tid, standing: Standing) -> Prepared {
+        let view = |(key, lock): (&Key, &super::Held)| (key.clone(), lock.view(self.tid));
+        let known = self.locks.lock().held.iter().map(view).collect();
         let record = Arc::new(Record { state: State::Committed, ..record });
-        let standing = Standing::at(stands, version);
-        Ok(Prepared::CommittedRecord(Box::new(CommittedRecord { record, standing, known })))
+        self.is_committed(CommittedRecord { record, standing, known }, commit)
     }
 
     /// Before anything is applied the record says that it is committed. Returns how it stands then.
@@ -309,23 +285,17 @@ impl Attempt {
         let source = marked.encode().map_err(|e| Error::damaged(e.to_string()))?;
         let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
         let (presumed, content) = (RecordLookup::known(standing), |_: &_| Ok(source.clone()));
-        let settled = match engine.settle(&place, &commit, presumed, content, &deadline).await {
-            Ok(settled) => settled,
+        match engine.settle(&place, &commit, presumed, content, &deadline).await {
+            Ok(settled @ Settled { proven: Decision::Committed, .. }) => {
+                Ok(Standing::at(State::Committed, settled.version()?))
+            }
             // Its day was dropped, which takes that others finished it.
             Err(Unsettled {
                 because: Because::Stuck | Because::Refused(Outcome::MissingCollection),
                 ..
-            }) => return Ok(Standing { state: HolderState::Gone, version: None }),
-            Err(unsettled) => return Err(unsettled.while_doing("mark a commit")),
-        };
-        match settled {
-            Settled { proven: Decision::Committed, written, found } => {
-                let version = written.or(found.version());
-                let version =
-                    version.ok_or_else(|| Error::damaged("a record without a version"))?;
-                Ok(Standing::at(State::Committed, version))
-            }
-            Settled { proven: Decision::Aborted, .. } => {
+            }) => Ok(Standing { state: HolderState::Gone, version: None }),
+            Err(unsettled) => Err(unsettled.while_doing("mark a commit")),
+            Ok(Settled { proven: Decision::Aborted, .. }) => {
                 let message = "it is committed, and its record was replaced by one that says aborted: look at each of its \
                                documents";
                 let key = engine.table.record_key(self.tid);

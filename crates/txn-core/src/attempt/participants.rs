@@ -81,9 +81,7 @@ impl Attempt {
             let participant = participant_of(key, op, lock.expected, lock.before.tid);
             come_to.list.push(Participant { placeholder, ..participant });
             come_to.images.push(mutation.and_then(|mutation| mutation.image().cloned()));
-            let stored = lock.before.locked_by(Some(self.tid));
-            let (version, source) = (lock.version, lock.source.clone());
-            come_to.known.insert(key.clone(), View::Present { version, source, stored });
+            come_to.known.insert(key.clone(), lock.view(self.tid));
         }
         Ok(come_to)
     }

@@ -223,7 +223,11 @@ impl Engine {
         }
     }
 
-    fn encode_aborted(&self, tid: Tid, why: &str) -> Result<crate::store::Source, Error> {
+    pub(crate) fn encode_aborted(
+        &self,
+        tid: Tid,
+        why: &str,
+    ) -> Result<crate::store::Source, Error> {
         self.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))
     }
 }

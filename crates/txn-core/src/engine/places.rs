@@ -7,10 +7,11 @@ use txn_protocol::tid::Tid;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::settle::Place;
+use crate::engine::settle::{Place, Settled};
 use crate::engine::store_access::ReadPreference;
 use crate::engine::transaction_table::RecordLookup;
-use crate::store::{Key, Outcome, Source, WriteOp};
+use crate::error::Error;
+use crate::store::{Key, Outcome, Source, Version, WriteOp};
 
 /// The record of an attempt.
 pub(crate) struct RecordOf(pub(crate) Tid);
@@ -46,6 +47,14 @@ impl Place for RecordOf {
         deadline: &Deadline,
     ) -> Result<RecordLookup, AttemptError> {
         engine.record_of(self.0, ReadPreference::Primary, deadline).await
+    }
+}
+
+impl<P> Settled<P, RecordLookup> {
+    /// Where the record stands now.
+    pub(crate) fn version(&self) -> Result<Version, Error> {
+        let version = self.written.or(self.found.version());
+        version.ok_or_else(|| Error::damaged("a record without a version"))
     }
 }
 

@@ -23,7 +23,7 @@ use super::store_access::{Look, ReadPreference};
 use super::transaction_table::RecordLookup;
 use super::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Key, Outcome, Write, WriteOp};
+use crate::store::{Key, Outcome, Source, Write, WriteOp};
 
 /// What one look at the participants asks for.
 #[derive(Default)]
@@ -144,14 +144,17 @@ impl Engine {
             return Ok(known);
         }
         let is_all_seen = !known.contains(&Probed::Open);
+        let touched = async |writes: &[Write], proves: Probed| {
+            let outcomes = self.write_all(writes).await.into_iter();
+            outcomes.map(move |outcome| match outcome {
+                Outcome::Applied(_) => proves,
+                _ => Probed::Open,
+            })
+        };
         // One that is shut out is enough.
         if !fences.is_empty() {
             fences.truncate(1);
-            let fenced = |outcome: Outcome| match outcome {
-                Outcome::Applied(_) => Probed::Fenced,
-                _ => Probed::Open,
-            };
-            known.extend(self.write_all(&fences).await.into_iter().map(fenced));
+            known.extend(touched(&fences, Probed::Fenced).await);
         } else if let Some(key) = absences.first() {
             let proven = self.prove_absence(key, deadline).await?;
             known.push(if proven { Probed::Fenced } else { Probed::Open });
@@ -159,11 +162,7 @@ impl Engine {
             self.clear_placeholder(lock, deadline).await?;
             known.push(Probed::Open);
         } else if is_all_seen && !touches.is_empty() {
-            let locked = |outcome: Outcome| match outcome {
-                Outcome::Applied(_) => Probed::Locked,
-                _ => Probed::Open,
-            };
-            known.extend(self.write_all(&touches).await.into_iter().map(locked));
+            known.extend(touched(&touches, Probed::Locked).await);
         }
         Ok(known)
     }
@@ -192,15 +191,16 @@ impl Engine {
             };
             self.liveness.finds(&key.collection);
             let step = probing(&self.rules, record.tid, participant.expected, &view);
+            let touch = |key, source: &Source, version| {
+                Write::new(key, WriteOp::Replace(source.clone(), version))
+            };
             match (step, &view) {
                 (Probing::Known(known), _) => probe.known.push(known),
                 (Probing::TouchLock(version), View::Present { source, .. }) => {
-                    let touch = WriteOp::Replace(source.clone(), version);
-                    probe.touches.push(Write::new(key, touch));
+                    probe.touches.push(touch(key, source, version));
                 }
                 (Probing::Fence(version), View::Present { source, .. }) => {
-                    let touch = WriteOp::Replace(source.clone(), version);
-                    probe.fences.push(Write::new(key, touch));
+                    probe.fences.push(touch(key, source, version));
                 }
                 (Probing::Decide(_), _) => probe.placeholders.push(Lock { key, view }),
                 (Probing::ProveAbsence | Probing::TouchLock(_) | Probing::Fence(_), _) => {
@@ -226,9 +226,6 @@ impl Engine {
         };
         let why = "its placeholder was in the way of who recovered another transaction";
         match self.decide_by_table(holder, found, why, deadline).await? {
-            Some(Decided::Aborted) => {
-                self.unlock(&lock.key, &lock.view, holder).await?;
-            }
             Some(Decided::Committed { record, .. }) if record.participants.iter().any(is_its) => {
                 let wanted = [lock.key.clone()].into();
                 let mut apply = self.begin_apply(record, BTreeMap::new(), wanted)?;
@@ -238,7 +235,7 @@ impl Engine {
                     tracing::debug!(%holder, document = %lock.key, %error, "not applied yet");
                 }
             }
-            Some(Decided::Committed { .. }) => {
+            Some(_) => {
                 self.unlock(&lock.key, &lock.view, holder).await?;
             }
             None => {
