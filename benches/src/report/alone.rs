@@ -75,8 +75,6 @@ pub(super) async fn latencies(
 }
 
 async fn size(world: &World, scale: &Scale, documents: usize) -> Result<Size, Failure> {
-    let bank = world.bank();
-    let options = Options::default();
     let mut random = fastrand::Rng::with_seed(documents as u64);
     let (mut plain, mut fresh, mut known) = (Vec::new(), Vec::new(), Vec::new());
     let (mut parallel_fresh, mut parallel_known) = (Vec::new(), Vec::new());
@@ -91,32 +89,40 @@ async fn size(world: &World, scale: &Scale, documents: usize) -> Result<Size, Fa
         world.plain().transfer(&of).await?;
         plain.push(millis(began));
         world.acknowledged(Way::Plain, documents, 1);
-        tokio::time::sleep(BETWEEN).await;
-        let before = bank.counts().documents_written;
-        let (began, of) = (Instant::now(), ids(Way::Groups));
-        bank.transfer(&of, &options).await?;
-        fresh.push(millis(began));
-        world.acknowledged(Way::Groups, documents, 1);
-        tokio::time::sleep(BETWEEN).await;
-        writes = bank.counts().documents_written - before;
-        let began = Instant::now();
-        bank.transact(&of, &options).await?;
-        known.push(millis(began));
-        world.acknowledged(Way::Groups, documents, 1);
-        tokio::time::sleep(BETWEEN).await;
-        let (began, of) = (Instant::now(), ids(Way::Parallel));
-        world.parallel().transfer(&of, &options).await?;
-        parallel_fresh.push(millis(began));
-        world.acknowledged(Way::Parallel, documents, 1);
-        tokio::time::sleep(BETWEEN).await;
-        let began = Instant::now();
-        world.parallel().transact(&of, &options).await?;
-        parallel_known.push(millis(began));
-        world.acknowledged(Way::Parallel, documents, 1);
+        let ([cold, warm], written) = both(world, Way::Groups, &ids(Way::Groups)).await?;
+        fresh.push(cold);
+        known.push(warm);
+        writes = written;
+        let ([cold, warm], _) = both(world, Way::Parallel, &ids(Way::Parallel)).await?;
+        parallel_fresh.push(cold);
+        parallel_known.push(warm);
     }
     let [plain, transaction, from_memory] = [plain, fresh, known].map(median);
     let parallel = [parallel_fresh, parallel_known].map(median);
     Ok(Size { documents, plain, transaction, from_memory, parallel, writes })
+}
+
+/// A transfer of documents that are read from the server, and one of what this process wrote last: ms until each was acknowledged, and
+/// the document writes of the first, counted.
+async fn both(world: &World, way: Way, of: &[String]) -> Result<([f64; 2], u64), Failure> {
+    let bank = match way {
+        Way::Parallel => world.parallel(),
+        _ => world.bank(),
+    };
+    let options = Options::default();
+    tokio::time::sleep(BETWEEN).await;
+    let before = bank.counts().documents_written;
+    let began = Instant::now();
+    bank.transfer(of, &options).await?;
+    let fresh = millis(began);
+    world.acknowledged(way, of.len(), 1);
+    tokio::time::sleep(BETWEEN).await;
+    let written = bank.counts().documents_written - before;
+    let began = Instant::now();
+    bank.transact(of, &options).await?;
+    let known = millis(began);
+    world.acknowledged(way, of.len(), 1);
+    Ok(([fresh, known], written))
 }
 
 /// The medians of plain requests and transactions that follow on each other's heels, in blocks of ten in turn.

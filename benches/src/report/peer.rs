@@ -6,7 +6,7 @@ use super::findings::{self, Findings};
 use super::scale::Scale;
 use super::table::{Aim, Row};
 use crate::Failure;
-use crate::pair::Pair;
+use crate::pair::{Pair, Rate};
 use crate::seed::Way;
 
 /// At one client and at many.
@@ -21,25 +21,13 @@ pub(super) async fn peer(
     let pair = Pair::open(url, way, accounts, in_parallel).await?;
     let pace = scale.pace;
     let [peer, bank] = pair.measure(1, pace.rounds, pace.span).await?;
-    let (of_peer, of_bank) = (peer.times.p50, bank.times.p50);
-    findings.rows.push(Row::found(
-        "1 client, parallel commit: median of a transfer / the seed's two-phase commit",
-        Aim::AtMost(0.25),
-        of_bank / of_peer,
-        format!("{of_bank:.2} ms to {of_peer:.2} ms"),
-    ));
+    findings.rows.push(median("1 client, parallel commit", peer, bank));
     pair.close().await?;
     let pair = Pair::open(url, way, accounts, Config::default()).await?;
     for clients in [1, 64] {
         let [peer, bank] = pair.measure(clients, pace.rounds, pace.span).await?;
-        let (of_peer, of_bank) = (peer.times.p50, bank.times.p50);
         let name = if clients == 1 { "1 client" } else { "64 clients" };
-        findings.rows.push(Row::found(
-            format!("{name}: median of a transfer / the seed's two-phase commit"),
-            Aim::AtMost(0.25),
-            of_bank / of_peer,
-            format!("{of_bank:.2} ms to {of_peer:.2} ms"),
-        ));
+        findings.rows.push(median(name, peer, bank));
         findings.rows.push(Row::found(
             format!("{name}: throughput, all applied / the seed's two-phase commit"),
             Aim::AtLeast(10.0),
@@ -49,9 +37,19 @@ pub(super) async fn peer(
         findings.pairs.push(findings::Pair {
             accounts,
             clients,
-            peer: (peer.per_second, of_peer),
-            bank: (bank.per_second, of_bank),
+            peer: (peer.per_second, peer.times.p50),
+            bank: (bank.per_second, bank.times.p50),
         });
     }
     pair.close().await
+}
+
+fn median(name: &str, peer: Rate, bank: Rate) -> Row {
+    let (of_peer, of_bank) = (peer.times.p50, bank.times.p50);
+    Row::found(
+        format!("{name}: median of a transfer / the seed's two-phase commit"),
+        Aim::AtMost(0.25),
+        of_bank / of_peer,
+        format!("{of_bank:.2} ms to {of_peer:.2} ms"),
+    )
 }

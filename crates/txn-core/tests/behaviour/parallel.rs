@@ -35,13 +35,28 @@ fn is_lock_of(write: &Write, id: &str) -> bool {
     is_lock(write) && *write.key.id == *id
 }
 
-/// The first write of a kind has this fate.
-fn once(store: &Scripted, fate: Fate, which: impl Fn(&Write) -> bool + Send + Sync + 'static) {
+/// The first so many writes of a kind have this fate.
+fn first(
+    times: usize,
+    store: &Scripted,
+    fate: Fate,
+    which: impl Fn(&Write) -> bool + Send + Sync + 'static,
+) {
     let met = AtomicUsize::new(0);
-    store.play(move |write| match which(write) && met.fetch_add(1, Ordering::SeqCst) == 0 {
+    store.play(move |write| match which(write) && met.fetch_add(1, Ordering::SeqCst) < times {
         true => fate.clone(),
         false => Fate::Pass,
     });
+}
+
+/// The first write of a kind has this fate.
+fn once(store: &Scripted, fate: Fate, which: impl Fn(&Write) -> bool + Send + Sync + 'static) {
+    first(1, store, fate, which);
+}
+
+/// The mark of a commit is refused so often.
+fn refuse_the_mark(times: usize, store: &Scripted) {
+    first(times, store, Fate::RefuseWith(Outcome::Rejected("busy".to_owned())), is_commit);
 }
 
 /// The owner dies with its first write of a kind, which arrives.
@@ -318,17 +333,8 @@ async fn a_fence_is_found_where_the_document_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_awaits_the_mark_of_an_owner_that_lives() {
-    let shop = Arc::new(shop().await);
-    let weak = Arc::downgrade(&shop.store);
-    // The mark is refused for a moment.
-    let met = AtomicUsize::new(0);
-    shop.store.play(move |write| {
-        let store = weak.upgrade();
-        match is_commit(write) && store.is_some() && met.fetch_add(1, Ordering::SeqCst) < 4 {
-            true => Fate::RefuseWith(Outcome::Rejected("busy".to_owned())),
-            false => Fate::Pass,
-        }
-    });
+    let shop = shop().await;
+    refuse_the_mark(4, &shop.store);
     cov_mark::check!(reader_awaits_the_mark);
     set_both(&shop, 2).await.expect("it is committed");
     let read = shop.other.reader().get_many(&shop.items, ["a", "b"]).await.expect("reads");
@@ -358,13 +364,7 @@ async fn an_older_one_waits_for_who_is_staged() {
     let options = Options::default().with_pessimistic(true);
     let older = shop.other.begin(&options).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let met = AtomicUsize::new(0);
-    shop.store.play(move |write| {
-        match is_commit(write) && met.fetch_add(1, Ordering::SeqCst) < 6 {
-            true => Fate::RefuseWith(Outcome::Rejected("busy".to_owned())),
-            false => Fate::Pass,
-        }
-    });
+    refuse_the_mark(6, &shop.store);
     set_both(&shop, 2).await.expect("it is committed");
     let read = older.get(&shop.items, "a").await.expect("gets its lock");
     assert_eq!(read.map(|item| item.n), Some(2));
@@ -415,13 +415,7 @@ async fn an_answer_that_never_comes_is_unknown_and_can_be_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_the_mark() {
     let shop = shop().await;
-    let met = AtomicUsize::new(0);
-    shop.store.play(move |write| {
-        match is_commit(write) && met.fetch_add(1, Ordering::SeqCst) < 4 {
-            true => Fate::RefuseWith(Outcome::Rejected("busy".to_owned())),
-            false => Fate::Pass,
-        }
-    });
+    refuse_the_mark(4, &shop.store);
     set_both(&shop, 2).await.expect("it is committed");
     let drained = shop.domain.shutdown(Duration::from_secs(10)).await;
     assert!(shop.other.inspect().await.expect("looks").is_clean(), "{drained:?}");

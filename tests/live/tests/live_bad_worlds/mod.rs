@@ -15,7 +15,7 @@ use txn_core::event::{Event, Observer};
 use txn_core::{Domain, Error, Options, Receipt, Tid};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank::{self, Accounts};
-use txn_fixtures::fixture::{Fixture, PATIENCE};
+use txn_fixtures::fixture::{Fixture, PATIENCE, soon};
 use txn_testkit::proxy::{Hold, Matching, Point, Proxy};
 
 const OPENING: i64 = 100;
@@ -97,11 +97,7 @@ impl Stage {
     /// Starts a transfer of two units from `a0` to the others, and returns when it is held up.
     async fn held(&self, at: Matching, point: Point) -> (Hold, JoinHandle<Result<Receipt, Error>>) {
         let hold = self.proxy.hold(at, point);
-        let (domain, accounts, names) =
-            (self.domain.clone(), self.accounts.clone(), self.names.clone());
-        let transfer = tokio::spawn(async move {
-            bank::spread(&domain, &accounts, &names, &Options::default()).await
-        });
+        let transfer = bank::begin_to_spread(&self.domain, &self.accounts, &self.names);
         soon(hold.reached()).await;
         (hold, transfer)
     }
@@ -131,11 +127,6 @@ impl Stage {
         self.witness.shutdown(PATIENCE).await;
         self.proxy.shutdown().await;
     }
-}
-
-/// Waits for something that is meant to happen.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
 }
 
 /// Waits until a condition holds.

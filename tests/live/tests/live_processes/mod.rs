@@ -10,7 +10,7 @@ use std::time::Duration;
 use txn_core::{Domain, Options, TransactionOutcome};
 use txn_fixtures::bank::{self, Account, Accounts};
 use txn_fixtures::coordinator::{ACCOUNTS, Coordinator, Job, Task, transfer};
-use txn_fixtures::fixture::{Fixture, PATIENCE};
+use txn_fixtures::fixture::{Fixture, soon};
 use txn_testkit::proxy::{Matching, Proxy};
 
 /// Short, so that others come soon.
@@ -94,11 +94,6 @@ impl Stage {
 /// The one request of an apply that is about this document, where each document has a request of its own.
 fn apply_of(id: &str) -> Matching {
     txn_fixtures::wire::applies().with_body(&format!("\"_id\":\"{id}\""))
-}
-
-/// Waits for something that is meant to happen.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
 }
 
 txn_fixtures::everywhere! {

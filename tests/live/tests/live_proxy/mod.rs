@@ -12,7 +12,7 @@ use std::time::Duration;
 use txn_core::store::Store;
 use txn_core::{Config, Domain};
 use txn_es::{EsConfig, EsStore};
-use txn_fixtures::fixture::{Fixture, PATIENCE};
+use txn_fixtures::fixture::{Fixture, soon};
 use txn_testkit::proxy::Proxy;
 
 /// How long a request may be under way: less than what some are held up for.
@@ -33,11 +33,6 @@ async fn through(proxy: &Proxy) -> Arc<dyn Store> {
 /// The domain of a fixture through a proxy, by a coordinator of its own.
 async fn coordinator(fixture: &Fixture, proxy: &Proxy, config: Config) -> Domain {
     fixture.domain_on(through(proxy).await, config).await
-}
-
-/// Waits for something that is meant to happen.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("happens in time")
 }
 
 txn_fixtures::everywhere! {

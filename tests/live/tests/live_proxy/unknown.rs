@@ -39,11 +39,7 @@ impl Stage {
         point: Point,
     ) -> (Hold, tokio::task::JoinHandle<Result<txn_core::Receipt, Error>>) {
         let hold = self.proxy.hold(wire::commits(), point);
-        let (domain, accounts, names) =
-            (self.domain.clone(), self.accounts.clone(), self.names.clone());
-        let transfer = tokio::spawn(async move {
-            bank::spread(&domain, &accounts, &names, &Options::default()).await
-        });
+        let transfer = bank::begin_to_spread(&self.domain, &self.accounts, &self.names);
         soon(hold.reached()).await;
         (hold, transfer)
     }

@@ -155,6 +155,14 @@ async fn both(domain: &Domain) -> Result<[u64; 2], Error> {
     Ok([(); 2].map(|()| read.next().unwrap_or_default()))
 }
 
+/// Waits until the write is sent that is to be held up. What is wrong where it never is.
+async fn is_reached(way: &Directed, nobody: &str) -> Vec<String> {
+    match tokio::time::timeout(Duration::from_secs(60), way.reached()).await {
+        Ok(()) => Vec::new(),
+        Err(_) => vec![format!("{nobody}: the schedule shows nothing")],
+    }
+}
+
 /// Who recovers sees every lock; one of them vanishes with its primary, just when the record says that it is committed.
 #[must_use]
 pub(super) fn a_staged_lock_that_vanishes(rules: &Rules) -> Vec<String> {
@@ -166,11 +174,7 @@ pub(super) fn a_staged_lock_that_vanishes(rules: &Rules) -> Vec<String> {
         let (process, recoverer) = coordinator_on(rules, way.clone(), "recoverer", 0).await?;
         way.cue(Fate::Held, is_committed);
         let recovering = tokio::spawn(async move { passes(&recoverer).await });
-        let reached = tokio::time::timeout(Duration::from_secs(60), way.reached()).await;
-        let mut wrong = Vec::new();
-        if reached.is_err() {
-            wrong.push("nobody commits it: the schedule shows nothing".to_owned());
-        }
+        let mut wrong = is_reached(&way, "nobody commits it").await;
         server.crash();
         process.kill_after(1);
         recovering.abort();
@@ -205,10 +209,7 @@ pub(super) fn a_version_that_vanishes(rules: &Rules) -> Vec<String> {
             matches!(&write.op, WriteOp::Replace(source, _) if source.contains("\"state\":\"aborted\""))
         });
         let recovering = tokio::spawn(async move { passes(&recoverer).await });
-        let mut wrong = Vec::new();
-        if tokio::time::timeout(Duration::from_secs(60), way.reached()).await.is_err() {
-            wrong.push("nobody aborts it: the schedule shows nothing".to_owned());
-        }
+        let mut wrong = is_reached(&way, "nobody aborts it").await;
         server.crash();
         of_recoverer.kill_after(1);
         for task in [recovering.abort_handle(), writing.abort_handle()] {

@@ -16,7 +16,7 @@ use txn_outbox::{EventSource, OutboxError, Topics};
 use txn_sim::{FaultPlan, FaultStore};
 
 use super::receiver::{Receiver, Reply};
-use super::{PATIENCE, World, config_for, post, until};
+use super::{Office, PATIENCE, World, config_for, post, until};
 
 pub(crate) async fn dead_letters_are_sent_again(world: &World) {
     let office = world.office().await;
@@ -208,18 +208,23 @@ pub(crate) async fn a_result_that_cannot_be_written_is_left_out(world: &World) {
     drop((damaged, refused));
 }
 
-/// A store that does not answer for a moment costs neither a result nor a second call.
-pub(crate) async fn a_result_is_kept_once_the_store_answers() {
+/// Where every call is answered, and from then on no result can be written for so long.
+async fn without_results(outage: Duration) -> (World, Office, Receiver) {
     let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::none(1)));
     let world =
         World { store: store.clone(), name: "test".to_owned(), lease: Duration::from_secs(5) };
     let office = world.office().await;
-    let out = store.clone();
     let receiver = Receiver::start(move |_, _| {
-        out.begin_outage(Some("test-http-results".into()), Duration::from_millis(200));
+        store.begin_outage(Some("test-http-results".into()), outage);
         Reply::status(200)
     })
     .await;
+    (world, office, receiver)
+}
+
+/// A store that does not answer for a moment costs neither a result nor a second call.
+pub(crate) async fn a_result_is_kept_once_the_store_answers() {
+    let (world, office, receiver) = without_results(Duration::from_millis(200)).await;
     let id = office.keep(&post(receiver.url("/"))).await;
     let processor = office.start(world.few_tries(1), config_for(&receiver)).await;
     until(|| processor.figures().handled == 1).await;
@@ -230,16 +235,7 @@ pub(crate) async fn a_result_is_kept_once_the_store_answers() {
 
 /// While the store takes no result, a request that was answered is called no second time, and its result is left out.
 pub(crate) async fn a_result_that_is_not_taken_for_long_is_left_out() {
-    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::none(1)));
-    let world =
-        World { store: store.clone(), name: "test".to_owned(), lease: Duration::from_secs(5) };
-    let office = world.office().await;
-    let out = store.clone();
-    let receiver = Receiver::start(move |_, _| {
-        out.begin_outage(Some("test-http-results".into()), Duration::from_secs(3600));
-        Reply::status(200)
-    })
-    .await;
+    let (world, office, receiver) = without_results(Duration::from_secs(3600)).await;
     office.keep(&post(receiver.url("/"))).await;
     let config = world.few_tries(1).with_limit(Duration::from_secs(8));
     let processor = office.start(config, config_for(&receiver)).await;
