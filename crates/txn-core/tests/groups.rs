@@ -539,3 +539,61 @@ async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
     assert!(settled.await);
     assert_eq!(others.balances(2).await, [96, 154]);
 }
+
+/// Moves money from one of ten accounts to two others, again and again, for so long. Returns how often, and the most attempts that
+/// one transfer took.
+async fn move_money(bank: &Bank, worker: usize, length: Duration) -> (u32, u32) {
+    let ends = Instant::now() + length;
+    let (mut moved, mut most) = (0, 0);
+    while Instant::now() < ends {
+        let n = worker * 7 + moved as usize * (worker % 4 + 1);
+        let ids = [n % 10, (n + 1 + worker % 4) % 10, (n + 6) % 10].map(|id| id.to_string());
+        let options = Options::default();
+        let committed = bank.domain.run(&options, async |tx| {
+            for (id, amount) in ids.iter().zip([-2, 1, 1]) {
+                let before = tx.get(&bank.accounts, id.as_str()).await?.unwrap_or_default();
+                let balance = before.balance + amount;
+                tx.put(&bank.accounts, id.as_str(), &Account { balance })?;
+            }
+            Ok::<_, Error>(())
+        });
+        most = most.max(committed.await.expect("commits").receipt.attempts);
+        moved += 1;
+    }
+    (moved, most)
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_take_turns_at_hot_documents() {
+    cov_mark::check!(others_go_first);
+    cov_mark::check!(contested_documents_are_taken_over);
+    let first = Bank::open(10).await;
+    let mut banks = vec![first];
+    while banks.len() < 4 {
+        banks.push(Bank::beside(banks[0].store.clone()).await);
+    }
+    let before = banks[0].store.counts();
+    let length = Duration::from_secs(6);
+    let moved = join_all(banks.iter().map(|bank| async move {
+        let each = join_all((0..8).map(|worker| move_money(bank, worker, length))).await;
+        let most = each.iter().map(|(_, most)| *most).max().unwrap_or_default();
+        (each.iter().map(|(moved, _)| *moved).sum::<u32>(), most)
+    }))
+    .await;
+    for bank in &banks {
+        let n = bank.sizes.0.lock().len();
+        println!(
+            bank.sizes.0.lock().iter().sum::<usize>(),
+            bank.sizes.1.load(Ordering::Relaxed)
+        );
+    }
+    let counts = banks[0].store.counts().since(before);
+    let (least, most) = (moved.iter().min().expect("four"), moved.iter().max().expect("four"));
+    let all: u32 = moved.iter().map(|(moved, _)| moved).sum();
+    assert!(most.0 <= 2 * least.0, "each has its share: {moved:?}");
+    assert!(moved.iter().all(|(_, tries)| *tries <= 5), "{moved:?}");
+    // A transfer of three documents by itself writes eight.
+    let written = counts.documents_written;
+    assert!(written <= u64::from(all) * 5 / 2, "{written} writes for {all} transfers");
+    assert_eq!(banks[0].balances(10).await.iter().sum::<i64>(), 1_000);
+}

@@ -54,6 +54,12 @@ impl Tid {
         Age { ticks, node }
     }
 
+    /// The node whose process made it.
+    #[must_use]
+    pub fn node(self) -> [u8; 6] {
+        self.parts().2
+    }
+
     /// The attempt, from 0.
     #[must_use]
     pub fn attempt(self) -> u16 {
@@ -236,7 +242,7 @@ impl TidSource {
     /// Whether an id is one of these.
     #[must_use]
     pub fn is_own(&self, tid: Tid) -> bool {
-        tid.parts().2 == self.node
+        tid.node() == self.node
     }
 
     /// Ids of a node of its own.

@@ -74,8 +74,29 @@ impl Turn<'_> {
 
     /// Locks the next document at its read.
     fn lock_next(&mut self, t: usize, me: Who, script: &Script) {
+        if script.gives_back {
+            self.give_back(t);
+        }
         if let Some(d) = script.documents().find(|d| self.world.txns[t].held[*d] == 0) {
             self.lock(t, me, d, script);
+        }
+    }
+
+    /// Takes a lock off again before anything is computed from what stands under it, to take it later.
+    fn give_back(&mut self, t: usize) {
+        let txn = self.world.txns[t];
+        for d in (0..DOCS).filter(|d| txn.held[*d] > 0 && txn.unsure & (1 << *d) == 0) {
+            let doc = self.world.docs[d].now;
+            if doc.version != txn.held[d] || doc.absent {
+                continue;
+            }
+            self.put_doc("gives back", d, Doc { lock: 0, ..doc }, move |w, answer| {
+                let txn = &mut w.txns[t];
+                (txn.held[d], txn.seen[d]) = (0, Default::default());
+                if answer.is_none() {
+                    txn.unsure |= 1 << d;
+                }
+            });
         }
     }
 

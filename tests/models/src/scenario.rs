@@ -49,6 +49,8 @@ pub struct Script {
     pub reversed: bool,
     /// Whether it locks each document at its read, from the first attempt on.
     pub pessimistic: bool,
+    /// Whether it gives locks back that it took at its reads, to take them again later.
+    pub gives_back: bool,
     /// Whether it locks what it only reads.
     pub lock_reads: bool,
     /// The transaction that its caller waits for before it begins.

@@ -3,7 +3,7 @@
 
 use txn_protocol::rule::Rule;
 
-use crate::scenario::{Scenario, Script, Use};
+use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -32,6 +32,20 @@ fn ring_at_reads() -> Scenario {
     }
     scenario.scripts[2].reversed = true;
     scenario
+}
+
+/// Two that lock at each read, and may give locks back and take them again.
+fn giving_back() -> Scenario {
+    let mut scenario = two();
+    for script in &mut scenario.scripts {
+        (script.pessimistic, script.gives_back) = (true, true);
+    }
+    scenario
+}
+
+/// The same, where either may be taken for dead at any time.
+fn giving_back_unjustly_dead() -> Scenario {
+    Scenario { janitors: 1, death: Death::Anytime, oldest_commits: false, ..giving_back() }
 }
 
 /// Three in a ring, each with two of three documents.
@@ -69,6 +83,21 @@ pub fn suite() -> Suite {
         name: "wound_wait",
         cases: vec![
             Case::new("two cross", "2 attempts, 1 late", two(), 44_558).ends(),
+            Case::new(
+                "two cross, and give locks back",
+                "2 attempts, 1 late",
+                giving_back(),
+                22_792,
+            )
+            .ends(),
+            Case::new(
+                "two cross, give locks back, taken for dead",
+                "2 attempts, 1 late, 1 janitor",
+                giving_back_unjustly_dead(),
+                952_147,
+            )
+            .ends()
+            .large(),
             Case::new("three in a ring, locks at reads", "2 attempts", ring_at_reads(), 74_778)
                 .ends(),
             Case::new("three in a ring", "2 attempts", ring(), 1_094_780).ends().large(),

@@ -242,7 +242,7 @@ impl Domain {
         loop {
             let tid = logical.with_attempt(attempts.next());
             let recalls = groups.is_some() && !options.read_only;
-            let manner = Manner { pessimistic, recalls, patience: None };
+            let manner = Manner { pessimistic, recalls, ..Manner::default() };
             let tx = self.start(tid, &options, manner, deadline)?;
             tries += 1;
             let others =
@@ -264,9 +264,9 @@ impl Domain {
                 groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();
             if matches!(reason, RetryReason::LeftGroup) {
                 groups = None;
-            } else if tx.attempt().has_writes() && !goes_on_with_others {
-                pessimistic = true;
-                groups = None;
+            } else if tx.attempt().has_writes() {
+                pessimistic |= !goes_on_with_others;
+                groups = groups.filter(|_| goes_on_with_others);
             } else if tries >= READ_ONLY_ATTEMPTS {
                 // By then others change what it reads faster than it can look; it locks as it reads.
                 (pessimistic, options.lock_reads) = (true, true);

@@ -161,7 +161,7 @@ impl Attempt {
 
     /// From here on readers find the contents in the record.
     fn remember(&self, committed: &CommittedRecord) {
-        let CommittedRecord { record, .. } = committed;
+        let CommittedRecord { record, known, .. } = committed;
         let Some(commit) = record.commit_tid else { return };
         let now = self.engine.now();
         for (participant, image) in record.participants.iter().zip(&record.images) {
@@ -171,7 +171,17 @@ impl Attempt {
                     self.engine.memory.committed(&key, record.tid, commit, image.clone(), now);
                 }
                 (Op::Delete, _) => self.engine.memory.forget(&key),
-                (Op::Write | Op::Insert | Op::Read, _) => {}
+                // Whoever comes next finds it as it is.
+                (Op::Read, _) => {
+                    if let Some(View::Present { stored, .. }) = known.get(&key)
+                        && !stored.absent
+                        && (self.in_order || self.has_turn())
+                    {
+                        let image = stored.image.clone();
+                        self.engine.memory.locked(&key, record.tid, stored.tid, image, now);
+                    }
+                }
+                (Op::Write | Op::Insert, None) => {}
             }
         }
     }
@@ -202,7 +212,9 @@ impl Attempt {
         if !writes.is_empty() {
             self.engine.check_clock()?;
         }
+        let along = self.along.lock().clone().unwrap_or_default();
         if !self.is_recorded()
+            && along.is_empty()
             && let Some(single) = self.single_document(&reads, &writes).await?
         {
             return Ok(Prepared::Single(Box::new(single)));
@@ -218,6 +230,10 @@ impl Attempt {
             .filter(|(key, _)| !held.contains_key(key) && !writes.contains_key(key))
             .collect();
         wanted.append(&mut self.take_reads_to_lock(&mut only_read, !writes.is_empty()));
+        if !writes.is_empty() {
+            let along = along.into_iter().filter(|key| self.seat.is_over(key));
+            wanted.extend(along.map(|key| (key, None)));
+        }
         let mut checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;

@@ -114,10 +114,16 @@ impl Attempt {
         if !self.seat.has_documents() {
             return left;
         }
+        let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
+        self.engine.contested.has(&keys, self.engine.now());
+        // All of them at once: others may want several, too.
+        let chain = self.locks.lock().held.values().map(|held| held.chain).max().unwrap_or(0);
+        if chain >= LONGEST_CHAIN {
+            return left;
+        }
         for (index, participant) in record.participants.iter().enumerate() {
             let key = participant.key();
-            let chain = self.locks.lock().held.get(&key).map_or(0, |held| held.chain);
-            let view = known.get(&key).filter(|_| chain < LONGEST_CHAIN);
+            let view = known.get(&key);
             if let Some(view) = view.and_then(|v| self.engine.under_next_lock(record, index, v)) {
                 let locked_over = successions.leave(&key, view, chain + 1);
                 left.insert(key, locked_over);

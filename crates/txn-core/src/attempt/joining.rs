@@ -76,17 +76,13 @@ impl Attempt {
         *self.working.lock() = Working::default();
     }
 
-    /// Locks documents before anything is composed, and shows the composition what stands there. The first is a gate: several
-    /// processes that want many of the same documents would lock a part of them each otherwise, and wait for each other.
+    /// Locks documents before anything is composed, and shows the composition what stands there.
     pub(crate) async fn lock_first(
         self: &Arc<Self>,
-        mut keys: Vec<Key>,
+        keys: Vec<Key>,
         composition: &mut Composition,
     ) -> Result<(), AttemptError> {
-        keys.sort();
-        let rest = keys.split_off(keys.len().min(1));
         self.fetch(keys).await?;
-        self.fetch(rest).await?;
         self.teach(composition);
         Ok(())
     }
@@ -151,10 +147,25 @@ impl Attempt {
         self.decline_what_is_not_written();
     }
 
+    /// It has its turn at contested documents, which it takes over: `along` only to keep them for those after it.
+    pub(crate) fn take_turn(&self, along: BTreeSet<Key>) {
+        *self.along.lock() = Some(along);
+    }
+
+    /// Whether it took over documents that other processes wait for.
+    pub(super) fn has_turn(&self) -> bool {
+        self.along.lock().is_some()
+    }
+
+    /// Whether it takes a document over for those after it only.
+    pub(super) fn takes_along(&self, key: &Key) -> bool {
+        self.along.lock().as_ref().is_some_and(|along| along.contains(key))
+    }
+
     /// The group before applies what this one does not lock.
     fn decline_what_is_not_written(&self) {
         let working = self.working.lock();
-        self.seat.decline(&|key| !working.writes.contains_key(key));
+        self.seat.decline(&|key| !working.writes.contains_key(key) && !self.takes_along(key));
     }
 
     /// The commit is about to be sent. Who left before is out.

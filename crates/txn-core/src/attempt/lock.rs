@@ -4,16 +4,15 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::order::Order;
+use super::waiting::Queues;
 use super::{Attempt, Held, Mutation, ReadEntry};
-use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
-use crate::engine::lock_queue::Ticket;
 use crate::engine::store_access::ReadPreference;
 use crate::engine::succession::Succession;
 use crate::engine::wait_reason::WaitReason;
@@ -21,24 +20,19 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
-use txn_protocol::record::State;
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking, read_of_commit};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
 
-/// A holder in another process is given so long to finish by itself, from the first that is met: some round trips, in which most are
-/// through.
-const COURTESY: Duration = Duration::from_millis(30);
-
 /// A lock that is wanted.
 #[derive(Debug, Default)]
-struct Want {
+pub(super) struct Want {
     /// What the closure read, if it read the document.
     read: Option<Observed>,
     /// What stands there, as far as it is known.
-    view: Option<View>,
+    pub(super) view: Option<View>,
     /// Where it stood when it was looked at before, if it was.
     before: Option<Option<Version>>,
     /// It stands where it stood then.
@@ -56,6 +50,11 @@ impl Want {
         self.view = Some(view);
     }
 
+    /// It was looked at, and nobody has it.
+    pub(super) fn is_free(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.holder().is_none())
+    }
+
     /// Looks what stands there, if the lock was to be over a commit. Returns whether it was.
     fn gives_up_over(&mut self) -> bool {
         let was_over = std::mem::take(&mut self.over);
@@ -65,17 +64,6 @@ impl Want {
         }
         was_over
     }
-}
-
-/// The queues that an attempt waits in.
-#[derive(Default)]
-struct Queues {
-    tickets: BTreeMap<Key, Ticket>,
-    /// For whom it waits, when it looked last.
-    holders: BTreeMap<Key, Tid>,
-    polls: u32,
-    /// Since when, on the monotonic clock.
-    since: Option<Duration>,
 }
 
 impl Attempt {
@@ -128,6 +116,7 @@ impl Attempt {
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
         let mut rounds = 0_u32;
+        let mut order = Order::new(self.in_order, &wants);
         loop {
             if given_up.is_cancelled() {
                 let locks = self.locks.lock();
@@ -137,24 +126,31 @@ impl Attempt {
             if wants.is_empty() && checks.is_empty() {
                 return Ok(());
             }
-            let blank: Vec<Key> = wants
-                .iter()
-                .filter(|(_, w)| w.view.is_none())
+            let looked_at = order.next(&wants, &self.engine);
+            let blank: Vec<Key> = looked_at
+                .of(&mut wants)
+                .filter(|(_, want)| want.view.is_none())
                 .map(|(key, _)| key.clone())
                 .collect();
+            let asked = self.engine.now();
             let views =
                 self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
             for (key, view) in blank.into_iter().zip(views) {
                 wants.entry(key).or_default().see(view);
             }
-            let met = self.resolve_holders(self.requester(&queues), &mut wants).await?;
+            let took = self.engine.now().saturating_sub(asked);
+            if order.lets_others_go_first(&mut wants, took, self).await? {
+                continue;
+            }
+            order.go_on(&mut wants, &looked_at);
+            let met = self.resolve_holders(&queues, &order, &mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
             let mut in_the_way = Vec::new();
-            for (key, want) in &mut wants {
+            for (key, want) in order.of(&mut wants) {
                 let step = self.step(key, want, met.get(key));
-                if self.shows_others(want, &step) {
-                    self.engine.contested.meets_others(key, self.engine.now());
+                if let Some(other) = self.shows_another(want, &step) {
+                    self.engine.contested.meets(key, other, self.engine.now());
                 }
                 match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
@@ -164,6 +160,12 @@ impl Attempt {
                         if self.has_components()
                             && !self.is_set_aside(key)
                             && !self.is_applied_soon(want, holder) =>
+                    {
+                        in_the_way.push(RetryReason::Waited(key.clone()));
+                    }
+                    // Whoever has its turn holds what others wait for.
+                    Ok(Step::Blocked(holder))
+                        if self.has_turn() && !self.is_applied_soon(want, holder) =>
                     {
                         in_the_way.push(RetryReason::Waited(key.clone()));
                     }
@@ -189,7 +191,14 @@ impl Attempt {
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
             self.tell_locked(std::mem::take(&mut successions));
-            match reason? {
+            let reason = reason?;
+            if let Some(first) = order.stop_at(&mut busy) {
+                self.give_back_behind(&first, &mut wants).await;
+            } else if order.goes_on(&wants) {
+                rounds = 0;
+                continue;
+            }
+            match reason {
                 // Whether the lock that was sent stands is not worth that wait: the attempt does not commit.
                 _ if !busy.is_empty() && given_up.is_cancelled() => {
                     wants.retain(|key, _| !busy.contains_key(key));
@@ -224,32 +233,37 @@ impl Attempt {
         want.over && self.engine.live_attempts.is_live(holder)
     }
 
-    /// Whether another process holds the document, or has changed what was read.
-    fn shows_others(&self, want: &Want, step: &Result<Step, AttemptError>) -> bool {
+    /// Who of another process holds the document, or has changed what was read.
+    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> Option<Tid> {
         match (step, &want.view) {
-            (Ok(Step::Blocked(holder)), _) => !self.engine.live_attempts.is_live(*holder),
+            (Ok(Step::Blocked(holder)), _) => {
+                Some(*holder).filter(|holder| !self.engine.live_attempts.is_live(*holder))
+            }
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
-            ) => stored.tid.is_none_or(|tid| !self.engine.tids.is_own(tid)),
-            _ => false,
+            ) => stored.tid.filter(|tid| !self.engine.tids.is_own(*tid)),
+            _ => None,
         }
     }
 
     /// What this process committed and has not applied yet is left to be locked over.
     fn claim(&self, wants: &mut BTreeMap<Key, Want>) -> BTreeMap<Key, Succession> {
         let mut claimed = BTreeMap::new();
-        for (key, want) in wants {
+        wants.retain(|key, want| {
             if !self.seat.is_over(key) {
-                continue;
+                return true;
             }
-            let Some(succession) = self.engine.successions.claim(key) else { continue };
+            let Some(succession) = self.engine.successions.claim(key) else {
+                return !self.takes_along(key);
+            };
             want.see(succession.view.clone());
             let of_commit = |read| read_of_commit(&self.engine.rules, read);
             want.read = want.read.take().map(of_commit);
             (want.chain, want.over) = (succession.chain, true);
             claimed.insert(key.clone(), succession);
-        }
+            true
+        });
         claimed
     }
 
@@ -264,15 +278,6 @@ impl Attempt {
         }
         if !documents.is_empty() {
             self.engine.emit(&Event::LockedOver { tid: self.tid, documents });
-        }
-    }
-
-    /// As whom it meets holders. Whoever could go on without a document does not wait for it at all.
-    fn requester(&self, queues: &Queues) -> Requester {
-        let is_over = |since| self.engine.now().saturating_sub(since) >= COURTESY;
-        match self.has_components() || queues.since.is_some_and(is_over) {
-            true => Requester::Locking(self.tid),
-            false => Requester::Courteous(self.tid),
         }
     }
 
@@ -297,11 +302,12 @@ impl Attempt {
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
     async fn resolve_holders(
         &self,
-        requester: Requester,
+        queues: &Queues,
+        order: &Order,
         wants: &mut BTreeMap<Key, Want>,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let mut locks = Vec::new();
-        for (key, want) in &*wants {
+        for (key, want) in order.of(wants) {
             let Some(view) = &want.view else { continue };
             if let Locking::Held(_) =
                 locking(&self.engine.rules, self.tid, want.read.as_ref(), view)
@@ -309,7 +315,19 @@ impl Attempt {
                 locks.push(Lock { key: key.clone(), view: view.clone() });
             }
         }
-        let met = self.engine.resolve_locks(requester, locks, &self.deadline).await?;
+        let requester = self.requester(queues, &locks);
+        // Whoever follows another holder is young, and at it: nothing about it has to be known.
+        let just_came = |lock: &Lock| {
+            matches!(requester, Requester::Courteous(_))
+                && queues.holders.get(&lock.key).is_some_and(|before| {
+                    lock.view.holder().is_some_and(|holder| {
+                        holder != *before && !self.engine.live_attempts.is_live(holder)
+                    })
+                })
+        };
+        let (young, locks): (Vec<Lock>, Vec<Lock>) = locks.into_iter().partition(just_came);
+        let mut met = self.engine.resolve_locks(requester, locks, &self.deadline).await?;
+        met.extend(young.into_iter().map(|lock| (lock.key, Resolution::Blocked)));
         for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Aborted) {
             let view = wants.get_mut(key).and_then(|want| want.view.as_mut());
             if let Some(View::Present { stored, .. }) = view {
@@ -478,74 +496,6 @@ impl Attempt {
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
         locks.held.insert(key.clone(), Held { version, expected, before, source, chain });
-    }
-
-    /// Waits for older holders: in this process in the queues by age, across processes by polling.
-    async fn wait_for(
-        &self,
-        busy: &BTreeMap<Key, Tid>,
-        queues: &mut Queues,
-        backoff: &mut Backoff,
-        given_up: &CancellationToken,
-    ) -> Result<(), AttemptError> {
-        let engine = &self.engine;
-        queues.tickets.retain(|key, _| busy.contains_key(key));
-        for (key, holder) in busy {
-            self.refuse_to_wait_for_oneself(key, *holder)?;
-            queues.tickets.entry(key.clone()).or_insert_with(|| {
-                let (tid, holder, document) = (self.tid, *holder, key.clone());
-                engine.emit(&Event::Waiting { tid, holder, document });
-                engine.live_attempts.enter(key, self.tid.age())
-            });
-        }
-        if queues.holders != *busy {
-            // Somebody else is in the way now, and has just begun: it will not take longer than a commit does.
-            *backoff = engine.backoff();
-            queues.holders.clone_from(busy);
-        }
-        queues.polls += 1;
-        if queues.polls.is_multiple_of(4) {
-            self.check_own_record().await?;
-        }
-        let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
-        // Whoever waits for others keeps nobody from having a turn.
-        self.seat.leave_turn();
-        let since = *queues.since.get_or_insert_with(|| engine.now());
-        if self.patience.is_some_and(|patience| engine.now().saturating_sub(since) >= patience) {
-            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
-        }
-        let others = WaitReason::Others { key: key.clone(), holder: *holder };
-        let left = self.deadline.left(&*engine.config.clock, &others)?;
-        // Whoever is not first, or waits for one of this process, is woken and need not poll often.
-        let polls = |(key, ticket): (&Key, &Ticket)| {
-            ticket.is_first()
-                && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
-        };
-        let poll = if queues.tickets.iter().any(polls) {
-            backoff.next(&*engine.config.entropy)
-        } else {
-            engine.config.lease / 4
-        };
-        let woken = queues.tickets.values().map(|ticket| Box::pin(ticket.woken()));
-        tokio::select! {
-            biased;
-            _ = futures::future::select_all(woken) => {}
-            () = self.handle.notify.notified() => {}
-            () = given_up.cancelled() => {}
-            () = engine.config.clock.sleep(poll.min(left)) => {}
-        }
-        Ok(())
-    }
-
-    /// Finds out early that an older transaction aborted this one.
-    async fn check_own_record(&self) -> Result<(), AttemptError> {
-        let found =
-            self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
-        if found.state() == HolderState::Record(State::Aborted) {
-            cov_mark::hit!(wound_seen_while_waiting);
-            self.handle.wound();
-        }
-        Ok(())
     }
 
     /// A document that is to be inserted exists.

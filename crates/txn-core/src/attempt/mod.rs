@@ -11,6 +11,7 @@ mod joining;
 mod lock;
 mod mutation;
 pub(crate) mod nesting;
+mod order;
 mod parallel;
 mod participants;
 mod read;
@@ -20,6 +21,7 @@ pub(crate) mod seat;
 mod single;
 mod stage;
 mod validate;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,6 +69,12 @@ impl Working {
     fn note_read(&mut self, key: Key, read: ReadEntry) {
         self.documents += usize::from(!self.uses(&key));
         self.reads.entry(key).or_insert(read);
+    }
+
+    fn forget_read(&mut self, key: &Key) {
+        if self.reads.remove(key).is_some() && !self.writes.contains_key(key) {
+            self.documents -= 1;
+        }
     }
 
     fn retain(&mut self, stays: impl Fn(&Key) -> bool) {
@@ -121,6 +129,8 @@ pub(crate) struct Attempt {
     enclosing: Arc<[Tid]>,
     /// Lock at each read.
     pub(crate) pessimistic: bool,
+    /// Lock one document before the next, by name, as long as others are in the way.
+    in_order: bool,
     deadline: Deadline,
     /// Of the whole transaction, on the monotonic clock.
     ends_at: Duration,
@@ -142,6 +152,8 @@ pub(crate) struct Attempt {
     basis: Mutex<Option<Arc<Mutex<Composition>>>>,
     seat: Seat,
     components: Mutex<Components>,
+    /// What it takes over and does not use, if it has its turn at contested documents.
+    along: Mutex<Option<BTreeSet<Key>>>,
     /// How long it waits for transactions of others, if not until its end.
     patience: Option<Duration>,
     heart: CancellationToken,
@@ -153,6 +165,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Manner {
     /// Lock at each read.
     pub(crate) pessimistic: bool,
+    /// Lock one document before the next, by name, as long as others are in the way.
+    pub(crate) in_order: bool,
     /// Read what this process committed last from memory.
     pub(crate) recalls: bool,
     /// How long to wait for transactions of others, if not until the end.
@@ -167,7 +181,7 @@ impl Attempt {
         manner: Manner,
         ends_at: Duration,
     ) -> Arc<Self> {
-        let Manner { pessimistic, recalls, patience } = manner;
+        let Manner { pessimistic, in_order, recalls, patience } = manner;
         let handle = engine.live_attempts.register(tid);
         let limit = engine.now() + engine.config.transaction_limit;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
@@ -179,6 +193,7 @@ impl Attempt {
             options,
             enclosing: crate::attempt::nesting::enclosing(),
             pessimistic,
+            in_order,
             deadline,
             ends_at,
             limit,
@@ -193,6 +208,7 @@ impl Attempt {
             basis: Mutex::default(),
             seat: Seat::default(),
             components: Mutex::default(),
+            along: Mutex::default(),
             patience,
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),

@@ -1,12 +1,17 @@
-//! Documents that other processes want, too.
+//! Documents that other processes want, too. The processes take turns there: who has its turn takes all that it had together in its
+//! last one, so that they meet at the same document; and when that is free, it is for whoever has waited for the most turns of
+//! others.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::store::Key;
+use txn_protocol::tid::Tid;
 
 /// Most documents that are remembered.
 const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(1_000).expect("it is not zero");
@@ -14,9 +19,51 @@ const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(1_000).expect("it is not zero"
 /// A document counts as contested for so long after another process was met there.
 const FOR: Duration = Duration::from_secs(1);
 
-/// When another process was last met at a document, on the monotonic clock.
+/// Most documents that are taken together for no other reason than that they were before.
+const TOGETHER: usize = 64;
+
+/// Most processes that are told apart.
+const PROCESSES: usize = 16;
+
+/// A process, by the node of its tids.
+type Node = [u8; 6];
+
+/// What is known of a contested document.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// When another process was last met there, on the monotonic clock.
+    met: Duration,
+    /// The other processes, each with when it was last met there.
+    others: Vec<(Node, Duration)>,
+    /// Who was met last since this process had its turn, if anybody was.
+    last: Option<Node>,
+    /// How many turns of others were seen since then.
+    turns: usize,
+    /// What this process had together with it.
+    together: Arc<BTreeSet<Key>>,
+}
+
+impl Known {
+    fn meets(&mut self, node: Node, now: Duration) {
+        self.met = now;
+        self.others.retain(|(other, met)| *other != node && now.saturating_sub(*met) < FOR);
+        self.others.truncate(PROCESSES - 1);
+        self.others.push((node, now));
+        if self.last.replace(node) != Some(node) {
+            self.turns += 1;
+        }
+    }
+
+    /// How many of the others have not had their turn since this process had its own.
+    fn before(&self, now: Duration) -> usize {
+        let here = self.others.iter().filter(|(_, met)| now.saturating_sub(*met) < FOR);
+        here.count().saturating_sub(self.turns)
+    }
+}
+
+/// The documents at which other processes were met a moment ago.
 #[derive(Debug)]
-pub(crate) struct Contested(Mutex<LruCache<Key, Duration>>);
+pub(crate) struct Contested(Mutex<LruCache<Key, Known>>);
 
 impl Default for Contested {
     fn default() -> Self {
@@ -25,9 +72,10 @@ impl Default for Contested {
 }
 
 impl Contested {
-    /// Another process held the document, or had changed it.
-    pub(crate) fn meets_others(&self, key: &Key, now: Duration) {
-        self.0.lock().put(key.clone(), now);
+    /// A transaction of another process held the document, or had changed it.
+    pub(crate) fn meets(&self, key: &Key, other: Tid, now: Duration) {
+        let mut contested = self.0.lock();
+        contested.get_or_insert_mut(key.clone(), Known::default).meets(other.node(), now);
     }
 
     /// Whether another process was met at one of the documents a moment ago.
@@ -36,15 +84,74 @@ impl Contested {
         keys: impl IntoIterator<Item = &'a Key>,
         now: Duration,
     ) -> bool {
-        let met = self.0.lock();
-        let just_met = |key| met.peek(key).is_some_and(|at| now.saturating_sub(*at) < FOR);
-        !met.is_empty() && keys.into_iter().any(just_met)
+        let contested = self.0.lock();
+        !contested.is_empty() && keys.into_iter().any(|key| known(&contested, key, now).is_some())
     }
+
+    /// This process has documents together: it is its turn.
+    pub(crate) fn has(&self, keys: &[Key], now: Duration) {
+        let mut contested = self.0.lock();
+        if contested.is_empty() {
+            return;
+        }
+        let met = keys.iter().filter_map(|key| Some(known(&contested, key, now)?.met)).max();
+        let Some(met) = met else { return };
+        let together: Arc<BTreeSet<Key>> = match keys.len() {
+            0..=TOGETHER => Arc::new(keys.iter().cloned().collect()),
+            _ => Arc::default(),
+        };
+        for key in keys {
+            let known = contested.get_or_insert_mut(key.clone(), Known::default);
+            (known.met, known.together) = (met, together.clone());
+            (known.last, known.turns) = (None, 0);
+        }
+    }
+
+    /// A document is not to be had: it is not taken together with others any more.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().pop(key);
+    }
+
+    /// How many other processes may go before this one, for they have waited longer, as far as it can see.
+    pub(crate) fn before(&self, key: &Key, now: Duration) -> u32 {
+        let contested = self.0.lock();
+        let before = known(&contested, key, now).map_or(0, |known| known.before(now));
+        u32::try_from(before).unwrap_or(u32::MAX)
+    }
+
+    /// What this process had together with documents, without these, as far as it is contested.
+    pub(crate) fn together_with<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a Key> + Clone,
+        now: Duration,
+    ) -> BTreeSet<Key> {
+        let contested = self.0.lock();
+        let mut together = BTreeSet::new();
+        for known in keys.clone().into_iter().filter_map(|key| known(&contested, key, now)) {
+            if !known.together.is_subset(&together) {
+                together.extend(known.together.iter().cloned());
+            }
+        }
+        for key in keys {
+            together.remove(key);
+        }
+        together.retain(|key| known(&contested, key, now).is_some());
+        if together.len() > TOGETHER {
+            together.clear();
+        }
+        together
+    }
+}
+
+/// What is known of a document, if it is contested.
+fn known<'a>(contested: &'a LruCache<Key, Known>, key: &Key, now: Duration) -> Option<&'a Known> {
+    contested.peek(key).filter(|known| now.saturating_sub(known.met) < FOR)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use txn_protocol::rules::testing::tid;
 
     #[test]
     fn a_document_is_contested_for_a_moment() {
@@ -52,7 +159,7 @@ mod tests {
         let (one, two) = (Key::new("c", "1"), Key::new("c", "2"));
         let now = Duration::from_secs(100);
         assert!(!contested.is_any([&one, &two], now));
-        contested.meets_others(&one, now);
+        contested.meets(&one, tid(1, 0), now);
         assert!(contested.is_any([&two, &one], now) && !contested.is_any([&two], now));
         assert!(!contested.is_any([&one], now + FOR));
     }

@@ -88,8 +88,19 @@ impl Memory {
         image: Image,
         now: Duration,
     ) {
-        let (tid, image, holder) = (Some(commit), Some(image), Some(holder));
-        let observed = Observed { version: None, tid, image, holder };
+        self.locked(key, holder, Some(commit), image, now);
+    }
+
+    /// The document stands under the lock of `holder`, acknowledged over this content, which its commit leaves as it is.
+    pub(crate) fn locked(
+        &self,
+        key: &Key,
+        holder: Tid,
+        tid: Option<Tid>,
+        image: Image,
+        now: Duration,
+    ) {
+        let observed = Observed { version: None, tid, image: Some(image), holder: Some(holder) };
         let entry = ReadEntry { observed, view: View::Absent, read_at: now };
         if self.for_at_most.is_none() {
             return;

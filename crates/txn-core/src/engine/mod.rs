@@ -199,6 +199,12 @@ impl Engine {
         Backoff::new(Duration::from_millis(2), Duration::from_millis(200))
     }
 
+    /// The same for a waiter before whom so many others may go.
+    pub(crate) fn backoff_behind(&self, others: u32) -> Backoff {
+        let first = Duration::from_millis(if others == 0 { 1 } else { 4 });
+        Backoff::new(first, Duration::from_millis(200))
+    }
+
     pub(crate) async fn pause(
         &self,
         deadline: &Deadline,

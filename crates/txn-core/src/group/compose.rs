@@ -48,22 +48,28 @@ impl Groups {
             return;
         }
         let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
-        let parts: Vec<_> = parts(members.collect())
+        let parts: Vec<_> = parts(members.collect(), &over)
             .into_iter()
             .map(|members| {
-                let (read, written) =
+                let locks_first = locks_first(&members, &over);
+                let (read, mut written): (_, Vec<Uses>) =
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
+                let along = self.take_along(&members, locks_first);
+                written.extend([along.clone()]);
                 let documents = |uses, over| Documents { groups: self.clone(), uses, over };
                 let reads = documents(read, BTreeSet::new());
                 let mut written = documents(written, BTreeSet::new());
                 written.over = written.written().intersection(&over).cloned().collect();
+                if !locks_first {
+                    written.over.extend(along.written.iter().cloned());
+                }
                 let with_turn = TurnWithReads { _reads: reads, _turn: turn.clone() };
                 let guards = (with_turn, written);
                 let groups = self.clone();
                 async move {
-                    match members.iter().any(|member| member.applicant.insists) {
-                        true => groups.lock_and_commit(members, guards).await,
-                        false => groups.compose_and_commit(members, guards).await,
+                    match locks_first {
+                        true => groups.lock_and_commit(members, along.written, guards).await,
+                        false => groups.compose_and_commit(members, along.written, guards).await,
                     }
                 }
             })
@@ -73,8 +79,29 @@ impl Groups {
         futures::future::join_all(parts).await;
     }
 
-    /// Composes transactions in their order, and commits what they come to by one attempt.
-    async fn compose_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
+    /// What this process has together with contested documents it keeps; what it had together in its last turn it has together
+    /// again.
+    fn take_along(&self, members: &[Member], locks_first: bool) -> Uses {
+        let (contested, now) = (&self.engine.contested, self.engine.now());
+        if !members.iter().any(|member| member.applicant.insists) {
+            return Uses::default();
+        }
+        if !locks_first {
+            return self.queue.lock().take_offered(|key| contested.is_any([key], now));
+        }
+        let uses = uses_of(members);
+        let together = contested.together_with(uses.keys().collect::<Vec<_>>(), now);
+        self.queue.lock().take_along(together)
+    }
+
+    /// Composes transactions in their order, and commits what they come to by one attempt. `along`: further documents, which it
+    /// takes over.
+    async fn compose_and_commit(
+        self: Arc<Self>,
+        members: Vec<Member>,
+        along: BTreeSet<Key>,
+        guards: Guards,
+    ) {
         let Some(tid) = tid_for(&members) else { return };
         let mut composition = Composition::new(tid);
         let uses = uses_of(&members);
@@ -94,13 +121,22 @@ impl Groups {
             several => self.begin(several, tid, false),
         };
         let (turn, written) = guards;
+        if !written.over.is_empty() && joined.iter().any(|member| member.applicant.insists) {
+            cov_mark::hit!(contested_documents_are_taken_over);
+            attempt.take_turn(along);
+        }
         attempt.take_seat(Box::new(turn), Box::new(written));
         self.commit(&attempt, joined, &composition).await;
     }
 
     /// The same for those whom others overtook: locks first, composes on what stands there then, and commits. What is locked is
     /// nobody else's, and by its age the oldest gets it.
-    async fn lock_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
+    async fn lock_and_commit(
+        self: Arc<Self>,
+        members: Vec<Member>,
+        along: BTreeSet<Key>,
+        guards: Guards,
+    ) {
         let Some(tid) = tid_for(&members) else { return };
         let attempt = self.begin(&members, tid, true);
         let (turn, mut written) = guards;
@@ -110,8 +146,12 @@ impl Groups {
         cov_mark::hit!(overtaken_group_locks_first);
         let uses = uses_of(&members);
         let mut composition = Composition::new(tid);
-        let locked = attempt.lock_first(uses.keys().cloned().collect(), &mut composition).await;
+        let keys = uses.keys().chain(&along).cloned().collect();
+        let locked = attempt.lock_first(keys, &mut composition).await;
         if let Err(error) = locked {
+            if let AttemptError::Fail(error) = &error {
+                error.document().iter().for_each(|key| self.engine.contested.forget(key));
+            }
             attempt.roll_back("its documents were not to be had".to_owned(), true).await;
             return self.tell(components(members), Err(error));
         }
@@ -133,7 +173,7 @@ impl Groups {
         // Whoever has less time is told at its own end.
         let ends_at = members.iter().map(|member| member.applicant.attempt.ends_at()).max();
         let patience = Some(self.engine.config.lease);
-        let manner = Manner { pessimistic, patience, ..Manner::default() };
+        let manner = Manner { pessimistic, in_order: pessimistic, patience, ..Manner::default() };
         let options =
             Options { acknowledge: acknowledge.unwrap_or_default(), ..Options::default() };
         Attempt::begin(self.engine.clone(), tid, options, manner, ends_at.unwrap_or_default())
@@ -368,10 +408,8 @@ fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
 
 /// What is committed together: those who use more than one document, for together they need one record. A single document
 /// needs none, and goes by itself; and so do those who lock first, for they may have to wait.
-fn parts(members: Vec<Member>) -> Vec<Vec<Member>> {
-    let by_itself = |part: &Vec<Member>| {
-        uses_of(part).len() == 1 || part.iter().any(|member| member.applicant.insists)
-    };
+fn parts(members: Vec<Member>, over: &BTreeSet<Key>) -> Vec<Vec<Member>> {
+    let by_itself = |part: &Vec<Member>| uses_of(part).len() == 1 || locks_first(part, over);
     let (mut parts, several): (Vec<_>, Vec<_>) =
         components(members).into_iter().partition(by_itself);
     let mut several: Vec<Member> = several.into_iter().flatten().collect();
@@ -380,6 +418,12 @@ fn parts(members: Vec<Member>) -> Vec<Vec<Member>> {
         parts.push(several);
     }
     parts
+}
+
+/// Whether others overtook some of them. `over`: what is taken over from those before, which is locked already.
+fn locks_first(members: &[Member], over: &BTreeSet<Key>) -> bool {
+    members.iter().any(|member| member.applicant.insists)
+        && uses_of(members).keys().any(|key| !over.contains(key))
 }
 
 fn uses_of(members: &[Member]) -> Uses {

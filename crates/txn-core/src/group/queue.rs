@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::application::Told;
 use super::standing::SharedStanding;
-use super::uses::{InUse, Uses};
+use super::uses::{InUse, TakesOver, Uses};
 use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
@@ -55,9 +55,13 @@ impl Applicant {
         self.attempt.tid.age()
     }
 
-    /// Whether it locks documents over the commit of those before it: it locks several, and at once.
-    fn takes_over(&self) -> bool {
-        !self.insists && self.uses.len() > 1
+    /// What it may take over from those before it, to lock it over their commit: it locks several, and at once.
+    fn takes_over(&self) -> TakesOver {
+        match self.uses.len() {
+            0 | 1 => TakesOver::Nothing,
+            _ if self.insists => TakesOver::All,
+            _ => TakesOver::Some,
+        }
     }
 
     pub(super) fn acknowledge(&self) -> Acknowledge {
@@ -154,7 +158,7 @@ impl Queue {
             let may = next.runtime.id() == here && next.attempt.ends_at() > now;
             let fits = may && first.is_none_or(is_like) && taken.len() < most.min(next.most);
             let is_free = self.in_use.allows(&next.uses, next.takes_over())
-                && blocked.allows(&next.uses, false)
+                && blocked.allows(&next.uses, TakesOver::Nothing)
                 && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age());
             if fits && is_free {
                 first.get_or_insert(next);
@@ -177,6 +181,24 @@ impl Queue {
         }
         let over = taken.iter().flat_map(|(_, next)| self.in_use.begin(&next.uses)).collect();
         (taken, over)
+    }
+
+    /// Takes further documents for those who were taken, as far as nobody uses them. Returns which.
+    pub(super) fn take_along(&mut self, mut keys: BTreeSet<Key>) -> Uses {
+        keys.retain(|key| self.in_use.is_free(key));
+        self.take_further(keys)
+    }
+
+    /// Takes all that is offered and `wanted`, for those who took what was offered with it. Returns which.
+    pub(super) fn take_offered(&mut self, wanted: impl Fn(&Key) -> bool) -> Uses {
+        let keys = self.in_use.offered().filter(|key| wanted(key)).cloned().collect();
+        self.take_further(keys)
+    }
+
+    fn take_further(&mut self, keys: BTreeSet<Key>) -> Uses {
+        let uses = Uses { written: keys, ..Uses::default() };
+        self.in_use.begin(&uses);
+        uses
     }
 
     /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.

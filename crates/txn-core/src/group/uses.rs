@@ -67,6 +67,16 @@ fn root(first: &mut [usize], mut number: usize) -> usize {
     number
 }
 
+/// What of the documents that are offered is free for somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakesOver {
+    Nothing,
+    /// Where it writes them.
+    Some,
+    /// The same, if it uses nothing else: of what others may hold it locks all first.
+    All,
+}
+
 /// Documents in use: by many who only read, or by one who writes.
 #[derive(Debug, Default)]
 pub(super) struct InUse {
@@ -79,12 +89,25 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// `takes_over`: what is offered is free for it, where it writes it.
-    pub(super) fn allows(&self, uses: &Uses, takes_over: bool) -> bool {
+    pub(super) fn allows(&self, uses: &Uses, takes_over: TakesOver) -> bool {
         let written = |key: &Key| self.written.contains_key(key);
+        let takes_over = match takes_over {
+            TakesOver::Nothing => false,
+            TakesOver::Some => true,
+            TakesOver::All => uses.read.is_empty() && uses.written.is_subset(&self.offered),
+        };
         let kept = |key: &Key| written(key) && !(takes_over && self.offered.contains(key));
         !uses.read.iter().any(written)
             && !uses.written.iter().any(|key| kept(key) || self.read.contains_key(key))
+    }
+
+    /// Whether nobody uses a document.
+    pub(super) fn is_free(&self, key: &Key) -> bool {
+        !self.written.contains_key(key) && !self.read.contains_key(key)
+    }
+
+    pub(super) fn offered(&self) -> impl Iterator<Item = &Key> {
+        self.offered.iter()
     }
 
     pub(super) fn offer(&mut self, keys: BTreeSet<Key>) {
@@ -137,13 +160,21 @@ mod tests {
         let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
         let mut in_use = InUse::default();
         in_use.begin(&reader);
-        assert!(in_use.allows(&uses(&["a"], &["c"]), false) && !in_use.allows(&writer, false));
+        assert!(
+            in_use.allows(&uses(&["a"], &["c"]), TakesOver::Nothing)
+                && !in_use.allows(&writer, TakesOver::Nothing)
+        );
         in_use.begin(&uses(&["a"], &["c"]));
         in_use.end(&reader);
-        assert!(!in_use.allows(&writer, false) && in_use.allows(&uses(&[], &["b"]), false));
+        assert!(
+            !in_use.allows(&writer, TakesOver::Nothing)
+                && in_use.allows(&uses(&[], &["b"]), TakesOver::Nothing)
+        );
         in_use.end(&uses(&["a"], &["c"]));
         assert!(
-            in_use.allows(&writer, false) && in_use.read.is_empty() && in_use.written.is_empty()
+            in_use.allows(&writer, TakesOver::Nothing)
+                && in_use.read.is_empty()
+                && in_use.written.is_empty()
         );
     }
 
@@ -168,17 +199,23 @@ mod tests {
         in_use.begin(&writer);
         in_use.offer(BTreeSet::from([Key::new("c", "a"), Key::new("c", "b")]));
         let next = uses(&[], &["a"]);
-        assert!(!in_use.allows(&next, false) && in_use.allows(&next, true));
-        assert!(!in_use.allows(&reader, true), "what it read would be found locked");
+        assert!(!in_use.allows(&next, TakesOver::Nothing) && in_use.allows(&next, TakesOver::Some));
+        assert!(!in_use.allows(&reader, TakesOver::Some), "what it read would be found locked");
         assert_eq!(in_use.begin(&next), next.written);
-        assert!(!in_use.allows(&next, true), "it is taken once");
+        assert!(!in_use.allows(&next, TakesOver::Some), "it is taken once");
         let taken = in_use.withdraw(&writer.written);
         assert_eq!(taken, next.written);
         in_use.end(&next);
-        assert!(!in_use.allows(&next, true), "the next one has it");
-        assert!(!in_use.allows(&uses(&[], &["b"]), true), "nobody took it, and it is applied");
+        assert!(!in_use.allows(&next, TakesOver::Some), "the next one has it");
+        assert!(
+            !in_use.allows(&uses(&[], &["b"]), TakesOver::Some),
+            "nobody took it, and it is applied"
+        );
         in_use.end(&uses(&[], &["b"]));
-        assert!(in_use.allows(&uses(&[], &["b"]), false) && !in_use.allows(&next, false));
+        assert!(
+            in_use.allows(&uses(&[], &["b"]), TakesOver::Nothing)
+                && !in_use.allows(&next, TakesOver::Nothing)
+        );
         in_use.end(&next);
         assert!(in_use.written.is_empty() && in_use.offered.is_empty() && in_use.taken.is_empty());
     }

@@ -58,7 +58,9 @@ pub fn conflict(
 ) -> Conflict {
     let is_anothers = matches!(requester, Requester::Courteous(me) if me.age() != holder.age());
     match state {
-        HolderState::Missing | HolderState::Record(State::Pending | State::Committed)
+        // Of one that is finished the lock was seen before: it is gone by now, and somebody else may be at it.
+        HolderState::Missing
+        | HolderState::Record(State::Pending | State::Committed | State::Finished)
             if is_anothers && !dead =>
         {
             Conflict::Wait
@@ -115,7 +117,7 @@ mod tests {
             }
             let courteous = Requester::Courteous(me);
             let asks = |holder, dead| conflict(&Rules::all(), courteous, holder, state, dead);
-            let at_it = matches!(state, Missing | Record(Pending | Staged | Committed));
+            let at_it = matches!(state, Missing | Record(Pending | Staged | Committed | Finished));
             for holder in [older, younger] {
                 assert_eq!(asks(holder, false), if at_it { Wait } else { Resolve }, "{state:?}");
                 assert_eq!(asks(holder, true), dead_does, "{state:?} courteous, dead");

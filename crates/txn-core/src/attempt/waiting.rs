@@ -1,0 +1,126 @@
+//! Waiting for whoever holds a document.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Attempt;
+use crate::clock::Backoff;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::holder::Lock;
+use crate::engine::lock_queue::Ticket;
+use crate::engine::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
+use crate::event::Event;
+use crate::store::Key;
+use txn_protocol::record::State;
+use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_protocol::tid::Tid;
+
+/// A holder in another process is given so long to finish by itself: some round trips, in which most are through.
+const COURTESY: Duration = Duration::from_millis(30);
+
+/// All holders together are given so long, where one follows another: a process has its turn, and will be through.
+const LONGEST_COURTESY: Duration = Duration::from_secs(1);
+
+/// The queues that an attempt waits in.
+#[derive(Default)]
+pub(super) struct Queues {
+    tickets: BTreeMap<Key, Ticket>,
+    /// For whom it waits, when it looked last.
+    pub(super) holders: BTreeMap<Key, Tid>,
+    polls: u32,
+    /// Since when, on the monotonic clock.
+    since: Option<Duration>,
+    /// Since when for these holders.
+    met: Duration,
+}
+
+impl Attempt {
+    /// As whom it meets holders. Whoever could go on without a document does not wait for it at all.
+    pub(super) fn requester(&self, queues: &Queues, locks: &[Lock]) -> Requester {
+        let now = self.engine.now();
+        let is_known = |lock: &Lock| queues.holders.get(&lock.key).copied() == lock.view.holder();
+        let stand = locks.iter().all(is_known);
+        let is_over = |since| {
+            stand && now.saturating_sub(queues.met) >= COURTESY
+                || now.saturating_sub(since) >= LONGEST_COURTESY
+        };
+        match self.has_components() || queues.since.is_some_and(is_over) {
+            true => Requester::Locking(self.tid),
+            false => Requester::Courteous(self.tid),
+        }
+    }
+
+    /// Waits for older holders: in this process in the queues by age, across processes by polling.
+    pub(super) async fn wait_for(
+        &self,
+        busy: &BTreeMap<Key, Tid>,
+        queues: &mut Queues,
+        backoff: &mut Backoff,
+        given_up: &CancellationToken,
+    ) -> Result<(), AttemptError> {
+        let engine = &self.engine;
+        queues.tickets.retain(|key, _| busy.contains_key(key));
+        for (key, holder) in busy {
+            self.refuse_to_wait_for_oneself(key, *holder)?;
+            queues.tickets.entry(key.clone()).or_insert_with(|| {
+                let (tid, holder, document) = (self.tid, *holder, key.clone());
+                engine.emit(&Event::Waiting { tid, holder, document });
+                engine.live_attempts.enter(key, self.tid.age())
+            });
+        }
+        if queues.holders != *busy {
+            // Somebody else is in the way now, and has just begun: it will not take longer than a commit does.
+            let contested = &engine.contested;
+            let before = busy.keys().map(|key| contested.before(key, engine.now())).min();
+            *backoff = engine.backoff_behind(before.unwrap_or(0));
+            queues.holders.clone_from(busy);
+            queues.met = engine.now();
+        }
+        queues.polls += 1;
+        if queues.polls.is_multiple_of(4) {
+            self.check_own_record().await?;
+        }
+        let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
+        // Whoever waits for others keeps nobody from having a turn.
+        self.seat.leave_turn();
+        let since = *queues.since.get_or_insert_with(|| engine.now());
+        if self.patience.is_some_and(|patience| engine.now().saturating_sub(since) >= patience) {
+            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
+        }
+        let others = WaitReason::Others { key: key.clone(), holder: *holder };
+        let left = self.deadline.left(&*engine.config.clock, &others)?;
+        // Whoever is not first, or waits for one of this process, is woken and need not poll often.
+        let polls = |(key, ticket): (&Key, &Ticket)| {
+            ticket.is_first()
+                && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
+        };
+        let poll = if queues.tickets.iter().any(polls) {
+            backoff.next(&*engine.config.entropy)
+        } else {
+            engine.config.lease / 4
+        };
+        let woken = queues.tickets.values().map(|ticket| Box::pin(ticket.woken()));
+        tokio::select! {
+            biased;
+            _ = futures::future::select_all(woken) => {}
+            () = self.handle.notify.notified() => {}
+            () = given_up.cancelled() => {}
+            () = engine.config.clock.sleep(poll.min(left)) => {}
+        }
+        Ok(())
+    }
+
+    /// Finds out early that an older transaction aborted this one.
+    async fn check_own_record(&self) -> Result<(), AttemptError> {
+        let found =
+            self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
+        if found.state() == HolderState::Record(State::Aborted) {
+            cov_mark::hit!(wound_seen_while_waiting);
+            self.handle.wound();
+        }
+        Ok(())
+    }
+}
