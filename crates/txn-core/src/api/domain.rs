@@ -11,6 +11,8 @@ use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::deadline::Deadline;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::{Attempts, Groups, Told};
 use crate::store::Store;
@@ -237,6 +239,7 @@ impl Domain {
         let attempts = Attempts::default();
         let mut groups = self.groups.as_ref();
         let mut tries = 0;
+        let mut backoff = engine.backoff();
         let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
         loop {
@@ -273,6 +276,12 @@ impl Domain {
             }
             drop(tx);
             self.check_retry(tid, tries, deadline, &reason)?;
+            if let RetryReason::Unacknowledged(why) = reason {
+                // Nobody was faster, and nothing is held: the store is given a moment.
+                let (deadline, store) = (Deadline::until(deadline), WaitReason::Store(why));
+                let paused = engine.pause(&deadline, &mut backoff, store).await;
+                paused.map_err(|error| error.into_error().in_transaction(tid))?;
+            }
         }
     }
 
