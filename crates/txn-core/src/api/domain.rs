@@ -239,7 +239,6 @@ impl Domain {
         let attempts = Attempts::default();
         let mut groups = self.groups.as_ref();
         let mut tries = 0;
-        let mut backoff = engine.backoff();
         let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
         loop {
@@ -277,10 +276,8 @@ impl Domain {
             drop(tx);
             self.check_retry(tid, tries, deadline, &reason)?;
             if let RetryReason::Unacknowledged(why) = reason {
-                // Nobody was faster, and nothing is held: the store is given a moment.
-                let (deadline, store) = (Deadline::until(deadline), WaitReason::Store(why));
-                let paused = engine.pause(&deadline, &mut backoff, store).await;
-                paused.map_err(|error| error.into_error().in_transaction(tid))?;
+                // Rare, and large.
+                Box::pin(self.give_a_moment(deadline, why)).await?;
             }
         }
     }
@@ -386,6 +383,14 @@ impl Domain {
             return give_up(&format!("the deadline passed after {attempt} attempts"));
         }
         Ok(())
+    }
+
+    /// Waits before a further attempt where nobody was faster, but the store did not carry it out. Nothing is held meanwhile.
+    async fn give_a_moment(&self, deadline: Duration, why: String) -> Result<()> {
+        let (deadline, why) = (Deadline::until(deadline), WaitReason::Store(why));
+        let mut backoff = self.engine.backoff();
+        let paused = self.engine.pause(&deadline, &mut backoff, why).await;
+        paused.map_err(AttemptError::into_error)
     }
 
     /// Begins a transaction that the caller commits or rolls back, without retries. Dropping the handle rolls
