@@ -50,9 +50,9 @@ pub struct Config {
     /// says, as for [`Config::shared_requests`]: on servers yes, in this process no.
     pub groups: Option<bool>,
     /// Whether a transaction commits in parallel where it can: its record goes out together with its locks, one round trip earlier
-    /// than behind them, and once more behind the acknowledgement. That is where it is composed with no other, and does nothing
-    /// but update and delete several documents that it read and that nobody held. All others commit as they always did, and so do
-    /// pessimistic attempts. Processes of a domain need not agree. Default no.
+    /// than behind them, and once more behind the acknowledgement. That is in its first attempt, where it is composed with no other, and
+    /// does nothing but update and delete several documents that it read and that nobody held. All others commit as they always did, and so
+    /// do further and pessimistic attempts. One that is not answered within a lease is aborted, and tried again. Processes of a domain need not agree. Default no.
     pub parallel_commit: bool,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,

@@ -75,6 +75,18 @@ fn placeholders() -> Scenario {
     }
 }
 
+/// The same, with one that inserts and wants what the staged one holds: its own placeholder may stand where it has to fence.
+fn own_placeholders() -> Scenario {
+    let mut scenario = placeholders();
+    scenario.scripts[1] = one(Kind::Explicit, [Use::Insert, Use::Put, Use::No]);
+    scenario
+}
+
+/// The same, and a write vanishes.
+fn placeholders_that_vanish() -> Scenario {
+    Scenario { budget: Budget { dirty: 1, ..Budget::default() }, ..own_placeholders() }
+}
+
 /// A lock-free read beside a commit that may vanish.
 fn fooled() -> Scenario {
     Scenario { readers_may_be_fooled: false, ..mixed() }
@@ -127,6 +139,21 @@ pub fn suite() -> Suite {
                 31_885,
             )
             .ends(),
+            Case::new(
+                "a staged one and own placeholders",
+                "1 janitor, suspicion",
+                own_placeholders(),
+                164_305,
+            )
+            .ends(),
+            Case::new(
+                "a staged one and own placeholders that vanish",
+                "1 vanishing, 1 janitor, suspicion",
+                placeholders_that_vanish(),
+                1_534_389,
+            )
+            .ends()
+            .large(),
             Case::new(
                 "staged against explicit",
                 "1 vanishing, 1 janitor, suspicion",

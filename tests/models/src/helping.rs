@@ -12,8 +12,8 @@ use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
 use crate::scenario::Death;
 use crate::state::{
-    Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Who, World, attempt_of,
-    txn_of, who,
+    Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Txn, Who, World,
+    attempt_of, txn_of, who,
 };
 use crate::translate::{self, commit_tid, holder_state, standing, tid, view};
 use crate::turn::{Actor, Object, Turn, help_of, learn};
@@ -289,7 +289,13 @@ impl Turn<'_> {
             }
         };
         let expected = Some(translate::version(rec.versions[d]));
-        let step = probing(&self.scenario.rules, tid(help.who), expected, &view(&doc));
+        let me = match actor {
+            Actor::Owner(t) => Some((who(t, self.world.txns[t].attempt), self.world.txns[t])),
+            Actor::Janitor(_) | Actor::Store => None,
+        };
+        let is_mine = |(me, txn): (Who, Txn)| doc.lock == me && txn.held[d] == doc.version;
+        let (holder, now) = (tid(help.who), view(&doc));
+        let step = probing(&self.scenario.rules, holder, expected, &now, me.is_some_and(is_mine));
         if self.lacks(Rule::FenceNeverWaits)
             && let Probing::Fence(_) = step
             && doc.lock > 0
@@ -315,7 +321,12 @@ impl Turn<'_> {
             Probing::ProveAbsence => self.put_doc("proves the absence of", d, doc, fenced),
             Probing::Decide(other) => {
                 let other = translate::who(other);
-                if self.knows(other) {
+                if me.is_some_and(|(me, _)| me == other) {
+                    // Its own, not acknowledged yet: it sees to that first.
+                    self.go("comes back later to", Object::Rec(help.who), |w| {
+                        set_done(w, actor, None);
+                    });
+                } else if self.knows(other) {
                     self.unlock(d, other, None);
                 } else {
                     self.decide(other);

@@ -405,7 +405,7 @@ impl Simulation {
                     }
                 }
             };
-            let limit = Instant::now() + PEACE;
+            let limit = Instant::now() + PEACE + self.scenario.until_it_is_gone();
             if tokio::time::timeout_at(limit, ended).await.is_err() {
                 let name = one.process.name();
                 self.violations.push(format!("liveness: transactions of {name} do not end"));

@@ -10,6 +10,8 @@ use txn_sim::server::{Manners, SHARDS};
 
 /// How long an attempt may take, and the longest lease.
 pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
+/// How long an index is missing, by the clock of whoever meets it, before it counts as gone.
+const GONE: Duration = Duration::from_secs(600);
 /// How often a process looks for what is left behind.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -291,9 +293,7 @@ impl Scenario {
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7374);
         world.past = troubles.past && dice.u8(..3) == 0;
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7261_6c6c_656c);
-        // Whoever was staged over an index that is lost keeps its other documents for longer than a world lasts.
-        let can_end = world.annex != Annex::Lost;
-        world.parallel_commit = troubles.parallel_commit && dice.bool() && can_end;
+        world.parallel_commit = troubles.parallel_commit && dice.bool();
         world
     }
 
@@ -416,8 +416,22 @@ impl Scenario {
     /// transaction limit by the slowest clock, the longest lease, and a few passes of a janitor.
     #[must_use]
     pub fn longest_lock(&self) -> Duration {
-        let slowest = if self.clocks == Clocks::Wild { 2 } else { 1 };
-        TRANSACTION_LIMIT * slowest + TRANSACTION_LIMIT + 5 * JANITOR_INTERVAL
+        let limits = TRANSACTION_LIMIT * self.slowest() + TRANSACTION_LIMIT;
+        limits + 5 * JANITOR_INTERVAL + self.until_it_is_gone()
+    }
+
+    /// How much longer everything may take because an index is lost: what was staged over it is undecided until then.
+    #[must_use]
+    pub fn until_it_is_gone(&self) -> Duration {
+        match self.annex {
+            Annex::Lost if self.parallel_commit => GONE * self.slowest(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// By how much the slowest clock may be slower.
+    fn slowest(&self) -> u32 {
+        if self.clocks == Clocks::Wild { 2 } else { 1 }
     }
 
     /// How far the clocks may be apart before commits are refused.

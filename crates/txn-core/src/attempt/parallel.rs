@@ -51,8 +51,8 @@ impl Answers {
 }
 
 impl Attempt {
-    /// Whether the attempt may commit in parallel: it stands for one transaction, which updates and deletes documents that it read
-    /// at rest, and does nothing else. `only_read`: whether it read others, which have to be validated.
+    /// Whether the attempt may commit in parallel: it is the first of one transaction, which updates and deletes documents that it
+    /// read at rest, and does nothing else. `only_read`: whether it read others, which have to be validated.
     pub(super) fn commits_in_parallel(
         &self,
         wanted: &BTreeMap<Key, Option<ReadEntry>>,
@@ -75,6 +75,8 @@ impl Attempt {
         };
         self.engine.config.parallel_commit
             && is_new
+            // Where it was overtaken, or not answered, it would be again: further ones settle each lock.
+            && self.tid.attempt() == 0
             && !self.pessimistic
             && !self.is_recorded()
             && !self.has_components()
@@ -157,10 +159,25 @@ impl Attempt {
         self.deciding_record(State::Staged, participants, images)
     }
 
-    /// Sends the bulk: the record first.
+    /// Sends the bulk, the record first, and waits no longer than others do: from a lease on they take its owner for dead.
+    async fn outcomes_of(&self, bulk: &[Write]) -> Vec<Outcome> {
+        let engine = &self.engine;
+        let left = self.ends_at.saturating_sub(engine.now());
+        let lease = engine.config.lease_of(self.tid.attempt());
+        tokio::select! {
+            biased;
+            outcomes = engine.write_all(bulk) => outcomes,
+            () = engine.config.clock.sleep(lease.min(left)) => {
+                cov_mark::hit!(staged_bulk_without_an_answer);
+                let unknown = |_: &Write| Outcome::Unknown("no answer within the lease".to_owned());
+                bulk.iter().map(unknown).collect()
+            }
+        }
+    }
+
     async fn take_answers(&self, bulk: Vec<Write>, mut read: BTreeMap<Key, ReadEntry>) -> Answers {
         let engine = &self.engine;
-        let outcomes = engine.write_all(&bulk).await;
+        let outcomes = self.outcomes_of(&bulk).await;
         let mut answers = Answers { each: Vec::new(), record: Some(Standing::MISSING), why: None };
         let mut locked = Vec::new();
         for (index, (write, outcome)) in bulk.into_iter().zip(outcomes).enumerate() {

@@ -124,7 +124,7 @@ impl Engine {
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
-        let decided = self.decide(holder, found.clone(), &why, deadline).await;
+        let decided = self.decide(holder, found.clone(), requester, &why, deadline).await;
         let Some(decided) = decided.map_err(|error| error.at(met_at))? else { return Ok(None) };
         for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
             self.liveness.forget(holder, key);
@@ -173,13 +173,14 @@ impl Engine {
         &self,
         tid: Tid,
         found: RecordLookup,
+        by: Requester,
         why: &str,
         deadline: &Deadline,
     ) -> Result<Option<Decided>, AttemptError> {
         // Rare, and large.
         match found.state() {
             HolderState::Record(State::Staged) => {
-                Box::pin(self.decide_staged(tid, &found, why, deadline)).await
+                Box::pin(self.decide_staged(tid, &found, by, why, deadline)).await
             }
             _ => Box::pin(self.decide_by_table(tid, found, why, deadline)).await,
         }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::store::Key;
+use crate::store::{Key, Version};
+use txn_protocol::document::{Stored, View};
 use txn_protocol::tid::{Age, Tid};
 
 /// One attempt that runs in this process.
@@ -21,6 +22,8 @@ pub(crate) struct AttemptHandle {
     pub(crate) expired: AtomicBool,
     /// Woken when one of them changes.
     pub(crate) notify: Notify,
+    /// Where its placeholders stood when they were acknowledged.
+    placeholders: Mutex<BTreeMap<Key, Version>>,
 }
 
 impl AttemptHandle {
@@ -34,6 +37,11 @@ impl AttemptHandle {
     pub(crate) fn expire(&self) {
         self.expired.store(true, Ordering::Release);
         self.notify.notify_one();
+    }
+
+    /// Its placeholder was acknowledged.
+    pub(crate) fn holds_placeholder(&self, key: &Key, version: Version) {
+        self.placeholders.lock().insert(key.clone(), version);
     }
 
     /// An older transaction aborted it.
@@ -60,6 +68,7 @@ impl LiveAttempts {
             cancelled: AtomicBool::new(false),
             expired: AtomicBool::new(false),
             notify: Notify::new(),
+            placeholders: Mutex::default(),
         });
         self.live.lock().insert(tid, handle.clone());
         handle
@@ -72,6 +81,18 @@ impl LiveAttempts {
 
     pub(crate) fn is_live(&self, tid: Tid) -> bool {
         self.live.lock().contains_key(&tid)
+    }
+
+    /// Whether what stands there is the placeholder of an attempt of this process, as it was acknowledged.
+    pub(crate) fn has_placeholder(&self, key: &Key, view: &View) -> bool {
+        let View::Present {
+            version, stored: Stored { absent: true, lock: Some(holder), .. }, ..
+        } = view
+        else {
+            return false;
+        };
+        let handle = self.live.lock().get(holder).cloned();
+        handle.is_some_and(|handle| handle.placeholders.lock().get(key) == Some(version))
     }
 
     pub(crate) fn live_count(&self) -> usize {

@@ -25,6 +25,9 @@ use super::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Source, Write, WriteOp};
 
+/// How often a fence is tried at once where placeholders come and go: who comes back later would meet the next one.
+const FENCE_TRIES: u32 = 3;
+
 /// What one look at the participants asks for.
 #[derive(Default)]
 struct Probe {
@@ -34,6 +37,20 @@ struct Probe {
     absences: Vec<Key>,
     /// Placeholders of others.
     placeholders: Vec<Lock>,
+    /// Why participants cannot be looked at, now or later. Of each nothing is known.
+    broken: Vec<Error>,
+}
+
+impl Probe {
+    /// The verdict, or what keeps it from ever being one: where all the others are locked it is up to what is broken.
+    fn verdict(self) -> Result<Verdict, Error> {
+        let open = self.known.iter().filter(|known| **known == Probed::Open).count();
+        let is_up_to_broken = open == self.broken.len();
+        match (verdict(self.known), self.broken.into_iter().next()) {
+            (Verdict::GoOn, Some(error)) if is_up_to_broken => Err(error),
+            (verdict, _) => Ok(verdict),
+        }
+    }
 }
 
 impl Engine {
@@ -100,14 +117,14 @@ impl Engine {
         &self,
         tid: Tid,
         found: &RecordLookup,
+        by: Requester,
         why: &str,
         deadline: &Deadline,
     ) -> Result<Option<Decided>, AttemptError> {
         let (Some(record), Some(version)) = (&found.record, found.version()) else {
             return Ok(None);
         };
-        let probed = self.probe(record, deadline).await?;
-        let decided = match verdict(probed) {
+        let decided = match self.probe(record, by, deadline).await?.verdict()? {
             Verdict::GoOn => return Ok(None),
             Verdict::Commit => {
                 let (state, modified_at) = (State::Committed, self.unix_millis());
@@ -136,38 +153,44 @@ impl Engine {
     async fn probe(
         &self,
         record: &Record,
+        by: Requester,
         deadline: &Deadline,
-    ) -> Result<Vec<Probed>, AttemptError> {
-        let Probe { mut known, touches, mut fences, absences, placeholders } =
-            self.look_at_staged(record).await?;
-        if known.contains(&Probed::Fenced) {
-            return Ok(known);
-        }
-        let is_all_seen = !known.contains(&Probed::Open);
-        let touched = async |writes: &[Write], proves: Probed| {
+    ) -> Result<Probe, AttemptError> {
+        let acknowledged = async |writes: &[Write], proves: Probed| {
             let outcomes = self.write_all(writes).await.into_iter();
             outcomes.map(move |outcome| match outcome {
                 Outcome::Applied(_) => proves,
                 _ => Probed::Open,
             })
         };
-        // One that is shut out is enough.
-        if !fences.is_empty() {
-            fences.truncate(1);
-            known.extend(touched(&fences, Probed::Fenced).await);
-        } else if let Some(key) = absences.first() {
-            let proven = self.prove_absence(key, deadline).await?;
-            known.push(if proven { Probed::Fenced } else { Probed::Open });
-        } else if let Some(lock) = placeholders.first() {
-            self.clear_placeholder(lock, deadline).await?;
-            known.push(Probed::Open);
-        } else if is_all_seen && !touches.is_empty() {
-            known.extend(touched(&touches, Probed::Locked).await);
+        for _ in 0..FENCE_TRIES {
+            let mut probe = self.look_at_staged(record, by).await;
+            if probe.known.contains(&Probed::Fenced) {
+                return Ok(probe);
+            }
+            // One that is shut out is enough.
+            let is_fenced = if let Some(fence) = probe.fences.first() {
+                probe.known.extend(acknowledged(std::slice::from_ref(fence), Probed::Fenced).await);
+                return Ok(probe);
+            } else if let Some(key) = probe.absences.first() {
+                self.prove_absence(key, deadline).await?
+            } else if let Some(lock) = probe.placeholders.first() {
+                self.clear_placeholder(lock, deadline).await?
+            } else {
+                if !probe.known.contains(&Probed::Open) {
+                    probe.known.extend(acknowledged(&probe.touches, Probed::Locked).await);
+                }
+                return Ok(probe);
+            };
+            if is_fenced {
+                probe.known.push(Probed::Fenced);
+                return Ok(probe);
+            }
         }
-        Ok(known)
+        Ok(Probe { known: vec![Probed::Open], ..Probe::default() })
     }
 
-    async fn look_at_staged(&self, record: &Record) -> Result<Probe, AttemptError> {
+    async fn look_at_staged(&self, record: &Record, by: Requester) -> Probe {
         let participants: BTreeMap<Key, &Participant> =
             record.participants.iter().map(|one| (one.key(), one)).collect();
         let keys: Vec<Key> = participants.keys().cloned().collect();
@@ -181,26 +204,44 @@ impl Engine {
                     continue;
                 }
                 Look::Missing => {
-                    // Where a collection is gone for good, those that are left decide.
+                    // Where a collection is gone for good, those that are left decide: the lock cannot land there any more, but
+                    // it may have been acknowledged.
                     let missing = self.liveness.misses(&key.collection, self.now());
                     let gone = missing >= NO_NODE_LAGS_FOR && self.is_gone(&key.collection).await;
+                    if gone {
+                        cov_mark::hit!(staged_over_a_collection_that_is_gone);
+                    }
                     probe.known.push(if gone { Probed::Locked } else { Probed::Open });
                     continue;
                 }
-                Look::Broken(error) => return Err(error.into()),
+                Look::Broken(error) => {
+                    probe.known.push(Probed::Open);
+                    probe.broken.push(error);
+                    continue;
+                }
             };
             self.liveness.finds(&key.collection);
-            let step = probing(&self.rules, record.tid, participant.expected, &view);
+            let acknowledged = self.live_attempts.has_placeholder(&key, &view);
+            let step = probing(&self.rules, record.tid, participant.expected, &view, acknowledged);
             let touch = |key, source: &Source, version| {
                 Write::new(key, WriteOp::Replace(source.clone(), version))
             };
             match (step, &view) {
-                (Probing::Known(known), _) => probe.known.push(known),
+                (Probing::Known(known), _) => {
+                    if acknowledged {
+                        cov_mark::hit!(own_placeholder_is_a_fence);
+                    }
+                    probe.known.push(known);
+                }
                 (Probing::TouchLock(version), View::Present { source, .. }) => {
                     probe.touches.push(touch(key, source, version));
                 }
                 (Probing::Fence(version), View::Present { source, .. }) => {
                     probe.fences.push(touch(key, source, version));
+                }
+                // Not acknowledged yet: who asks settles it next, and would abort itself here.
+                (Probing::Decide(holder), _) if by.tid() == Some(holder) => {
+                    probe.known.push(Probed::Open);
                 }
                 (Probing::Decide(_), _) => probe.placeholders.push(Lock { key, view }),
                 (Probing::ProveAbsence | Probing::TouchLock(_) | Probing::Fence(_), _) => {
@@ -208,17 +249,18 @@ impl Engine {
                 }
             }
         }
-        Ok(probe)
+        probe
     }
 
-    /// Decides the holder of a placeholder, whatever its age, and applies it there or takes the placeholder off.
+    /// Decides the holder of a placeholder, whatever its age, and applies it there or takes the placeholder off. Returns
+    /// whether it was taken off by an acknowledged deletion, which is a fence; else the document has to be looked at again.
     async fn clear_placeholder(
         &self,
         lock: &Lock,
         deadline: &Deadline,
-    ) -> Result<(), AttemptError> {
+    ) -> Result<bool, AttemptError> {
         cov_mark::hit!(placeholder_in_the_way_of_a_fence);
-        let Some(holder) = lock.view.holder() else { return Ok(()) };
+        let Some(holder) = lock.view.holder() else { return Ok(false) };
         let found = self.record_of(holder, ReadPreference::Primary, deadline).await?;
         let is_its = |participant: &Participant| {
             participant.key() == lock.key
@@ -234,15 +276,13 @@ impl Engine {
                 if let Some(error) = self.end_apply(apply).remove(&lock.key) {
                     tracing::debug!(%holder, document = %lock.key, %error, "not applied yet");
                 }
+                Ok(false)
             }
-            Some(_) => {
-                self.unlock(&lock.key, &lock.view, holder).await?;
-            }
+            Some(_) => Ok(self.unlock(&lock.key, &lock.view, holder).await?),
             None => {
                 let message = "a placeholder stands there under a transaction that was staged, which inserts nothing";
-                return Err(Error::damaged(message).at(&lock.key).in_transaction(holder).into());
+                Err(Error::damaged(message).at(&lock.key).in_transaction(holder).into())
             }
         }
-        Ok(())
     }
 }

@@ -6,5 +6,6 @@ mod logs;
 mod panics;
 mod parallel;
 mod reading;
+mod staged;
 mod succession;
 mod support;

@@ -2,36 +2,37 @@
 //! somebody looks in between.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use txn_core::store::{Key, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
+use tokio::sync::Notify;
+use txn_core::store::{Outcome, Refusal, RefusalKind, Store, Write, WriteOp};
 use txn_core::{Acknowledge, Config, Domain, Error, ErrorKind, Options, TransactionOutcome};
 use txn_sim::CountingStore;
 
 use super::support::{Fate, Item, Items, Scripted, Shop, config, is_commit, is_lock, writes};
 
-fn parallel() -> Config {
+pub(crate) fn parallel() -> Config {
     config().with_parallel_commit(true)
 }
 
-async fn shop() -> Shop {
+pub(crate) async fn shop() -> Shop {
     Shop::open_with(&["a", "b"], parallel()).await
 }
 
-async fn set_both(shop: &Shop, n: i64) -> Result<(), Error> {
+pub(crate) async fn set_both(shop: &Shop, n: i64) -> Result<(), Error> {
     shop.set(&shop.domain, &["a", "b"], n).await
 }
 
-async fn values(shop: &Shop) -> [Option<i64>; 2] {
+pub(crate) async fn values(shop: &Shop) -> [Option<i64>; 2] {
     [shop.value("a").await, shop.value("b").await]
 }
 
-fn is_staged(write: &Write) -> bool {
+pub(crate) fn is_staged(write: &Write) -> bool {
     write.require_alias && writes(write, "\"state\":\"staged\"")
 }
 
-fn is_lock_of(write: &Write, id: &str) -> bool {
+pub(crate) fn is_lock_of(write: &Write, id: &str) -> bool {
     is_lock(write) && *write.key.id == *id
 }
 
@@ -55,12 +56,15 @@ fn once(store: &Scripted, fate: Fate, which: impl Fn(&Write) -> bool + Send + Sy
 }
 
 /// The mark of a commit is refused so often.
-fn refuse_the_mark(times: usize, store: &Scripted) {
+pub(crate) fn refuse_the_mark(times: usize, store: &Scripted) {
     first(times, store, Fate::RefuseWith(Outcome::Rejected("busy".to_owned())), is_commit);
 }
 
 /// The owner dies with its first write of a kind, which arrives.
-fn die_with(store: &Arc<Scripted>, which: impl Fn(&Write) -> bool + Send + Sync + 'static) {
+pub(crate) fn die_with(
+    store: &Arc<Scripted>,
+    which: impl Fn(&Write) -> bool + Send + Sync + 'static,
+) {
     let weak = Arc::downgrade(store);
     store.play(move |write| {
         if which(write)
@@ -249,124 +253,26 @@ async fn what_others_committed_is_told_as_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_dies_is_recovered_wherever_it_was() {
-    type Point = (&'static str, fn(&Write) -> bool, i64);
-    let points: [Point; 5] = [
-        ("the record alone", is_staged, 1),
-        ("dry runs", |write| matches!(write.op, WriteOp::Check(_)), 1),
-        ("one lock", |write| is_lock_of(write, "a"), 1),
-        ("all locks", |write| is_lock_of(write, "b"), 2),
-        ("the mark", is_commit, 2),
-    ];
-    for (point, which, expect) in points {
-        for by in ["janitor", "writer", "reader", "outcome"] {
-            let shop = shop().await;
-            die_with(&shop.store, which);
-            let dying = shop.domain.begin(&Options::default()).expect("begins");
-            dying.get_many(&shop.items, ["a", "b"]).await.expect("reads");
-            for id in ["a", "b"] {
-                dying.put(&shop.items, id, &Item { n: 2 }).expect("takes it");
-            }
-            let tid = dying.tid();
-            let told = dying.commit().await;
-            assert!(told.is_ok() == (expect == 2) || point == "all locks", "{point}: {told:?}");
-            if told.is_ok() {
-                assert_eq!(expect, 2, "{point}");
-            }
-            match by {
-                "janitor" => drop(shop.other.janitor_pass().await.expect("passes")),
-                "writer" => shop.set(&shop.other, &["a", "b"], expect).await.expect("gets through"),
-                "outcome" => {
-                    let outcome = shop.other.outcome(tid).await.expect("known");
-                    let committed = matches!(outcome, TransactionOutcome::Committed { .. });
-                    assert_eq!(committed, expect == 2, "{point}: {outcome:?}");
-                }
-                _ => {}
-            }
-            let read = shop.other.reader().get_many(&shop.items, ["a", "b"]).await.expect("reads");
-            let read: Vec<i64> = read.into_iter().flatten().map(|item| item.n).collect();
-            assert_eq!(read, [expect; 2], "{point}, {by}");
-            shop.other.janitor_pass().await.expect("passes");
-            shop.drained().await;
-            assert_eq!(values(&shop).await, [Some(expect); 2], "{point}, {by}");
-            let outcome = shop.other.outcome(tid).await.expect("known");
-            let committed = matches!(outcome, TransactionOutcome::Committed { .. });
-            assert_eq!(committed, expect == 2, "{point}, {by}: {outcome:?}");
-        }
-    }
-}
-
-/// A missing document, and one that somebody else inserts anew, shut the lock of a staged transaction out as well.
-#[tokio::test(start_paused = true)]
-async fn a_fence_is_found_where_the_document_is_gone() {
-    for inserted in [false, true] {
-        let shop = shop().await;
-        die_with(&shop.store, |write| is_lock_of(write, "a"));
-        set_both(&shop, 2).await.expect_err("its owner dies");
-        let b = Key::new("items", "b");
-        let Read::Found { version, .. } =
-            shop.memory.get_many(std::slice::from_ref(&b)).await.swap_remove(0)
-        else {
-            panic!("it is there")
-        };
-        shop.memory.write_many(&[Write::new(b.clone(), WriteOp::Delete(version))]).await;
-        if inserted {
-            cov_mark::check!(placeholder_in_the_way_of_a_fence);
-            // Another owner dies with a placeholder there.
-            let store = Arc::new(Scripted::new(shop.memory.clone()));
-            let domain = Domain::create(store.clone(), "shop", config()).await.expect("opens");
-            die_with(&store, |write| is_lock_of(write, "b"));
-            let insert = domain.transact::<_, Error, _>(async |tx| {
-                ["b", "c"].iter().try_for_each(|id| tx.insert(&shop.items, *id, &Item { n: 3 }))
-            });
-            insert.await.expect_err("its owner dies");
-            cov_mark::check!(staged_transaction_fenced);
-            shop.other.janitor_pass().await.expect("passes");
-        } else {
-            cov_mark::check!(staged_transaction_fenced);
-            shop.other.janitor_pass().await.expect("passes");
-        }
-        shop.drained().await;
-        assert_eq!(values(&shop).await, [Some(1), None]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_awaits_the_mark_of_an_owner_that_lives() {
-    let shop = shop().await;
-    refuse_the_mark(4, &shop.store);
-    cov_mark::check!(reader_awaits_the_mark);
-    set_both(&shop, 2).await.expect("it is committed");
-    let read = shop.other.reader().get_many(&shop.items, ["a", "b"]).await.expect("reads");
-    assert!(read.iter().all(|item| item.as_ref().is_some_and(|item| item.n == 2)), "{read:?}");
-    shop.drained().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_that_misses_a_lock_answers_at_once() {
-    let shop = shop().await;
-    die_with(&shop.store, |write| is_lock_of(write, "a"));
-    let dying = set_both(&shop, 2);
-    let reading = async {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let began = tokio::time::Instant::now();
-        let read = shop.other.reader().get(&shop.items, "a").await.expect("reads");
-        assert_eq!(read.map(|item| item.n), Some(1));
-        assert!(began.elapsed() < Duration::from_millis(1), "{:?}", began.elapsed());
-    };
-    let (died, ()) = tokio::join!(dying, reading);
-    died.expect_err("its owner dies");
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_older_one_waits_for_who_is_staged() {
     let shop = shop().await;
     let options = Options::default().with_pessimistic(true);
     let older = shop.other.begin(&options).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
-    refuse_the_mark(6, &shop.store);
+    let is_held_up = Arc::new(AtomicBool::new(true));
+    let held_up = is_held_up.clone();
+    shop.store.play(move |write| match is_commit(write) && held_up.load(Ordering::SeqCst) {
+        true => Fate::RefuseWith(Outcome::Rejected("busy".to_owned())),
+        false => Fate::Pass,
+    });
     set_both(&shop, 2).await.expect("it is committed");
-    let read = older.get(&shop.items, "a").await.expect("gets its lock");
+    let mut reading = Box::pin(older.get(&shop.items, "a"));
+    // Longer than anybody is given as a courtesy, and shorter than a lease.
+    let while_staged = tokio::time::timeout(Duration::from_millis(500), &mut reading).await;
+    assert!(while_staged.is_err(), "{while_staged:?}");
+    assert_eq!(records(&shop, "\"state\":\"staged\"").await, 1, "nobody else decided it");
+    is_held_up.store(false, Ordering::SeqCst);
+    let read = reading.as_mut().await.expect("gets its lock");
+    drop(reading);
     assert_eq!(read.map(|item| item.n), Some(2));
     older.put(&shop.items, "a", &Item { n: 3 }).expect("takes it");
     older.commit().await.expect("commits");
@@ -378,31 +284,40 @@ async fn an_older_one_waits_for_who_is_staged() {
 async fn a_caller_that_goes_away_changes_nothing_once_it_is_sent() {
     let shop = shop().await;
     // The lock arrives, and its answer comes too late for the caller.
-    let (domain, items) = (shop.domain.clone(), shop.items.clone());
-    let setting = tokio::spawn(async move {
-        domain
-            .transact::<_, Error, _>(async |tx| {
-                tx.get_many(&items, ["a", "b"]).await?;
-                ["a", "b"].iter().try_for_each(|id| tx.put(&items, *id, &Item { n: 2 }))
-            })
-            .await
-    });
-    let is_locked = async || {
-        let looked = shop.memory.get_many(&[Key::new("items", "a")]).await.swap_remove(0);
-        matches!(looked, Read::Found { source, .. } if source.contains("\"transaction_tid\":\""))
-    };
-    while !is_locked().await && !setting.is_finished() {
-        tokio::task::yield_now().await;
-    }
-    setting.abort();
+    let answer = Arc::new(Notify::new());
+    once(&shop.store, Fate::AnswerWhen(answer.clone()), |write| is_lock_of(write, "b"));
+    let is_sent = tokio::time::timeout(Duration::from_millis(100), set_both(&shop, 2)).await;
+    assert!(is_sent.is_err(), "it waits for that answer: {is_sent:?}");
+    assert_eq!(records(&shop, "\"state\":\"staged\"").await, 1);
+    cov_mark::check!(committed_in_parallel);
+    answer.notify_one();
     shop.drained().await;
     assert_eq!(values(&shop).await, [Some(2); 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_never_comes_is_unknown_and_can_be_asked_for() {
+async fn an_answer_that_does_not_come_within_a_lease_is_not_waited_for() {
+    for which in [is_staged as fn(&Write) -> bool, |write| is_lock_of(write, "b")] {
+        let shop = shop().await;
+        once(&shop.store, Fate::Hang, which);
+        cov_mark::check!(staged_bulk_without_an_answer);
+        let began = tokio::time::Instant::now();
+        set_both(&shop, 2).await.expect("the next attempt commits");
+        assert!(began.elapsed() < 2 * config().lease, "{:?}", began.elapsed());
+        shop.drained().await;
+        assert_eq!(records(&shop, "\"state\":\"aborted\"").await, 1);
+        assert_eq!(values(&shop).await, [Some(2); 2]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_answered_it_is_unknown_and_can_be_asked_for() {
     let shop = shop().await;
-    once(&shop.store, Fate::Hang, |write| is_lock_of(write, "b"));
+    let hangs = AtomicBool::new(false);
+    shop.store.play(move |write| {
+        hangs.fetch_or(is_lock_of(write, "b"), Ordering::SeqCst);
+        if hangs.load(Ordering::SeqCst) { Fate::Hang } else { Fate::Pass }
+    });
     let error = set_both(&shop, 2).await.expect_err("nobody knows");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     let tid = error.tid().expect("it has a record");
@@ -410,6 +325,46 @@ async fn an_answer_that_never_comes_is_unknown_and_can_be_asked_for() {
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
     shop.other.janitor_pass().await.expect("passes");
     assert_eq!(values(&shop).await, [Some(2); 2]);
+}
+
+/// Whatever hindered the first attempt, the others lock before they commit.
+#[tokio::test(start_paused = true)]
+async fn only_the_first_attempt_is_staged() {
+    let busy = || Outcome::Rejected("busy".to_owned());
+    for groups in [false, true] {
+        for (why, which) in [
+            (busy(), is_staged as fn(&Write) -> bool),
+            (busy(), is_lock),
+            (Outcome::Conflict, is_lock),
+        ] {
+            let memory = shop().await.memory.clone();
+            let store = Arc::new(Scripted::new(memory));
+            let config = parallel().with_groups(Some(groups));
+            let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+            let items: Items = domain.collection("items").await.expect("opens");
+            let staged = Arc::new(AtomicUsize::new(0));
+            let (met, counted) = (AtomicUsize::new(0), staged.clone());
+            let refused = why.clone();
+            store.play(move |write| {
+                counted.fetch_add(usize::from(is_staged(write)), Ordering::SeqCst);
+                match which(write) && met.fetch_add(1, Ordering::SeqCst) < 1 {
+                    true => Fate::RefuseWith(refused.clone()),
+                    false => Fate::Pass,
+                }
+            });
+            let began = tokio::time::Instant::now();
+            let options = Options::default();
+            let run = domain.run::<_, Error, _>(&options, async |tx| {
+                tx.get_many(&items, ["a", "b"]).await?;
+                ["a", "b"].iter().try_for_each(|id| tx.put(&items, *id, &Item { n: 2 }))
+            });
+            let committed = run.await.expect("the next attempt commits");
+            assert_eq!(committed.receipt.attempts, 2, "{why:?}");
+            assert_eq!(staged.load(Ordering::SeqCst), 1, "{why:?}, groups: {groups}");
+            let at_once = began.elapsed() < Duration::from_millis(1);
+            assert_eq!(at_once, why == Outcome::Conflict, "a store that is busy is given a moment");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ pub enum Probed {
 /// The next step about one participant of a staged transaction that is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probing {
-    /// To see it is enough: never, as long as the rules stand.
+    /// Nothing has to be written.
     Known(Probed),
     /// Its lock seems to stand: an acknowledged touch on this version proves it.
     TouchLock(Version),
@@ -115,7 +115,17 @@ pub enum Probing {
 
 /// One participant of the staged transaction `tid`, whose lock is conditioned on the version `expected`. Fences never wait: two
 /// transactions whose locks cross would wait for each other for ever.
-pub fn probing(rules: &Rules, tid: Tid, expected: Option<Version>, now: &View) -> Probing {
+///
+/// `now`: as its primary shows it after the staged record was read. `acknowledged`: what stands there is the placeholder of a
+/// transaction that was told so, at this very version. That is a fence already: an acknowledged write does not vanish, and it has
+/// taken the place of what the lock is conditioned on.
+pub fn probing(
+    rules: &Rules,
+    tid: Tid,
+    expected: Option<Version>,
+    now: &View,
+    acknowledged: bool,
+) -> Probing {
     let lacks = |rule| !rules.decides(rule);
     match now {
         View::Absent if lacks(Rule::FenceBeforeAbort) || lacks(Rule::FencePastVersions) => {
@@ -128,7 +138,10 @@ pub fn probing(rules: &Rules, tid: Tid, expected: Option<Version>, now: &View) -
                 false => Probing::TouchLock(*version),
             },
             Some(holder) if stored.absent && rules.decides(Rule::FenceNoPlaceholder) => {
-                Probing::Decide(holder)
+                match acknowledged {
+                    true => Probing::Known(Probed::Fenced),
+                    false => Probing::Decide(holder),
+                }
             }
             _ if lacks(Rule::FenceBeforeAbort) => Probing::Known(Probed::Fenced),
             _ if expected != Some(*version) && lacks(Rule::FencePastVersions) => {
@@ -280,10 +293,13 @@ mod tests {
             (view(8, Stored::placeholder(other)), Probing::Decide(other)),
             (View::Absent, Probing::ProveAbsence),
         ] {
-            assert_eq!(probing(&Rules::all(), me, Some(version(8)), &now), expect, "{now:?}");
-            let past = probing(&Rules::all(), me, Some(version(7)), &now);
-            assert_eq!(past, expect, "what is past its version is touched as well: {now:?}");
+            let probe = |expected| probing(&Rules::all(), me, Some(version(expected)), &now, false);
+            assert_eq!(probe(8), expect, "{now:?}");
+            assert_eq!(probe(7), expect, "what is past its version is touched as well: {now:?}");
         }
+        let placeholder = view(8, Stored::placeholder(other));
+        let own = probing(&Rules::all(), me, Some(version(7)), &placeholder, true);
+        assert_eq!(own, Probing::Known(Probed::Fenced), "acknowledged to who asks");
     }
 
     #[test]

@@ -123,6 +123,9 @@ impl Owner {
     }
 }
 
+/// How long the owner waits for its bulk, which is longer than others wait for the owner.
+const PATIENT: Duration = Duration::from_secs(25);
+
 /// A process that commits in parallel.
 async fn in_parallel(
     rules: &Rules,
@@ -131,6 +134,7 @@ async fn in_parallel(
 ) -> Result<(Arc<Process>, Domain), Error> {
     let (process, config) = settings(rules, store, name, 0);
     let config = config.with_parallel_commit(true);
+    let config = config.with_lease(PATIENT).with_transaction_limit(PATIENT);
     let domain = Domain::create(Arc::new(StoreOf(process.clone())), "shop", config).await?;
     Ok((process, domain))
 }
