@@ -245,7 +245,6 @@ async fn what_another_process_changed_holds_up_only_those_who_use_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_transaction_that_waits_goes_first() {
-    cov_mark::check!(overtaken_group_locks_first);
     let bank = Bank::open(2).await;
     let options = Options::default().with_pessimistic(true);
     let by_itself = bank.domain.run(&options, async |tx| {
@@ -540,6 +539,42 @@ async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
     assert_eq!(others.balances(2).await, [96, 154]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_document_holds_none_behind_it() {
+    cov_mark::check!(locks_are_given_back_in_order);
+    let ours = Bank::open(3).await;
+    let theirs = Bank::beside(ours.store.clone()).await;
+    // Each has met the other at an account.
+    ours.transfer(1, 2, 1).await.expect("commits");
+    theirs.add(1, 1).await.expect("commits");
+    ours.transfer(1, 2, 1).await.expect("commits");
+    let options = Options::default().with_pessimistic(true);
+    let one_by_one = theirs.domain.run(&options, async |tx| {
+        for id in ["1", "2"] {
+            let before = tx.get(&theirs.accounts, id).await?.unwrap_or_default();
+            sleep(Duration::from_millis(20)).await;
+            tx.put(&theirs.accounts, id, &Account { balance: before.balance + 1 })?;
+        }
+        Ok::<_, Error>(())
+    });
+    let all_at_once = async {
+        sleep(Duration::from_millis(8)).await;
+        let add = ours.domain.transact(async |tx| {
+            for id in ["0", "1", "2"] {
+                let before = tx.get(&ours.accounts, id).await?.unwrap_or_default();
+                tx.put(&ours.accounts, id, &Account { balance: before.balance + 1 })?;
+            }
+            Ok::<_, Error>(())
+        });
+        add.await
+    };
+    let (one_by_one, all_at_once) = tokio::join!(one_by_one, all_at_once);
+    let attempts = one_by_one.expect("commits").receipt.attempts;
+    assert_eq!(attempts, 1, "neither waits for the other in a circle");
+    all_at_once.expect("commits");
+    assert_eq!(ours.balances(3).await, [101, 101, 104]);
+}
+
 /// Moves money from one of ten accounts to two others, again and again, for so long. Returns how often, and the most attempts that
 /// one transfer took.
 async fn move_money(bank: &Bank, worker: usize, length: Duration) -> (u32, u32) {
@@ -565,6 +600,7 @@ async fn move_money(bank: &Bank, worker: usize, length: Duration) -> (u32, u32) 
 
 #[tokio::test(start_paused = true)]
 async fn processes_take_turns_at_hot_documents() {
+    cov_mark::check!(overtaken_group_locks_first);
     cov_mark::check!(others_go_first);
     cov_mark::check!(contested_documents_are_taken_over);
     let first = Bank::open(10).await;
@@ -580,13 +616,6 @@ async fn processes_take_turns_at_hot_documents() {
         (each.iter().map(|(moved, _)| *moved).sum::<u32>(), most)
     }))
     .await;
-    for bank in &banks {
-        let n = bank.sizes.0.lock().len();
-        println!(
-            bank.sizes.0.lock().iter().sum::<usize>(),
-            bank.sizes.1.load(Ordering::Relaxed)
-        );
-    }
     let counts = banks[0].store.counts().since(before);
     let (least, most) = (moved.iter().min().expect("four"), moved.iter().max().expect("four"));
     let all: u32 = moved.iter().map(|(moved, _)| moved).sum();

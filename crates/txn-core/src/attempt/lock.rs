@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::order::Order;
 use super::waiting::Queues;
+use super::want::Want;
 use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
@@ -25,46 +26,6 @@ use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking, read_of_commit};
 use txn_protocol::rules::validate::Observed;
 use txn_protocol::tid::Tid;
-
-/// A lock that is wanted.
-#[derive(Debug, Default)]
-pub(super) struct Want {
-    /// What the closure read, if it read the document.
-    read: Option<Observed>,
-    /// What stands there, as far as it is known.
-    pub(super) view: Option<View>,
-    /// Where it stood when it was looked at before, if it was.
-    before: Option<Option<Version>>,
-    /// It stands where it stood then.
-    again: bool,
-    /// How many groups its document came through, at most, without being applied in between.
-    chain: u8,
-    /// It was left to this attempt, to be locked over the commit before.
-    over: bool,
-}
-
-impl Want {
-    fn see(&mut self, view: View) {
-        let version = Observed::of(&view).version;
-        self.again = self.before.replace(version) == Some(version);
-        self.view = Some(view);
-    }
-
-    /// It was looked at, and nobody has it.
-    pub(super) fn is_free(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| view.holder().is_none())
-    }
-
-    /// Looks what stands there, if the lock was to be over a commit. Returns whether it was.
-    fn gives_up_over(&mut self) -> bool {
-        let was_over = std::mem::take(&mut self.over);
-        if was_over {
-            cov_mark::hit!(lock_over_given_up);
-            self.view = None;
-        }
-        was_over
-    }
-}
 
 impl Attempt {
     /// Locks documents as they are read.

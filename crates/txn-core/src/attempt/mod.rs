@@ -22,6 +22,7 @@ mod single;
 mod stage;
 mod validate;
 mod waiting;
+mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

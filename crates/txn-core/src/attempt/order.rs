@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lock::Want;
+use super::want::Want;
 use super::{Attempt, Held};
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;

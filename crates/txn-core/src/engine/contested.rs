@@ -151,16 +151,61 @@ fn known<'a>(contested: &'a LruCache<Key, Known>, key: &Key, now: Duration) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn_protocol::rules::testing::tid;
+    use txn_protocol::tid::Tid;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn key(id: usize) -> Key {
+        Key::new("c", id.to_string())
+    }
+
+    /// A transaction of another process.
+    fn of(process: u8) -> Tid {
+        format!("5d9717c5-e704-11f1-8000-15ee4fa6ea{process:02x}").parse().expect("a tid")
+    }
 
     #[test]
     fn a_document_is_contested_for_a_moment() {
         let contested = Contested::default();
-        let (one, two) = (Key::new("c", "1"), Key::new("c", "2"));
-        let now = Duration::from_secs(100);
-        assert!(!contested.is_any([&one, &two], now));
-        contested.meets(&one, tid(1, 0), now);
-        assert!(contested.is_any([&two, &one], now) && !contested.is_any([&two], now));
-        assert!(!contested.is_any([&one], now + FOR));
+        let (one, two) = (key(1), key(2));
+        assert!(!contested.is_any([&one, &two], NOW));
+        contested.meets(&one, of(1), NOW);
+        assert!(contested.is_any([&two, &one], NOW) && !contested.is_any([&two], NOW));
+        assert!(!contested.is_any([&one], NOW + FOR));
+        contested.forget(&one);
+        assert!(!contested.is_any([&one], NOW));
+    }
+
+    #[test]
+    fn whoever_had_its_turn_lets_all_others_have_theirs() {
+        let contested = Contested::default();
+        let at = key(1);
+        for process in [1, 2, 3] {
+            contested.meets(&at, of(process), NOW);
+        }
+        assert_eq!(contested.before(&at, NOW), 0, "it saw a turn of each");
+        contested.has(std::slice::from_ref(&at), NOW);
+        assert_eq!(contested.before(&at, NOW), 3);
+        // One turn has many transactions.
+        for process in [1, 1, 1, 2] {
+            contested.meets(&at, of(process), NOW);
+        }
+        assert_eq!(contested.before(&at, NOW), 1);
+        assert_eq!(contested.before(&at, NOW + FOR), 0, "nobody was met for long");
+    }
+
+    #[test]
+    fn what_was_had_together_is_had_together_again() {
+        let contested = Contested::default();
+        let all: Vec<Key> = (0..4).map(key).collect();
+        contested.has(&all, NOW);
+        assert!(contested.together_with([&all[0]], NOW).is_empty(), "nobody else wants it");
+        contested.meets(&all[0], of(1), NOW);
+        contested.has(&all[..3], NOW);
+        let together: Vec<Key> = contested.together_with([&all[1]], NOW).into_iter().collect();
+        assert_eq!(together, [all[0].clone(), all[2].clone()]);
+        let many: Vec<Key> = (0..=TOGETHER).map(key).collect();
+        contested.has(&many, NOW);
+        assert!(contested.together_with([&all[1]], NOW).is_empty(), "those are too many");
     }
 }

@@ -199,6 +199,9 @@ mod tests {
         in_use.begin(&writer);
         in_use.offer(BTreeSet::from([Key::new("c", "a"), Key::new("c", "b")]));
         let next = uses(&[], &["a"]);
+        let more = uses(&[], &["a", "c"]);
+        assert!(in_use.allows(&next, TakesOver::All) && in_use.allows(&more, TakesOver::Some));
+        assert!(!in_use.allows(&more, TakesOver::All), "it would have to lock the rest first");
         assert!(!in_use.allows(&next, TakesOver::Nothing) && in_use.allows(&next, TakesOver::Some));
         assert!(!in_use.allows(&reader, TakesOver::Some), "what it read would be found locked");
         assert_eq!(in_use.begin(&next), next.written);

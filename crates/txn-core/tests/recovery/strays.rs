@@ -35,7 +35,8 @@ async fn a_copied_lock_of_a_finished_transaction_is_replaced_by_a_writer() {
     locked_copy(&w, &p.items.key("d0000"), &p.items.key("copy"), holder).await;
     let (set, counts) = p.cost(set(&p, &["copy", "d0001"])).await;
     set.expect("it is nobody's lock");
-    assert!(counts.requests() < 20, "{counts}");
+    // Whoever is finished is given a moment first, as its lock may have been seen before that.
+    assert!(counts.requests() < 30, "{counts}");
     let report = p.domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}");
 }
