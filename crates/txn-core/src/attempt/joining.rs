@@ -115,7 +115,8 @@ impl Attempt {
             return false;
         }
         self.go_on_without(components, |_, keys| keys.contains(key), why);
-        true
+        // What none of them uses is in the way of all.
+        !components.left.is_empty()
     }
 
     /// Goes on without a component whose caller waits no longer, unless it may be committed or there is no other. Returns whether

@@ -126,7 +126,9 @@ impl Attempt {
                     }
                     // Whoever has its turn holds what others wait for.
                     Ok(Step::Blocked(holder))
-                        if self.has_turn() && !self.is_applied_soon(want, holder) =>
+                        if self.has_turn()
+                            && !self.is_set_aside(key)
+                            && !self.is_applied_soon(want, holder) =>
                     {
                         in_the_way.push(RetryReason::Waited(key.clone()));
                     }
@@ -148,6 +150,8 @@ impl Attempt {
                 self.leave_out_set_aside(&mut wants, &mut checks);
                 // Those before apply what is not locked any more.
                 successions.retain(|key, _| wants.contains_key(key) && !self.is_set_aside(key));
+                let late = WaitReason::Store("no time is left".to_owned());
+                self.deadline.left(&*self.engine.config.clock, &late)?;
                 continue;
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;

@@ -117,7 +117,8 @@ impl Groups {
         let joined = self.admit_all(members, &composition, &uses).await;
         let attempt = match joined.as_slice() {
             [] => return,
-            [one] => one.applicant.attempt.clone(),
+            // What fails at a document taken along is not its own.
+            [one] if along.is_empty() => one.applicant.attempt.clone(),
             several => self.begin(several, tid, false),
         };
         let (turn, written) = guards;
