@@ -20,7 +20,6 @@ use crate::engine::deadline::Deadline;
 use crate::engine::places::RecordOf;
 use crate::engine::settle::Settled;
 use crate::engine::transaction_table::{Partition, RecordLookup};
-use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Version, Write, WriteOp};
@@ -203,8 +202,7 @@ impl Attempt {
     }
 
     async fn lock_and_commit(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
-        let reason = WaitReason::Store("no time is left".to_owned());
-        self.deadline.left(&*self.engine.config.clock, &reason)?;
+        self.check_time()?;
         let (reads, mut writes) = {
             let working = self.working.lock();
             (working.reads.clone(), working.writes.clone())
@@ -457,8 +455,7 @@ impl Attempt {
     #[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     async fn commit_record(&self, record: &Record) -> Result<Version, AttemptError> {
         let engine = &self.engine;
-        self.deadline
-            .left(&*engine.config.clock, &WaitReason::Store("no time is left".to_owned()))?;
+        self.check_time()?;
         // From here on only the record says whether the attempt is aborted.
         let deadline = Deadline::until(self.ends_at);
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;

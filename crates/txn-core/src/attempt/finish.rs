@@ -123,8 +123,8 @@ impl Attempt {
         }
         for (index, participant) in record.participants.iter().enumerate() {
             let key = participant.key();
-            let view = known.get(&key);
-            if let Some(view) = view.and_then(|v| self.engine.under_next_lock(record, index, v)) {
+            let view = known.get(&key).and_then(|v| self.engine.under_next_lock(record, index, v));
+            if let Some(view) = view {
                 let locked_over = successions.leave(&key, view, chain + 1);
                 left.insert(key, locked_over);
             }

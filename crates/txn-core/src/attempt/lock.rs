@@ -116,17 +116,10 @@ impl Attempt {
                 match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
-                    // Those who have nothing to do with it do not wait for it; but what was sent has to be settled.
+                    // Those who have nothing to do with it do not wait for it, and whoever has its turn holds what others wait for;
+                    // but what was sent has to be settled.
                     Ok(Step::Blocked(holder))
-                        if self.has_components()
-                            && !self.is_set_aside(key)
-                            && !self.is_applied_soon(want, holder) =>
-                    {
-                        in_the_way.push(RetryReason::Waited(key.clone()));
-                    }
-                    // Whoever has its turn holds what others wait for.
-                    Ok(Step::Blocked(holder))
-                        if self.has_turn()
+                        if (self.has_components() || self.has_turn())
                             && !self.is_set_aside(key)
                             && !self.is_applied_soon(want, holder) =>
                     {
@@ -150,8 +143,7 @@ impl Attempt {
                 self.leave_out_set_aside(&mut wants, &mut checks);
                 // Those before apply what is not locked any more.
                 successions.retain(|key, _| wants.contains_key(key) && !self.is_set_aside(key));
-                let late = WaitReason::Store("no time is left".to_owned());
-                self.deadline.left(&*self.engine.config.clock, &late)?;
+                self.check_time()?;
                 continue;
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
@@ -282,13 +274,12 @@ impl Attempt {
         }
         let requester = self.requester(queues, &locks);
         // Whoever follows another holder is young, and at it: nothing about it has to be known.
-        let just_came = |lock: &Lock| {
-            matches!(requester, Requester::Courteous(_))
-                && queues.holders.get(&lock.key).is_some_and(|before| {
-                    lock.view.holder().is_some_and(|holder| {
-                        holder != *before && !self.engine.live_attempts.is_live(holder)
-                    })
-                })
+        let is_courteous = matches!(requester, Requester::Courteous(_));
+        let just_came = |lock: &Lock| match (queues.holders.get(&lock.key), lock.view.holder()) {
+            (Some(before), Some(holder)) => {
+                is_courteous && holder != *before && !self.engine.live_attempts.is_live(holder)
+            }
+            _ => false,
         };
         let (young, locks): (Vec<Lock>, Vec<Lock>) = locks.into_iter().partition(just_came);
         let mut met = self.engine.resolve_locks(requester, locks, &self.deadline).await?;

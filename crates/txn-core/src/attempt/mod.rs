@@ -38,9 +38,10 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::lock_queue::AttemptHandle;
 use crate::engine::observe::ReadEntry;
+use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Key, Source, Version};
+use crate::store::{Key, Source, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
@@ -107,6 +108,15 @@ struct Held {
 }
 
 impl Held {
+    /// Takes the lock off, and leaves the document as it stands.
+    fn void(&self, key: &Key) -> Write {
+        let op = match self.before.absent {
+            true => WriteOp::Delete(self.version),
+            false => WriteOp::Replace(self.before.encode(), self.version),
+        };
+        Write::new(key.clone(), op)
+    }
+
     /// The document as it stands, under the lock of `tid`.
     fn view(&self, tid: Tid) -> View {
         let stored = self.before.locked_by(Some(tid));
@@ -270,6 +280,12 @@ impl Attempt {
         self.engine.lifecycle.spawn(async move {
             this.release(&RetryReason::Expired(None).to_string(), true).await;
         });
+    }
+
+    /// Fails if no time is left for what comes next.
+    fn check_time(&self) -> Result<(), AttemptError> {
+        let reason = WaitReason::Store("no time is left".to_owned());
+        self.deadline.left(&*self.engine.config.clock, &reason).map(drop)
     }
 
     /// The answer to a call that comes after the end.

@@ -9,7 +9,7 @@ use super::{Attempt, Held};
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::wait_reason::WaitReason;
-use crate::store::{Key, Outcome, Write, WriteOp};
+use crate::store::{Key, Outcome, Write};
 use txn_protocol::tid::Tid;
 
 /// A free document is left to others who may go first for so long at most, for each of them.
@@ -75,18 +75,13 @@ impl Order {
 
     /// All have their turn, if all were looked at and the first is free.
     pub(super) fn go_on(&mut self, wants: &mut BTreeMap<Key, Want>, looked_at: &Self) {
-        if looked_at.up_to.is_some() {
-            return;
-        }
-        if let Some(first) =
-            self.up_to.take_if(|first| !wants.get(first).is_some_and(Want::is_free))
-        {
-            // What was seen behind it is old by the time it counts.
-            let behind = wants.iter_mut().filter(|(key, _)| **key > first);
-            behind.for_each(|(_, want)| want.view = None);
-            self.up_to = Some(first);
-        } else {
+        let (Some(first), None) = (&self.up_to, &looked_at.up_to) else { return };
+        if wants.get(first).is_some_and(Want::is_free) {
             self.up_to = None;
+        } else {
+            // What was seen behind it is old by the time it counts.
+            let behind = wants.iter_mut().filter(|(key, _)| *key > first);
+            behind.for_each(|(_, want)| want.view = None);
         }
     }
 
@@ -111,8 +106,7 @@ impl Attempt {
             let locks = &mut *self.locks.lock();
             // A placeholder would have to be deleted.
             let is_behind = |key: &Key, held: &mut Held| key > first && !held.before.absent;
-            let back = locks.held.extract_if(.., is_behind);
-            let back: Vec<_> = back.collect();
+            let back: Vec<_> = locks.held.extract_if(.., is_behind).collect();
             locks.uncertain.extend(back.iter().map(|(key, _)| key.clone()));
             back
         };
@@ -120,10 +114,7 @@ impl Attempt {
             return;
         }
         cov_mark::hit!(locks_are_given_back_in_order);
-        let void = |(key, held): &(Key, Held)| {
-            Write::new(key.clone(), WriteOp::Replace(held.before.encode(), held.version))
-        };
-        let voids: Vec<Write> = back.iter().map(void).collect();
+        let voids: Vec<Write> = back.iter().map(|(key, lock)| lock.void(key)).collect();
         let outcomes = self.engine.write_all(&voids).await;
         for ((key, _), outcome) in back.into_iter().zip(outcomes) {
             self.working.lock().forget_read(&key);

@@ -12,7 +12,6 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::places::RecordOf;
 use crate::engine::settle::{Because, Settled, Unsettled};
 use crate::engine::transaction_table::RecordLookup;
-use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write, WriteOp};
@@ -109,8 +108,7 @@ impl Attempt {
         let mut bulk = vec![engine.table.record_write(self.tid, WriteOp::Create(source))];
         bulk.extend(checks);
         bulk.extend(read.iter().filter_map(lock));
-        let late = WaitReason::Store("no time is left".to_owned());
-        self.deadline.left(&*engine.config.clock, &late)?;
+        self.check_time()?;
         self.seal();
         if !self.slot.lock().await.seal_unwritten() {
             return Err(AttemptError::Retry(RetryReason::Expired(None)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Attempt;
 use crate::engine::store_access::ReadPreference;
 use crate::event::Event;
-use crate::store::{Key, Outcome, Write, WriteOp};
+use crate::store::{Key, Outcome, Write};
 use txn_protocol::rules::conflict::Requester;
 
 impl Attempt {
@@ -47,17 +47,7 @@ impl Attempt {
                 tracing::warn!(tid = %self.tid, why = %error.into_error(), "the aborted record could not be written");
             }
         }
-        let voids: Vec<Write> = held
-            .iter()
-            .map(|(key, lock)| {
-                let op = if lock.before.absent {
-                    WriteOp::Delete(lock.version)
-                } else {
-                    WriteOp::Replace(lock.before.encode(), lock.version)
-                };
-                Write::new(key.clone(), op)
-            })
-            .collect();
+        let voids: Vec<Write> = held.iter().map(|(key, lock)| lock.void(key)).collect();
         let mut left: BTreeSet<Key> = uncertain.clone();
         if !voids.is_empty() {
             let outcomes = engine.write_all(&voids).await;

@@ -82,6 +82,18 @@ async fn an_owner_that_dies_is_recovered_wherever_it_was() {
     }
 }
 
+/// Another owner that died with its placeholder on `b`.
+async fn dies_inserting_b(shop: &Shop) -> Domain {
+    let store = Arc::new(Scripted::new(shop.memory.clone()));
+    let domain = Domain::create(store.clone(), "shop", config()).await.expect("opens");
+    die_with(&store, |write| is_lock_of(write, "b"));
+    let insert = domain.transact::<_, Error, _>(async |tx| {
+        ["b", "c"].iter().try_for_each(|id| tx.insert(&shop.items, *id, &Item { n: 3 }))
+    });
+    insert.await.expect_err("its owner dies");
+    domain
+}
+
 /// A missing document, and one that somebody else inserts anew, shut the lock of a staged transaction out as well.
 #[tokio::test(start_paused = true)]
 async fn a_fence_is_found_where_the_document_is_gone() {
@@ -89,14 +101,7 @@ async fn a_fence_is_found_where_the_document_is_gone() {
         let shop = staged_without_b().await;
         if inserted {
             cov_mark::check!(placeholder_in_the_way_of_a_fence);
-            // Another owner dies with a placeholder there.
-            let store = Arc::new(Scripted::new(shop.memory.clone()));
-            let domain = Domain::create(store.clone(), "shop", config()).await.expect("opens");
-            die_with(&store, |write| is_lock_of(write, "b"));
-            let insert = domain.transact::<_, Error, _>(async |tx| {
-                ["b", "c"].iter().try_for_each(|id| tx.insert(&shop.items, *id, &Item { n: 3 }))
-            });
-            insert.await.expect_err("its owner dies");
+            let _dead = dies_inserting_b(&shop).await;
             cov_mark::check!(staged_transaction_fenced);
             shop.other.janitor_pass().await.expect("passes");
         } else {
@@ -138,13 +143,7 @@ impl Layer for Recurring {
 #[tokio::test(start_paused = true)]
 async fn who_takes_a_placeholder_off_has_fenced() {
     let shop = staged_without_b().await;
-    let store = Arc::new(Scripted::new(shop.memory.clone()));
-    let inserter = Domain::create(store.clone(), "shop", config()).await.expect("opens");
-    die_with(&store, |write| is_lock_of(write, "b"));
-    let insert = inserter.transact::<_, Error, _>(async |tx| {
-        ["b", "c"].iter().try_for_each(|id| tx.insert(&shop.items, *id, &Item { n: 3 }))
-    });
-    insert.await.expect_err("its owner dies");
+    let _dead = dies_inserting_b(&shop).await;
     let store = Arc::new(Recurring(shop.memory.clone()));
     let recoverer = Domain::create(store, "shop", config()).await.expect("opens");
     cov_mark::check!(staged_transaction_fenced);
