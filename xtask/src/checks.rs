@@ -29,20 +29,23 @@ const AT_ONCE: &str = "8";
 
 /// Runs every check, stops at the first that fails, and says in the end what was run.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {
+    let mut times = Times::of_this_machine();
     let steps = match quick {
-        true => without_servers(),
-        false => with_servers(TestTargets::find()?),
+        true => without_servers(&times),
+        false => with_servers(TestTargets::find()?, &times),
     };
-    steps::run(steps, &mut Times::of_this_machine())
+    steps::run(steps, &mut times)
 }
 
 // The guesses are of the first run on a machine with two cores that does other things, too.
 
-fn before_the_tests(quick: bool) -> Vec<Step> {
+fn before_the_tests(quick: bool, times: &Times) -> Vec<Step> {
+    let again = times.last("docs").is_some();
     let mut docs = cargo("doc --workspace --no-deps --all-features");
     docs.env("RUSTDOCFLAGS", "-D warnings");
     vec![
         Step::work("prerequisites", seconds(5), move |_| {
+            prerequisites::disk(again)?;
             prerequisites::for_checks()?;
             if quick {
                 return Ok(());
@@ -67,13 +70,13 @@ fn before_the_tests(quick: bool) -> Vec<Step> {
     ]
 }
 
-fn without_servers() -> Vec<Step> {
-    let mut steps = before_the_tests(true);
+fn without_servers(times: &Times) -> Vec<Step> {
+    let mut steps = before_the_tests(true, times);
     steps.push(Step::command("tests without servers", minutes(25), cargo("test --workspace")));
     steps
 }
 
-fn with_servers(targets: TestTargets) -> Vec<Step> {
+fn with_servers(targets: TestTargets, times: &Times) -> Vec<Step> {
     let TestTargets { plain, live, cluster } = targets;
     let (of_servers, live) =
         live.into_iter().partition::<Vec<_>, _>(|name| name == SERVERS_THEMSELVES);
@@ -81,7 +84,7 @@ fn with_servers(targets: TestTargets) -> Vec<Step> {
         command.args(more);
         Step::command(name, guess, command)
     };
-    let mut steps = before_the_tests(false);
+    let mut steps = before_the_tests(false, times);
     steps.extend([
         command("build the tests", minutes(15), cargo_test(&[]), &["--no-run"]),
         command(

@@ -6,7 +6,34 @@ use std::process::{Command, Stdio};
 use txn_testkit::servers::{ServerKind, find_java, find_maven, find_postgres};
 
 use crate::Failure;
-use crate::cargo::cargo;
+use crate::cargo::{cargo, target};
+
+/// What a build of everything takes, and servers with their data, in GiB, rounded up.
+const DISK: u64 = 12;
+
+/// What a further run takes, where most of it is built, in GiB.
+const DISK_AGAIN: u64 = 3;
+
+/// Makes sure that what is built has room, for a linker that finds none says so in a way that nobody understands. `again`: most of
+/// it is built already.
+pub(crate) fn disk(again: bool) -> Result<(), Failure> {
+    let target = target();
+    let needed = if again { DISK_AGAIN } else { DISK };
+    let output = Command::new("df").arg("-Pk").arg(&target).output()?;
+    match free_gib(&String::from_utf8_lossy(&output.stdout)) {
+        Some(free) if free < needed => {
+            let target = target.display();
+            Err(format!("{target} has {free} GiB free, and {needed} are needed").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is free, out of what `df -Pk` says of one file system.
+fn free_gib(df: &str) -> Option<u64> {
+    let kib: u64 = df.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+    Some(kib >> 20)
+}
 
 /// Makes sure that cargo can format and lint.
 pub(crate) fn for_checks() -> Result<(), Failure> {
@@ -93,4 +120,18 @@ fn succeeds(command: &mut Command) -> bool {
 fn run(command: &mut Command) -> Result<(), Failure> {
     let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status()?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_free_is_read_from_df() {
+        let df = "Filesystem     1024-blocks      Used Available Capacity Mounted on
+/dev/vda         263935776  89512345   6291456      94% /
+";
+        assert_eq!(free_gib(df), Some(6));
+        assert_eq!(free_gib("df: no such file"), None);
+    }
 }

@@ -148,9 +148,12 @@ fn set_password(setup: &Setup<'_>, node: &Node, credentials: &Credentials) -> Re
 fn tool(setup: &Setup<'_>, node: &Node, name: &str, detached: bool) -> Command {
     let program = setup.product.join("bin").join(name);
     let mut command = setup.command(program.as_ref(), node, detached);
+    let tmp = node.folder.join("tmp");
     command
         .env("ES_JAVA_HOME", &setup.state.java)
         .env("ES_PATH_CONF", node.folder.join("config"))
-        .env("ES_TMPDIR", node.folder.join("tmp"));
+        // The launcher does not look at the other.
+        .env("CLI_JAVA_OPTS", format!("-Djava.io.tmpdir={}", tmp.display()))
+        .env("ES_TMPDIR", tmp);
     command
 }
