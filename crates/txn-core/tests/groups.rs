@@ -626,3 +626,94 @@ async fn processes_take_turns_at_hot_documents() {
     assert!(written <= u64::from(all) * 5 / 2, "{written} writes for {all} transfers");
     assert_eq!(banks[0].balances(10).await.iter().sum::<i64>(), 1_000);
 }
+
+/// Both have met the other at account `0` and `1`, and ours wrote these together a moment ago.
+async fn two_that_contest() -> (Bank, Bank) {
+    let ours = Bank::open(4).await;
+    let theirs = Bank::beside(ours.store.clone()).await;
+    for _ in 0..4 {
+        theirs.transfer(0, 1, 1).await.expect("commits");
+        ours.transfer(1, 0, 1).await.expect("commits");
+    }
+    (ours, theirs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_along_is_not_waited_for_while_nothing_moves_there() {
+    cov_mark::check!(left_behind);
+    let (ours, theirs) = two_that_contest().await;
+    let options = Options::default().with_pessimistic(true);
+    let slow = theirs.domain.run(&options, async |tx| {
+        let before = tx.get(&theirs.accounts, "0").await?.unwrap_or_default();
+        sleep(Duration::from_millis(900)).await;
+        tx.put(&theirs.accounts, "0", &Account { balance: before.balance + 1 })?;
+        Ok::<_, Error>(Instant::now())
+    });
+    let others = async {
+        sleep(Duration::from_millis(10)).await;
+        ours.transfer(1, 2, 1).await.expect("commits");
+        Instant::now()
+    };
+    let (slow, others) = tokio::join!(slow, others);
+    let slow = slow.expect("commits");
+    assert_eq!(slow.receipt.attempts, 1, "nobody wounds for what it does not use");
+    assert!(others < slow.value, "who does not use it does not wait for it");
+    assert_eq!(ours.balances(4).await, [101, 99, 101, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_not_taken_along() {
+    cov_mark::check!(left_behind);
+    let (ours, theirs) = two_that_contest().await;
+    let gone = theirs.domain.transact::<_, Error, _>(async |tx| tx.delete(&theirs.accounts, "0"));
+    gone.await.expect("commits");
+    sleep(Duration::from_millis(100)).await;
+    let before = ours.store.counts();
+    ours.transfer(1, 2, 1).await.expect("commits");
+    assert!(ours.domain.shutdown(Duration::from_secs(60)).await);
+    let written = ours.store.counts().since(before).documents_written;
+    assert_eq!(written, 6, "two locks, the record twice, two documents");
+    assert_eq!(theirs.balances(4).await, [0, 99, 101, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_in_a_circle_is_found_though_others_come_and_go() {
+    let banks = [Bank::open(4).await];
+    let [ours] = &banks;
+    let (theirs, others) =
+        (Bank::beside(ours.store.clone()).await, Bank::beside(ours.store.clone()).await);
+    let options = Options::default().with_pessimistic(true);
+    let begun = Instant::now();
+    let (has, asked) = (Notify::new(), AtomicBool::new(false));
+    let older = ours.domain.run(&options, async |tx| {
+        let one = tx.get(&ours.accounts, "0").await?.unwrap_or_default();
+        has.notified().await;
+        // One of them stays, and at the other somebody new is met each time.
+        tx.get_many(&ours.accounts, ["1", "2"]).await?;
+        asked.store(true, Ordering::Relaxed);
+        tx.put(&ours.accounts, "0", &Account { balance: one.balance + 1 })
+    });
+    let younger = async {
+        sleep(Duration::from_millis(5)).await;
+        let run = theirs.domain.run(&options, async |tx| {
+            let one = tx.get(&theirs.accounts, "1").await?.unwrap_or_default();
+            has.notify_one();
+            tx.get(&theirs.accounts, "0").await?;
+            tx.put(&theirs.accounts, "1", &Account { balance: one.balance + 1 })
+        });
+        run.await.expect("commits")
+    };
+    let come_and_go = async {
+        let back_and_forth = async || {
+            while !asked.load(Ordering::Relaxed) {
+                others.transfer(2, 3, 1).await.expect("commits");
+                others.transfer(3, 2, 1).await.expect("commits");
+            }
+        };
+        join_all((0..8).map(|_| back_and_forth())).await;
+        begun.elapsed()
+    };
+    let (older, _, stood) = tokio::join!(older, younger, come_and_go);
+    older.expect("commits");
+    assert!(stood < Duration::from_millis(300), "{stood:?}");
+}

@@ -124,6 +124,7 @@ impl Attempt {
                 self.progress.release();
                 say(match result {
                     Ok(commit) => {
+                        self.engine.contested.has([&single.key], [&single.key], self.engine.now());
                         self.refresh_if_asked([&single.key]).await;
                         Ok(receipt(None, Some(commit), true))
                     }
@@ -158,18 +159,25 @@ impl Attempt {
         self.seat.leave();
     }
 
-    /// From here on readers find the contents in the record.
+    /// From here on readers find the contents in the record, and this process has had its turn.
     fn remember(&self, committed: &CommittedRecord) {
         let CommittedRecord { record, known, .. } = committed;
         let Some(commit) = record.commit_tid else { return };
         let now = self.engine.now();
+        let keys: Vec<(Key, Op)> = record.participants.iter().map(|it| (it.key(), it.op)).collect();
+        let written = keys.iter().filter(|(_, op)| matches!(op, Op::Write | Op::Insert));
+        let all = keys.iter().map(|(key, _)| key);
+        self.engine.contested.has(all, written.map(|(key, _)| key), now);
         for (participant, image) in record.participants.iter().zip(&record.images) {
             let key = participant.key();
             match (participant.op, image) {
                 (Op::Write | Op::Insert, Some(image)) => {
                     self.engine.memory.committed(&key, record.tid, commit, image.clone(), now);
                 }
-                (Op::Delete, _) => self.engine.memory.forget(&key),
+                (Op::Delete, _) => {
+                    self.engine.memory.forget(&key);
+                    self.engine.contested.forget(&key);
+                }
                 // Whoever comes next finds it as it is.
                 (Op::Read, _) => {
                     if let Some(View::Present { stored, .. }) = known.get(&key)
@@ -210,7 +218,7 @@ impl Attempt {
         if !writes.is_empty() {
             self.engine.check_clock()?;
         }
-        let along = self.along.lock().clone().unwrap_or_default();
+        let along = self.along();
         if !self.is_recorded()
             && along.is_empty()
             && let Some(single) = self.single_document(&reads, &writes).await?

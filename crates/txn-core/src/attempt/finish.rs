@@ -114,8 +114,6 @@ impl Attempt {
         if !self.seat.has_documents() {
             return left;
         }
-        let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
-        self.engine.contested.has(&keys, self.engine.now());
         // All of them at once: others may want several, too.
         let chain = self.locks.lock().held.values().map(|held| held.chain).max().unwrap_or(0);
         if chain >= LONGEST_CHAIN {

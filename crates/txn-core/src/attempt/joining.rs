@@ -27,6 +27,15 @@ pub(super) struct Components {
     recorded: bool,
 }
 
+/// What it does for those of its process that come after it, at documents that other processes wait for.
+#[derive(Debug, Default)]
+pub(super) struct Along {
+    /// Documents that it keeps for them, and does not use.
+    keys: BTreeSet<Key>,
+    /// All that is contested it took over, and holds already.
+    has_turn: bool,
+}
+
 impl Attempt {
     /// Whether it cannot be composed with others: it locks as it reads, or somebody knows of it what the others do not share, such
     /// as its tid. Nested ones go by themselves, for those around them wait.
@@ -76,12 +85,16 @@ impl Attempt {
         *self.working.lock() = Working::default();
     }
 
-    /// Locks documents before anything is composed, and shows the composition what stands there.
+    /// Locks documents before anything is composed, and shows the composition what stands there. `along`: further ones, for those
+    /// after it, as far as they are to be had.
     pub(crate) async fn lock_first(
         self: &Arc<Self>,
-        keys: Vec<Key>,
+        mut keys: Vec<Key>,
+        along: BTreeSet<Key>,
         composition: &mut Composition,
     ) -> Result<(), AttemptError> {
+        keys.extend(along.iter().cloned());
+        self.along.lock().keys = along;
         self.fetch(keys).await?;
         self.teach(composition);
         Ok(())
@@ -150,17 +163,36 @@ impl Attempt {
 
     /// It has its turn at contested documents, which it takes over: `along` only to keep them for those after it.
     pub(crate) fn take_turn(&self, along: BTreeSet<Key>) {
-        *self.along.lock() = Some(along);
+        *self.along.lock() = Along { keys: along, has_turn: true };
     }
 
     /// Whether it took over documents that other processes wait for.
     pub(super) fn has_turn(&self) -> bool {
-        self.along.lock().is_some()
+        self.along.lock().has_turn
     }
 
-    /// Whether it takes a document over for those after it only.
+    /// What it keeps for those after it only.
+    pub(super) fn along(&self) -> BTreeSet<Key> {
+        self.along.lock().keys.clone()
+    }
+
+    /// Whether it keeps a document for those after it only.
     pub(super) fn takes_along(&self, key: &Key) -> bool {
-        self.along.lock().as_ref().is_some_and(|along| along.contains(key))
+        self.along.lock().keys.contains(key)
+    }
+
+    /// Goes on without a document that it would have kept for those after it; they do not, either.
+    pub(super) fn leave_behind(&self, key: &Key) {
+        cov_mark::hit!(left_behind);
+        self.along.lock().keys.remove(key);
+        self.engine.contested.forget(key);
+    }
+
+    /// What failed it may be what it took along: nothing of that is taken along again, then.
+    pub(crate) fn leave_along_behind(&self, error: &AttemptError) {
+        if error.document().is_some_and(|key| self.takes_along(key)) {
+            self.along().iter().for_each(|key| self.leave_behind(key));
+        }
     }
 
     /// The group before applies what this one does not lock.

@@ -104,6 +104,7 @@ impl Attempt {
                 continue;
             }
             order.go_on(&mut wants, &looked_at);
+            self.give_up_along(&queues, &mut wants);
             let met = self.resolve_holders(&queues, &order, &mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
@@ -256,6 +257,29 @@ impl Attempt {
         }
     }
 
+    /// What is kept for those after it is not created, and is waited for only while holders follow each other.
+    fn give_up_along(&self, queues: &Queues, wants: &mut BTreeMap<Key, Want>) {
+        wants.retain(|key, want| {
+            if !self.takes_along(key) || self.locks.lock().uncertain.contains(key) {
+                return true;
+            }
+            let is_to_be_had = match &want.view {
+                None => true,
+                Some(View::Absent) => false,
+                Some(View::Present { stored, .. }) => {
+                    let is_courteous = |holder| {
+                        matches!(self.requester(queues, key, holder), Requester::Courteous(_))
+                    };
+                    !stored.absent && stored.lock.is_none_or(is_courteous)
+                }
+            };
+            if !is_to_be_had {
+                self.leave_behind(key);
+            }
+            is_to_be_had
+        });
+    }
+
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
     async fn resolve_holders(
         &self,
@@ -266,24 +290,34 @@ impl Attempt {
         let mut locks = Vec::new();
         for (key, want) in order.of(wants) {
             let Some(view) = &want.view else { continue };
-            if let Locking::Held(_) =
+            if let Locking::Held(holder) =
                 locking(&self.engine.rules, self.tid, want.read.as_ref(), view)
             {
-                locks.push(Lock { key: key.clone(), view: view.clone() });
+                locks.push((Lock { key: key.clone(), view: view.clone() }, holder));
             }
         }
-        let requester = self.requester(queues, &locks);
-        // Whoever follows another holder is young, and at it: nothing about it has to be known.
-        let is_courteous = matches!(requester, Requester::Courteous(_));
-        let just_came = |lock: &Lock| match (queues.holders.get(&lock.key), lock.view.holder()) {
-            (Some(before), Some(holder)) => {
-                is_courteous && holder != *before && !self.engine.live_attempts.is_live(holder)
+        let mut met = BTreeMap::new();
+        let (mut courteous, mut locking) = (Vec::new(), Vec::new());
+        for (lock, holder) in locks {
+            match self.requester(queues, &lock.key, holder) {
+                // Whoever follows another holder is young, and at it: nothing about it has to be known.
+                Requester::Courteous(_)
+                    if queues.are_led_by_another(&lock.key, holder)
+                        && !self.engine.live_attempts.is_live(holder) =>
+                {
+                    met.insert(lock.key, Resolution::Blocked);
+                }
+                Requester::Courteous(_) => courteous.push(lock),
+                _ => locking.push(lock),
             }
-            _ => false,
-        };
-        let (young, locks): (Vec<Lock>, Vec<Lock>) = locks.into_iter().partition(just_came);
-        let mut met = self.engine.resolve_locks(requester, locks, &self.deadline).await?;
-        met.extend(young.into_iter().map(|lock| (lock.key, Resolution::Blocked)));
+        }
+        for (requester, locks) in
+            [(Requester::Courteous(self.tid), courteous), (Requester::Locking(self.tid), locking)]
+        {
+            if !locks.is_empty() {
+                met.extend(self.engine.resolve_locks(requester, locks, &self.deadline).await?);
+            }
+        }
         for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Aborted) {
             let view = wants.get_mut(key).and_then(|want| want.view.as_mut());
             if let Some(View::Present { stored, .. }) = view {
@@ -402,7 +436,10 @@ impl Attempt {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
                     self.engine.memory.forget_collection(&key.collection);
                     // It may be the commit's content that is refused, and that is for those before to tell.
-                    if !wants.get_mut(&key).is_some_and(Want::gives_up_over) {
+                    if self.takes_along(&key) {
+                        wants.remove(&key);
+                        self.leave_behind(&key);
+                    } else if !wants.get_mut(&key).is_some_and(Want::gives_up_over) {
                         fault = Some(Error::from_refused(&refused, &key, "lock it"));
                     }
                 }

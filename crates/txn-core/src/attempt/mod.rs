@@ -25,8 +25,8 @@ mod waiting;
 mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -47,7 +47,7 @@ use txn_protocol::machines::record::Slot;
 use txn_protocol::tid::Tid;
 
 use composition::Composition;
-use joining::Components;
+use joining::{Along, Components};
 use seat::Seat;
 use stage::Progress;
 
@@ -163,10 +163,11 @@ pub(crate) struct Attempt {
     basis: Mutex<Option<Arc<Mutex<Composition>>>>,
     seat: Seat,
     components: Mutex<Components>,
-    /// What it takes over and does not use, if it has its turn at contested documents.
-    along: Mutex<Option<BTreeSet<Key>>>,
+    along: Mutex<Along>,
     /// How long it waits for transactions of others, if not until its end.
     patience: Option<Duration>,
+    /// Since when it has waited for others, on the monotonic clock, if it has.
+    waits_since: OnceLock<Duration>,
     heart: CancellationToken,
     beating: AtomicBool,
 }
@@ -221,6 +222,7 @@ impl Attempt {
             components: Mutex::default(),
             along: Mutex::default(),
             patience,
+            waits_since: OnceLock::new(),
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
         })

@@ -61,13 +61,15 @@ impl Order {
         let Some(first) = &self.up_to else { return Ok(false) };
         let Some(want) = wants.get_mut(first) else { return Ok(false) };
         let before = engine.contested.before(first, engine.now());
-        if !want.is_free() || self.waited || before == 0 {
+        // Who holds others lets nobody go first, who would wait for them.
+        if !want.is_free() || self.waited || before == 0 || !attempt.locks.lock().held.is_empty() {
             self.waited &= want.is_free();
             return Ok(false);
         }
         cov_mark::hit!(others_go_first);
         (want.view, self.waited) = (None, true);
         let wait = LONGEST.min(took * 2 + Duration::from_millis(2));
+        attempt.seat.leave_turn();
         let changing = WaitReason::Changing(first.clone());
         attempt.deadline.pause(&*engine.config.clock, wait * before, changing).await?;
         Ok(true)

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use super::Attempt;
 use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::holder::Lock;
 use crate::engine::lock_queue::Ticket;
 use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
@@ -28,26 +27,29 @@ const LONGEST_COURTESY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Queues {
     tickets: BTreeMap<Key, Ticket>,
-    /// For whom it waits, when it looked last.
-    pub(super) holders: BTreeMap<Key, Tid>,
+    /// For whom it waits, when it looked last, and since when, on the monotonic clock.
+    holders: BTreeMap<Key, (Tid, Duration)>,
     polls: u32,
-    /// Since when, on the monotonic clock.
+    /// Since when it waits for anybody.
     since: Option<Duration>,
-    /// Since when for these holders.
-    met: Duration,
+}
+
+impl Queues {
+    /// Whether another holder follows the one that was waited for.
+    pub(super) fn are_led_by_another(&self, key: &Key, holder: Tid) -> bool {
+        self.holders.get(key).is_some_and(|(before, _)| *before != holder)
+    }
 }
 
 impl Attempt {
-    /// As whom it meets holders. Whoever could go on without a document does not wait for it at all.
-    pub(super) fn requester(&self, queues: &Queues, locks: &[Lock]) -> Requester {
+    /// As whom it meets the holder of a document. Whoever could go on without it does not wait for it at all.
+    pub(super) fn requester(&self, queues: &Queues, key: &Key, holder: Tid) -> Requester {
         let now = self.engine.now();
-        let is_known = |lock: &Lock| queues.holders.get(&lock.key).copied() == lock.view.holder();
-        let stand = locks.iter().all(is_known);
-        let is_over = |since| {
-            stand && now.saturating_sub(queues.met) >= COURTESY
-                || now.saturating_sub(since) >= LONGEST_COURTESY
-        };
-        match self.has_components() || queues.since.is_some_and(is_over) {
+        let stands = queues.holders.get(key).is_some_and(|(before, since)| {
+            *before == holder && now.saturating_sub(*since) >= COURTESY
+        });
+        let is_over = |since: &Duration| now.saturating_sub(*since) >= LONGEST_COURTESY;
+        match self.has_components() || stands || self.waits_since.get().is_some_and(is_over) {
             true => Requester::Locking(self.tid),
             false => Requester::Courteous(self.tid),
         }
@@ -71,13 +73,20 @@ impl Attempt {
                 engine.live_attempts.enter(key, self.tid.age())
             });
         }
-        if queues.holders != *busy {
+        let now = engine.now();
+        let since = |key: &Key, holder: Tid| match queues.holders.get(key) {
+            Some((before, since)) if *before == holder => *since,
+            _ => now,
+        };
+        let holders: BTreeMap<Key, (Tid, Duration)> = busy
+            .iter()
+            .map(|(key, holder)| (key.clone(), (*holder, since(key, *holder))))
+            .collect();
+        if queues.holders != holders {
             // Somebody else is in the way now, and has just begun: it will not take longer than a commit does.
-            let contested = &engine.contested;
-            let before = busy.keys().map(|key| contested.before(key, engine.now())).min();
+            let before = busy.keys().map(|key| engine.contested.before(key, now)).min();
             *backoff = engine.backoff_behind(before.unwrap_or(0));
-            queues.holders.clone_from(busy);
-            queues.met = engine.now();
+            queues.holders = holders;
         }
         queues.polls += 1;
         if queues.polls.is_multiple_of(4) {
@@ -86,7 +95,8 @@ impl Attempt {
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
         // Whoever waits for others keeps nobody from having a turn.
         self.seat.leave_turn();
-        let since = *queues.since.get_or_insert_with(|| engine.now());
+        self.waits_since.get_or_init(|| now);
+        let since = *queues.since.get_or_insert(now);
         if self.patience.is_some_and(|patience| engine.now().saturating_sub(since) >= patience) {
             return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
         }

@@ -2,9 +2,8 @@
 //! last one, so that they meet at the same document; and when that is free, it is for whoever has waited for the most turns of
 //! others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
@@ -21,6 +20,15 @@ const FOR: Duration = Duration::from_secs(1);
 
 /// Most documents that are taken together for no other reason than that they were before.
 const TOGETHER: usize = 64;
+
+/// So many of its last commits a process remembers: twice what one turn has.
+const COMMITS: usize = 32;
+
+/// Whatever is written by so many of them is written again and again, and not by the one transaction that it was made for.
+const AGAIN: usize = 3;
+
+/// And for so long at most, in which each of several processes has had its turn.
+const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// Most processes that are told apart.
 const PROCESSES: usize = 16;
@@ -39,8 +47,6 @@ struct Known {
     last: Option<Node>,
     /// How many turns of others were seen since then.
     turns: usize,
-    /// What this process had together with it.
-    together: Arc<BTreeSet<Key>>,
 }
 
 impl Known {
@@ -61,91 +67,135 @@ impl Known {
     }
 }
 
-/// The documents at which other processes were met a moment ago.
+/// What this process wrote by one commit, when some of it was contested.
 #[derive(Debug)]
-pub(crate) struct Contested(Mutex<LruCache<Key, Known>>);
+struct Commit {
+    written: BTreeSet<Key>,
+    at: Duration,
+}
+
+/// The documents at which other processes were met a moment ago, and those that go with them: whoever waits in order meets nobody
+/// at the documents behind the first.
+#[derive(Debug)]
+pub(crate) struct Contested(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    documents: LruCache<Key, Known>,
+    /// When another process was last met anywhere.
+    met: Duration,
+    /// The last at the end.
+    commits: VecDeque<Commit>,
+}
 
 impl Default for Contested {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(DOCUMENTS)))
+        let documents = LruCache::new(DOCUMENTS);
+        Self(Mutex::new(State { documents, met: Duration::ZERO, commits: VecDeque::new() }))
+    }
+}
+
+impl State {
+    /// What is known of a document, if another process was met there.
+    fn known(&self, key: &Key, now: Duration) -> Option<&Known> {
+        self.documents.peek(key).filter(|known| now.saturating_sub(known.met) < FOR)
+    }
+
+    /// The commits by which documents were written that are contested still.
+    fn commits(&self, now: Duration) -> impl Iterator<Item = &Commit> {
+        self.commits.iter().filter(move |commit| {
+            now.saturating_sub(commit.at) < REMEMBERED
+                && commit.written.iter().any(|key| self.known(key, now).is_some())
+        })
+    }
+
+    fn is_contested(&self, key: &Key, now: Duration) -> bool {
+        let has_it = |commit: &&Commit| commit.written.contains(key);
+        self.known(key, now).is_some() || self.commits(now).filter(has_it).count() >= AGAIN
+    }
+
+    /// Nobody was met anywhere for a while.
+    fn is_quiet(&self, now: Duration) -> bool {
+        self.documents.is_empty() || now.saturating_sub(self.met) >= FOR
     }
 }
 
 impl Contested {
     /// A transaction of another process held the document, or had changed it.
     pub(crate) fn meets(&self, key: &Key, other: Tid, now: Duration) {
-        let mut contested = self.0.lock();
-        contested.get_or_insert_mut(key.clone(), Known::default).meets(other.node(), now);
+        let state = &mut *self.0.lock();
+        state.met = now;
+        let known = state.documents.get_or_insert_mut(key.clone(), Known::default);
+        known.meets(other.node(), now);
     }
 
-    /// Whether another process was met at one of the documents a moment ago.
+    /// Whether another process was met a moment ago at one of the documents, or at what goes with it.
     pub(crate) fn is_any<'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Key>,
         now: Duration,
     ) -> bool {
-        let contested = self.0.lock();
-        !contested.is_empty() && keys.into_iter().any(|key| known(&contested, key, now).is_some())
+        let state = self.0.lock();
+        !state.is_quiet(now) && keys.into_iter().any(|key| state.is_contested(key, now))
     }
 
-    /// This process has documents together: it is its turn.
-    pub(crate) fn has(&self, keys: &[Key], now: Duration) {
-        let mut contested = self.0.lock();
-        if contested.is_empty() {
+    /// This process had its turn: it committed these documents, of which some were written and are there.
+    pub(crate) fn has<'a>(
+        &self,
+        committed: impl IntoIterator<Item = &'a Key>,
+        written: impl IntoIterator<Item = &'a Key>,
+        now: Duration,
+    ) {
+        let state = &mut *self.0.lock();
+        if state.is_quiet(now) {
             return;
         }
-        let met = keys.iter().filter_map(|key| Some(known(&contested, key, now)?.met)).max();
-        let Some(met) = met else { return };
-        let together: Arc<BTreeSet<Key>> = match keys.len() {
-            0..=TOGETHER => Arc::new(keys.iter().cloned().collect()),
-            _ => Arc::default(),
-        };
-        for key in keys {
-            let known = contested.get_or_insert_mut(key.clone(), Known::default);
-            (known.met, known.together) = (met, together.clone());
-            (known.last, known.turns) = (None, 0);
+        for key in committed {
+            if let Some(known) = state.documents.peek_mut(key) {
+                (known.last, known.turns) = (None, 0);
+            }
         }
+        let written: BTreeSet<Key> = written.into_iter().cloned().collect();
+        if !written.iter().any(|key| state.is_contested(key, now)) {
+            return;
+        }
+        if state.commits.len() == COMMITS {
+            state.commits.pop_front();
+        }
+        state.commits.push_back(Commit { written, at: now });
     }
 
-    /// A document is not to be had: it is not taken together with others any more.
+    /// A document is gone, or not to be had: it goes with no other any more.
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.lock().pop(key);
+        let state = &mut *self.0.lock();
+        state.documents.pop(key);
+        state.commits.iter_mut().for_each(|commit| _ = commit.written.remove(key));
     }
 
     /// How many other processes may go before this one, for they have waited longer, as far as it can see.
     pub(crate) fn before(&self, key: &Key, now: Duration) -> u32 {
-        let contested = self.0.lock();
-        let before = known(&contested, key, now).map_or(0, |known| known.before(now));
+        let before = self.0.lock().known(key, now).map_or(0, |known| known.before(now));
         u32::try_from(before).unwrap_or(u32::MAX)
     }
 
-    /// What this process had together with documents, without these, as far as it is contested.
-    pub(crate) fn together_with<'a>(
-        &self,
-        keys: impl IntoIterator<Item = &'a Key> + Clone,
-        now: Duration,
-    ) -> BTreeSet<Key> {
-        let contested = self.0.lock();
-        let mut together = BTreeSet::new();
-        for known in keys.clone().into_iter().filter_map(|key| known(&contested, key, now)) {
-            if !known.together.is_subset(&together) {
-                together.extend(known.together.iter().cloned());
+    /// What goes with these documents: what this process wrote together with one of them, again and again.
+    pub(crate) fn together_with(&self, keys: &BTreeSet<&Key>, now: Duration) -> BTreeSet<Key> {
+        let state = self.0.lock();
+        if state.is_quiet(now) {
+            return BTreeSet::new();
+        }
+        let mut times: BTreeMap<&Key, usize> = BTreeMap::new();
+        for Commit { written, .. } in state.commits(now) {
+            if written.iter().any(|key| keys.contains(key)) {
+                written.iter().for_each(|key| *times.entry(key).or_default() += 1);
             }
         }
-        for key in keys {
-            together.remove(key);
+        times.retain(|key, times| *times >= AGAIN && !keys.contains(key));
+        match times.len() {
+            0..=TOGETHER => times.into_keys().cloned().collect(),
+            _ => BTreeSet::new(),
         }
-        together.retain(|key| known(&contested, key, now).is_some());
-        if together.len() > TOGETHER {
-            together.clear();
-        }
-        together
     }
-}
-
-/// What is known of a document, if it is contested.
-fn known<'a>(contested: &'a LruCache<Key, Known>, key: &Key, now: Duration) -> Option<&'a Known> {
-    contested.peek(key).filter(|known| now.saturating_sub(known.met) < FOR)
 }
 
 #[cfg(test)]
@@ -184,7 +234,7 @@ mod tests {
             contested.meets(&at, of(process), NOW);
         }
         assert_eq!(contested.before(&at, NOW), 0, "it saw a turn of each");
-        contested.has(std::slice::from_ref(&at), NOW);
+        contested.has([&at], [&at], NOW);
         assert_eq!(contested.before(&at, NOW), 3);
         // One turn has many transactions.
         for process in [1, 1, 1, 2] {
@@ -194,18 +244,59 @@ mod tests {
         assert_eq!(contested.before(&at, NOW + FOR), 0, "nobody was met for long");
     }
 
+    /// It commits what it writes, and perhaps more.
+    fn commit(contested: &Contested, written: &[Key], now: Duration) {
+        contested.has(written.iter().chain([&key(99)]), written, now);
+    }
+
+    /// What goes with a document.
+    fn with(contested: &Contested, one: &Key, now: Duration) -> Vec<Key> {
+        contested.together_with(&BTreeSet::from([one]), now).into_iter().collect()
+    }
+
     #[test]
-    fn what_was_had_together_is_had_together_again() {
+    fn what_is_written_together_goes_together() {
         let contested = Contested::default();
         let all: Vec<Key> = (0..4).map(key).collect();
-        contested.has(&all, NOW);
-        assert!(contested.together_with([&all[0]], NOW).is_empty(), "nobody else wants it");
+        (0..AGAIN).for_each(|_| commit(&contested, &all, NOW));
+        assert!(with(&contested, &all[0], NOW).is_empty(), "nobody else wants it");
+        // Others are met at the first one only.
         contested.meets(&all[0], of(1), NOW);
-        contested.has(&all[..3], NOW);
-        let together: Vec<Key> = contested.together_with([&all[1]], NOW).into_iter().collect();
-        assert_eq!(together, [all[0].clone(), all[2].clone()]);
-        let many: Vec<Key> = (0..=TOGETHER).map(key).collect();
-        contested.has(&many, NOW);
-        assert!(contested.together_with([&all[1]], NOW).is_empty(), "those are too many");
+        commit(&contested, &all, NOW);
+        (1..AGAIN).for_each(|_| commit(&contested, &all[..3], NOW));
+        assert_eq!(with(&contested, &all[1], NOW), [all[0].clone(), all[2].clone()]);
+        assert!(contested.is_any([&all[2]], NOW));
+        assert!(!contested.is_any([&all[3]], NOW), "it may never be used again");
+        assert!(with(&contested, &all[1], NOW + FOR).is_empty(), "nobody wants them any more");
+        contested.forget(&all[2]);
+        assert_eq!(with(&contested, &all[1], NOW), [all[0].clone()]);
+    }
+
+    #[test]
+    fn what_is_not_written_any_more_goes_with_nothing() {
+        let contested = Contested::default();
+        let all: Vec<Key> = (0..4).map(key).collect();
+        all.iter().for_each(|one| contested.meets(one, of(1), NOW));
+        for pair in [&all[..2], &all[2..], &all[1..3]] {
+            (0..AGAIN).for_each(|_| commit(&contested, pair, NOW));
+        }
+        assert_eq!(with(&contested, &all[1], NOW), [all[0].clone(), all[2].clone()], "linked");
+        for _ in 0..COMMITS / 2 {
+            [&all[..2], &all[2..]].iter().for_each(|pair| commit(&contested, pair, NOW));
+        }
+        assert_eq!(with(&contested, &all[1], NOW), [all[0].clone()]);
+        contested.meets(&all[0], of(1), NOW + REMEMBERED);
+        assert!(with(&contested, &all[1], NOW + REMEMBERED).is_empty(), "that is long ago");
+    }
+
+    #[test]
+    fn too_many_do_not_go_together() {
+        let contested = Contested::default();
+        let many: Vec<Key> = (0..=TOGETHER + 1).map(key).collect();
+        contested.meets(&many[1], of(1), NOW);
+        (0..AGAIN).for_each(|_| commit(&contested, &many[1..], NOW));
+        assert_eq!(with(&contested, &many[1], NOW).len(), TOGETHER);
+        (0..AGAIN).for_each(|_| commit(&contested, &many, NOW));
+        assert!(with(&contested, &many[1], NOW).is_empty());
     }
 }

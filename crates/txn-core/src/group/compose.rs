@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Place;
 use super::application::{Rerun, Told};
-use super::queue::Applicant;
+use super::queue::{Applicant, MOST_BYTES};
 use super::uses::{self, Uses};
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
@@ -50,8 +50,7 @@ impl Groups {
         let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
         let parts: Vec<_> = parts(members.collect(), &over)
             .into_iter()
-            .map(|members| {
-                let locks_first = locks_first(&members, &over);
+            .map(|(members, locks_first)| {
                 let (read, mut written): (_, Vec<Uses>) =
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
                 let along = self.take_along(&members, locks_first);
@@ -83,14 +82,22 @@ impl Groups {
     /// again.
     fn take_along(&self, members: &[Member], locks_first: bool) -> Uses {
         let (contested, now) = (&self.engine.contested, self.engine.now());
-        if !members.iter().any(|member| member.applicant.insists) {
+        let bytes: usize =
+            members.iter().map(|member| member.applicant.attempt.bytes_to_write()).sum();
+        // Who writes much has no room for others in its record.
+        if !members.iter().any(|member| member.applicant.insists) || bytes > MOST_BYTES / 2 {
             return Uses::default();
         }
+        let Some(age) = members.iter().map(|member| member.applicant.age()).min() else {
+            return Uses::default();
+        };
+        let is_free = |key: &Key| !self.engine.live_attempts.is_wanted_by_older([key], age);
         if !locks_first {
-            return self.queue.lock().take_offered(|key| contested.is_any([key], now));
+            let is_wanted = |key: &Key| is_free(key) && contested.is_any([key], now);
+            return self.queue.lock().take_offered(is_wanted);
         }
-        let uses = uses_of(members);
-        let together = contested.together_with(uses.keys().collect::<Vec<_>>(), now);
+        let mut together = contested.together_with(&uses_of(members).keys().collect(), now);
+        together.retain(is_free);
         self.queue.lock().take_along(together)
     }
 
@@ -147,12 +154,10 @@ impl Groups {
         cov_mark::hit!(overtaken_group_locks_first);
         let uses = uses_of(&members);
         let mut composition = Composition::new(tid);
-        let keys = uses.keys().chain(&along).cloned().collect();
-        let locked = attempt.lock_first(keys, &mut composition).await;
+        let keys = uses.keys().cloned().collect();
+        let locked = attempt.lock_first(keys, along, &mut composition).await;
         if let Err(error) = locked {
-            if let AttemptError::Fail(error) = &error {
-                error.document().iter().for_each(|key| self.engine.contested.forget(key));
-            }
+            attempt.leave_along_behind(&error);
             attempt.roll_back("its documents were not to be had".to_owned(), true).await;
             return self.tell(components(members), Err(error));
         }
@@ -212,6 +217,9 @@ impl Groups {
             }
         }
         let result = attempt.commit().await;
+        if let Err(error) = &result {
+            attempt.leave_along_behind(error);
+        }
         for (number, why) in attempt.take_left() {
             if let Some(part) = parts.get_mut(number) {
                 cov_mark::hit!(members_set_aside);
@@ -398,8 +406,7 @@ impl Member {
 /// Transactions that share documents of which one is written, directly or by others, each oldest first.
 fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
     members.sort_by_key(|member| member.place);
-    let uses = members.iter().map(|member| &member.applicant.uses);
-    let numbers = uses::components(uses);
+    let numbers = uses::components(members.iter().map(|member| &member.applicant.uses));
     let mut parts: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
     for (number, member) in numbers.into_iter().zip(members) {
         parts.entry(number).or_default().push(member);
@@ -407,24 +414,16 @@ fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
     parts.into_values().collect()
 }
 
-/// What is committed together: those who use more than one document, for together they need one record. A single document
-/// needs none, and goes by itself; and so do those who lock first, for they may have to wait.
-fn parts(members: Vec<Member>, over: &BTreeSet<Key>) -> Vec<Vec<Member>> {
-    let by_itself = |part: &Vec<Member>| uses_of(part).len() == 1 || locks_first(part, over);
-    let (mut parts, several): (Vec<_>, Vec<_>) =
-        components(members).into_iter().partition(by_itself);
-    let mut several: Vec<Member> = several.into_iter().flatten().collect();
-    several.sort_by_key(|member| member.place);
-    if !several.is_empty() {
-        parts.push(several);
+/// What is committed together, each oldest first.
+fn parts(mut members: Vec<Member>, over: &BTreeSet<Key>) -> Vec<(Vec<Member>, bool)> {
+    members.sort_by_key(|member| member.place);
+    let uses = members.iter().map(|it| (&it.applicant.uses, it.applicant.insists));
+    let kinds = uses::parts(&uses.collect::<Vec<_>>(), over);
+    let mut parts: BTreeMap<uses::Part, Vec<Member>> = BTreeMap::new();
+    for (part, member) in kinds.into_iter().zip(members) {
+        parts.entry(part).or_default().push(member);
     }
-    parts
-}
-
-/// Whether others overtook some of them. `over`: what is taken over from those before, which is locked already.
-fn locks_first(members: &[Member], over: &BTreeSet<Key>) -> bool {
-    members.iter().any(|member| member.applicant.insists)
-        && uses_of(members).keys().any(|key| !over.contains(key))
+    parts.into_iter().map(|(part, members)| (members, part.locks_first())).collect()
 }
 
 fn uses_of(members: &[Member]) -> Uses {

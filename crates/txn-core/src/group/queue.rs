@@ -30,7 +30,7 @@ const MOST_MEMBERS: usize = 128;
 const MOST_DOCUMENTS: usize = 512;
 
 /// Most bytes that a group writes, unless a single transaction writes more: all of it stands in one record.
-const MOST_BYTES: usize = 1 << 20;
+pub(super) const MOST_BYTES: usize = 1 << 20;
 
 /// A transaction that waits to be composed.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Queue {
         (taken, over)
     }
 
-    /// Takes further documents for those who were taken, as far as nobody uses them. Returns which.
+    /// Takes further documents for those who were taken, as far as nobody uses them, or waits for them to be free. Returns which.
     pub(super) fn take_along(&mut self, mut keys: BTreeSet<Key>) -> Uses {
         keys.retain(|key| self.in_use.is_free(key));
         self.take_further(keys)
@@ -195,7 +195,11 @@ impl Queue {
         self.take_further(keys)
     }
 
-    fn take_further(&mut self, keys: BTreeSet<Key>) -> Uses {
+    fn take_further(&mut self, mut keys: BTreeSet<Key>) -> Uses {
+        // Who could not take it over would wait until those who do not need it are through.
+        for next in self.waiting.values() {
+            next.uses.not_taken_over(next.takes_over()).for_each(|key| _ = keys.remove(key));
+        }
         let uses = Uses { written: keys, ..Uses::default() };
         self.in_use.begin(&uses);
         uses

@@ -36,6 +36,12 @@ impl Uses {
         self.written.is_subset(&other.written) && self.read.iter().all(|key| other.contains(key))
     }
 
+    /// What can be used when it is free only.
+    pub(super) fn not_taken_over(&self, takes_over: TakesOver) -> impl Iterator<Item = &Key> {
+        let written = (takes_over == TakesOver::Nothing).then_some(&self.written);
+        self.read.iter().chain(written.into_iter().flatten())
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.written.extend(other.written.iter().cloned());
         self.read.extend(other.read.iter().cloned());
@@ -56,6 +62,51 @@ pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec
         }
     }
     (0..first.len()).map(|number| root(&mut first, number)).collect()
+}
+
+/// With whom a transaction is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// With those that it shares documents with, of which this is the first.
+    Alone(usize),
+    /// The same, and they lock first.
+    LocksFirst(usize),
+    /// With all that have their turn at contested documents.
+    InTurn,
+    /// With all others.
+    Others,
+}
+
+impl Part {
+    pub(super) fn locks_first(self) -> bool {
+        matches!(self, Self::LocksFirst(_))
+    }
+}
+
+/// Who is committed with whom: those who use more than one document together, for then they need but one record. A single document
+/// needs none, and goes by itself. `all`: what each uses, and whether it insists, for others overtook it. `over`: what is
+/// taken over from those before.
+///
+/// Whoever insists locks first, and by itself, since it may have to wait; unless it takes over all that it uses, which is locked already.
+/// It has its turn then, and does not wait: who has no part in that would be sent away for what it does not use.
+pub(super) fn parts(all: &[(&Uses, bool)], over: &BTreeSet<Key>) -> Vec<Part> {
+    let first = components(all.iter().map(|(uses, _)| *uses));
+    let part = |number: usize| {
+        let linked = all.iter().zip(&first).filter(|(_, first)| **first == number);
+        let (mut keys, mut insists) = (BTreeSet::new(), false);
+        for ((uses, one_insists), _) in linked {
+            keys.extend(uses.keys());
+            insists |= one_insists;
+        }
+        match keys.len() {
+            _ if insists && keys.iter().any(|key| !over.contains(*key)) => Part::LocksFirst(number),
+            1 => Part::Alone(number),
+            _ if insists => Part::InTurn,
+            _ => Part::Others,
+        }
+    };
+    let mut known: BTreeMap<usize, Part> = BTreeMap::new();
+    first.iter().map(|number| *known.entry(*number).or_insert_with(|| part(*number))).collect()
 }
 
 /// The first of those that are linked to one, as far as that is known; the way there becomes shorter.
@@ -193,6 +244,27 @@ mod tests {
     }
 
     #[test]
+    fn who_insists_holds_nobody_up_who_has_no_part_in_it() {
+        let of = |all: &[(&Uses, bool)], over: &[&str]| {
+            parts(all, &over.iter().map(|id| Key::new("c", *id)).collect())
+        };
+        let (ab, bc, de) = (uses(&[], &["a", "b"]), uses(&["b"], &["c"]), uses(&["d"], &["e"]));
+        let (x, fg) = (uses(&[], &["x"]), uses(&[], &["f", "g"]));
+        assert_eq!(
+            of(&[(&x, false), (&ab, false), (&de, false), (&bc, false)], &[]),
+            [Part::Alone(0), Part::Others, Part::Others, Part::Others]
+        );
+        assert_eq!(
+            of(&[(&ab, false), (&de, false), (&bc, true), (&fg, true)], &["a", "b", "f"]),
+            [Part::LocksFirst(0), Part::Others, Part::LocksFirst(0), Part::LocksFirst(3)]
+        );
+        assert_eq!(
+            of(&[(&ab, true), (&de, false), (&fg, true), (&x, true)], &["a", "b", "f", "g"]),
+            [Part::InTurn, Part::Others, Part::InTurn, Part::LocksFirst(3)]
+        );
+    }
+
+    #[test]
     fn what_is_offered_is_taken_by_one_who_writes_it() {
         let (writer, reader) = (uses(&[], &["a", "b"]), uses(&["a"], &["c"]));
         let mut in_use = InUse::default();
@@ -221,6 +293,15 @@ mod tests {
         );
         in_use.end(&next);
         assert!(in_use.written.is_empty() && in_use.offered.is_empty() && in_use.taken.is_empty());
+    }
+
+    #[test]
+    fn what_is_read_and_what_is_alone_is_not_taken_over() {
+        let both = uses(&["a"], &["b"]);
+        let keys = |takes_over| both.not_taken_over(takes_over).cloned().collect::<Vec<_>>();
+        assert_eq!(keys(TakesOver::Some), [Key::new("c", "a")]);
+        assert_eq!(keys(TakesOver::All), [Key::new("c", "a")]);
+        assert_eq!(keys(TakesOver::Nothing), [Key::new("c", "a"), Key::new("c", "b")]);
     }
 
     #[test]
