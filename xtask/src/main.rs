@@ -65,6 +65,9 @@ enum Task {
         /// Which faults, in turn; all that the target knows if none is named.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
+        /// Further arguments, behind `--`: how large the load is, and how it commits.
+        #[arg(last = true)]
+        rest: Vec<String>,
     },
     /// Measure on an Elasticsearch, print the table of aims with a figure beside each, and write docs/benchmarks.
     Bench(bench::Bench),
@@ -102,8 +105,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::tidy(),
         Task::Package => package::package(),
         Task::Book => book::build(),
-        Task::Torture { seconds, target, system, faults } => {
-            torture::run(target, system, seconds, &faults)
+        Task::Torture { seconds, target, system, faults, rest } => {
+            torture::run(target, system, seconds, &faults, &rest)
         }
         Task::Bench(bench) => bench.run(),
     };

@@ -52,6 +52,7 @@ pub(crate) fn run(
     system: Option<System>,
     seconds: u64,
     faults: &[String],
+    rest: &[String],
 ) -> Result<(), Failure> {
     let mut command = match target {
         Target::Simulation => {
@@ -62,7 +63,7 @@ pub(crate) fn run(
                 return Err("systems are tortured on one server".into());
             }
             let mut command = cargo("run --release -q -p txn-simulation --");
-            command.arg("--seconds").arg(seconds.to_string());
+            command.arg("--seconds").arg(seconds.to_string()).args(rest);
             command
         }
         Target::Elasticsearch | Target::Opensearch | Target::Cluster => {
@@ -75,6 +76,7 @@ pub(crate) fn run(
             if !faults.is_empty() {
                 command.arg("--faults").arg(faults.join(","));
             }
+            command.args(rest);
             command
         }
     };

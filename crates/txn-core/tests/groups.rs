@@ -454,17 +454,24 @@ async fn groups_leave_hot_documents_to_each_other() {
     assert_eq!(bank.balances(6).await.iter().sum::<i64>(), 600);
 }
 
-/// Refuses, once, the content of a lock that is written over the lock of another transaction; what others do meanwhile is in
+/// Refuses, once, the lock on a document that is written over the lock of another transaction; what others do meanwhile is in
 /// between.
 #[derive(Debug)]
 struct Refusing {
     inner: Arc<dyn Store>,
+    id: &'static str,
+    with: Outcome,
     armed: AtomicBool,
     refuses: Notify,
     go_on: Notify,
 }
 
 impl Refusing {
+    fn new(inner: Arc<dyn Store>, id: &'static str, with: Outcome) -> Arc<Self> {
+        let (armed, refuses, go_on) = (AtomicBool::new(false), Notify::new(), Notify::new());
+        Arc::new(Self { inner, id, with, armed, refuses, go_on })
+    }
+
     async fn is_lock_over(&self, write: &Write) -> bool {
         let lock = format!("\"{}\":", fields::TRANSACTION_TID);
         let WriteOp::Replace(source, _) = &write.op else { return false };
@@ -483,7 +490,7 @@ impl Layer for Refusing {
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
         let is_lock = |write: &Write| matches!(write.op, WriteOp::Replace(..));
-        let on_one = writes.iter().position(|w| w.key.id.as_ref() == "1" && is_lock(w));
+        let on_one = writes.iter().position(|w| w.key.id.as_ref() == self.id && is_lock(w));
         if let Some(at) = on_one
             && self.is_lock_over(&writes[at]).await
             && self.armed.swap(false, Ordering::Relaxed)
@@ -493,8 +500,7 @@ impl Layer for Refusing {
             let mut others = writes.to_vec();
             others.remove(at);
             let mut outcomes = self.inner.write_many(&others).await;
-            let reason = "refused by the test".to_owned();
-            outcomes.insert(at, Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason }));
+            outcomes.insert(at, self.with.clone());
             return outcomes;
         }
         self.inner.write_many(writes).await
@@ -507,12 +513,9 @@ impl Layer for Refusing {
 async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
     let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
     let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
-    let refusing = Arc::new(Refusing {
-        inner: store.clone(),
-        armed: AtomicBool::new(false),
-        refuses: Notify::new(),
-        go_on: Notify::new(),
-    });
+    let reason = "refused by the test".to_owned();
+    let refused = Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason });
+    let refusing = Refusing::new(store.clone(), "1", refused);
     let bank = Bank::beside(Arc::new(CountingStore::new(refusing.clone()))).await;
     let others = Bank::beside(Arc::new(CountingStore::new(store))).await;
     for id in 0..2 {
@@ -716,4 +719,54 @@ async fn who_stands_in_a_circle_is_found_though_others_come_and_go() {
     let (older, _, stood) = tokio::join!(older, younger, come_and_go);
     older.expect("commits");
     assert!(stood < Duration::from_millis(300), "{stood:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_its_turn_goes_on_without_what_it_takes_along() {
+    cov_mark::check!(contested_documents_are_taken_over);
+    cov_mark::check!(left_behind);
+    let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    let refusing = Refusing::new(store.clone(), "2", Outcome::Conflict);
+    let ours = Bank::beside(Arc::new(CountingStore::new(refusing.clone()))).await;
+    let theirs = Bank::beside(Arc::new(CountingStore::new(store))).await;
+    let add_to = async |bank: &Bank, ids: std::ops::Range<usize>| {
+        let options = Options::default();
+        let committed = bank.domain.run(&options, async |tx| {
+            for id in ids.clone() {
+                let id = id.to_string();
+                let before = tx.get(&bank.accounts, id.as_str()).await?.unwrap_or_default();
+                tx.put(&bank.accounts, id, &Account { balance: before.balance + 1 })?;
+            }
+            Ok::<_, Error>(())
+        });
+        committed.await.expect("commits").receipt.attempts
+    };
+    for _ in 0..2 {
+        add_to(&ours, 0..3).await;
+        add_to(&theirs, 0..3).await;
+    }
+    refusing.armed.store(true, Ordering::Relaxed);
+    let next = async {
+        sleep(Duration::from_millis(1)).await;
+        (add_to(&ours, 0..2).await, Instant::now())
+    };
+    let options = Options::default().with_pessimistic(true);
+    let slow = async {
+        refusing.refuses.notified().await;
+        let slow = theirs.domain.run(&options, async |tx| {
+            let before = tx.get(&theirs.accounts, "2").await?.unwrap_or_default();
+            refusing.go_on.notify_one();
+            sleep(Duration::from_millis(500)).await;
+            tx.put(&theirs.accounts, "2", &Account { balance: before.balance + 1 })?;
+            Ok::<_, Error>(Instant::now())
+        });
+        slow.await.expect("commits")
+    };
+    let (_, (attempts, ended), slow) = tokio::join!(add_to(&ours, 0..3), next, slow);
+    assert_eq!(attempts, 1, "nobody starts again for what it does not use");
+    assert!(ended < slow.value, "and nobody waits for it");
+    assert_eq!(slow.receipt.attempts, 1, "nor wounds for it");
+    assert!(ours.domain.shutdown(Duration::from_secs(60)).await);
+    assert_eq!(theirs.balances(3).await, [6, 6, 6]);
 }

@@ -11,7 +11,7 @@ use txn_fixtures::bank;
 use txn_fixtures::faults::{Cluster, ClusterFault};
 
 use crate::fault::Fault;
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::report::{Report, progress};
 
 /// How long a load runs before a fault, while it lasts, and after it.
@@ -22,12 +22,7 @@ const FAULT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// If it cannot be run.
-pub async fn run(
-    faults: &[Fault],
-    span: Duration,
-    workers: usize,
-    parallel_commit: bool,
-) -> Result<Report, String> {
+pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
     let name = txn_fixtures::unique("torture");
@@ -37,9 +32,13 @@ pub async fn run(
         .with_lease(Duration::from_secs(2))
         .with_janitor_interval(Some(Duration::from_secs(5)))
         .with_deadline(Duration::from_secs(10))
-        .with_parallel_commit(parallel_commit);
-    let coordinators = vec![store(&cluster).await?, store(&cluster).await?];
-    let mut load = Load::open(&name, config, coordinators, store(&cluster).await?).await?;
+        .with_parallel_commit(shape.parallel_commit);
+    let mut coordinators = Vec::new();
+    for _ in 0..shape.coordinators {
+        coordinators.push(store(&cluster).await?);
+    }
+    let witness = store(&cluster).await?;
+    let mut load = Load::open(&name, shape, config, coordinators, witness).await?;
     let (began, bar) = (Instant::now(), progress(span));
     let mut counts = BTreeMap::new();
     let mut rounds = 0;
@@ -55,7 +54,7 @@ pub async fn run(
             applied.heal(&cluster).await;
             tokio::time::sleep(CALM).await;
         };
-        load.round(workers, course).await;
+        load.round(shape.workers, course).await;
         rounds += 1;
         *counts.entry(format!("{fault:?}")).or_default() += 1;
         bar.set_position(began.elapsed().as_secs());

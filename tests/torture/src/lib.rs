@@ -2,7 +2,7 @@
 
 pub mod cluster;
 pub mod fault;
-mod load;
+pub mod load;
 pub mod report;
 pub mod single;
 pub mod systems;

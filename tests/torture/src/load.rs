@@ -15,6 +15,23 @@ use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
 /// How long anything may take that is not meant to fail.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How large a load is, and how it commits.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Shape {
+    /// Coordinators: each is a process to the others.
+    #[arg(long, default_value_t = 2)]
+    pub coordinators: usize,
+    /// Workers of each coordinator.
+    #[arg(long, default_value_t = 2)]
+    pub workers: usize,
+    /// Accounts of the bank; where they are few, the coordinators take turns.
+    #[arg(long, default_value_t = 30)]
+    pub accounts: usize,
+    /// Transactions commit in parallel where they can.
+    #[arg(long)]
+    pub parallel_commit: bool,
+}
+
 /// Counts what the engine did for the dead.
 #[derive(Debug, Default)]
 struct Recoveries(AtomicU64);
@@ -50,17 +67,18 @@ struct Lists {
 }
 
 impl Load {
-    /// Opens both on two coordinators, and on a witness whose store meets no faults. The collections are
+    /// Opens both on several coordinators, and on a witness whose store meets no faults. The collections are
     /// `<name>-ledger` and `<name>-lists`.
     pub(crate) async fn open(
         name: &str,
+        shape: Shape,
         config: Config,
         coordinators: Vec<Arc<dyn Store>>,
         witness: Arc<dyn Store>,
     ) -> Result<Self, String> {
         let recoveries = Arc::new(Recoveries::default());
         let config = config.with_observer(Some(recoveries.clone()));
-        let plan = Plan::new(name).with_accounts(30).with_config(config.clone());
+        let plan = Plan::new(name).with_accounts(shape.accounts).with_config(config.clone());
         let ledger = Ledger::open(plan, coordinators.clone(), witness.clone()).await;
         let failed = |error: txn_core::Error| error.to_string();
         let lists = format!("{name}-lists");

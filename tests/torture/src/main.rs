@@ -1,6 +1,6 @@
 //! Loads with exact books on real servers, through faults, for as long as it is told: `cargo xtask torture`.
 //!
-//! Two loads run in rounds, on two coordinators: a bank with an exact ledger, and list-append transactions whose
+//! Two loads run in rounds, on several coordinators: a bank with an exact ledger, and list-append transactions whose
 //! history is checked for strict serialisability. In each round faults happen; then they end, and everything is
 //! compared. It ends in a table, and fails if there was a violation.
 //!
@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use txn_testkit::env;
 use txn_torture::fault::Fault;
+use txn_torture::load::Shape;
 use txn_torture::report::Report;
 use txn_torture::systems::{self, Plan, System};
 use txn_torture::{cluster, single};
@@ -29,12 +30,9 @@ struct Arguments {
     /// Which faults, in turn; all that the target knows if none is named.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// Workers of each of the two coordinators.
-    #[arg(long, default_value_t = 2)]
-    workers: usize,
-    /// Transactions commit in parallel where they can.
-    #[arg(long)]
-    parallel_commit: bool,
+    /// How large the load is, and how it commits.
+    #[command(flatten)]
+    shape: Shape,
     /// A kill soak of this system instead, on one server.
     #[arg(long, conflicts_with_all = ["faults", "parallel_commit"])]
     system: Option<System>,
@@ -91,15 +89,10 @@ async fn soak(system: System, target: Target, span: Duration) -> Result<Report, 
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
-    let Arguments { workers, parallel_commit, .. } = *arguments;
-    let faults = arguments.faults.as_slice();
+    let (faults, shape) = (arguments.faults.as_slice(), arguments.shape);
     match arguments.target {
-        Target::Elasticsearch => {
-            single::run(&env::elasticsearch_url(), faults, span, workers, parallel_commit).await
-        }
-        Target::Opensearch => {
-            single::run(&env::opensearch_url(), faults, span, workers, parallel_commit).await
-        }
-        Target::Cluster => cluster::run(faults, span, workers, parallel_commit).await,
+        Target::Elasticsearch => single::run(&env::elasticsearch_url(), faults, span, shape).await,
+        Target::Opensearch => single::run(&env::opensearch_url(), faults, span, shape).await,
+        Target::Cluster => cluster::run(faults, span, shape).await,
     }
 }

@@ -10,7 +10,7 @@ use txn_es::{EsConfig, EsStore};
 use txn_testkit::proxy::{Odds, Proxy, Schedule};
 
 use crate::fault::Fault;
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::report::{Report, progress};
 
 /// How long faults happen in each round.
@@ -24,8 +24,7 @@ pub async fn run(
     url: &str,
     faults: &[Fault],
     span: Duration,
-    workers: usize,
-    parallel_commit: bool,
+    shape: Shape,
 ) -> Result<Report, String> {
     if faults.iter().any(|fault| *fault != Fault::Network) {
         return Err(
@@ -37,10 +36,13 @@ pub async fn run(
         .with_lease(Duration::from_millis(500))
         .with_janitor_interval(Some(Duration::from_secs(2)))
         .with_deadline(Duration::from_secs(5))
-        .with_parallel_commit(parallel_commit);
-    let coordinators = vec![store(&proxy.url()).await?, store(&proxy.url()).await?];
+        .with_parallel_commit(shape.parallel_commit);
+    let mut coordinators = Vec::new();
+    for _ in 0..shape.coordinators {
+        coordinators.push(store(&proxy.url()).await?);
+    }
     let name = txn_fixtures::unique("torture");
-    let mut load = Load::open(&name, config, coordinators, store(url).await?).await?;
+    let mut load = Load::open(&name, shape, config, coordinators, store(url).await?).await?;
     let (began, bar) = (Instant::now(), progress(span));
     let mut rounds = 0;
     while began.elapsed() < span {
@@ -50,7 +52,7 @@ pub async fn run(
             proxy.clear();
             proxy.settle().await;
         };
-        load.round(workers, faults).await;
+        load.round(shape.workers, faults).await;
         rounds += 1;
         bar.set_position(began.elapsed().as_secs());
         bar.set_message(load.line());

@@ -257,7 +257,8 @@ impl Attempt {
         }
     }
 
-    /// What is kept for those after it is not created, and is waited for only while holders follow each other.
+    /// What is kept for those after it is not created, and is waited for only while holders follow each other; and not at all by whoever
+    /// has its turn.
     fn give_up_along(&self, queues: &Queues, wants: &mut BTreeMap<Key, Want>) {
         wants.retain(|key, want| {
             if !self.takes_along(key) || self.locks.lock().uncertain.contains(key) {
@@ -270,7 +271,9 @@ impl Attempt {
                     let is_courteous = |holder| {
                         matches!(self.requester(queues, key, holder), Requester::Courteous(_))
                     };
-                    !stored.absent && stored.lock.is_none_or(is_courteous)
+                    let has_turn = self.has_turn();
+                    !stored.absent
+                        && stored.lock.is_none_or(|holder| !has_turn && is_courteous(holder))
                 }
             };
             if !is_to_be_had {
