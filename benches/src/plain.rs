@@ -40,8 +40,11 @@ impl Plain {
     /// # Errors
     /// No client can be made.
     pub fn new(url: &str, index: &str) -> Result<Self, Failure> {
-        let client =
-            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .no_gzip()
+            .timeout(Duration::from_secs(30))
+            .build()?;
         Ok(Self { client, url: url.trim_end_matches('/').to_owned(), index: index.to_owned() })
     }
 

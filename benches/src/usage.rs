@@ -1,4 +1,4 @@
-//! Processor time and memory of processes, as Linux tells them.
+//! Processor time and memory of processes and threads, as Linux tells them.
 
 use std::time::Duration;
 
@@ -50,6 +50,16 @@ impl Process {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
         resident(&status)
     }
+}
+
+/// The processor time that this thread took so far.
+///
+/// # Errors
+/// The system does not tell.
+pub fn thread_time() -> Result<Duration, Failure> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds = told.split_whitespace().next().ok_or("schedstat is empty")?;
+    Ok(Duration::from_nanos(nanoseconds.parse()?))
 }
 
 /// The ticks of user and system together. The name of the program, which comes before, may hold anything.

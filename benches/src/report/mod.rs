@@ -2,6 +2,7 @@
 
 mod alone;
 mod findings;
+mod growth;
 mod loads;
 mod machine;
 mod overload;
@@ -66,12 +67,6 @@ impl Report {
             }
         }
         findings.rows.extend(books(&findings));
-        if only.is_empty() {
-            let why = "tests count what a recovery asks of a store; nothing here times it";
-            let missing =
-                |(what, aim): (&str, &str)| Row::missing(what, Aim::Words(aim.to_owned()), why);
-            findings.rows.extend(NOT_HERE.map(missing));
-        }
         world.close().await?;
         Ok(Self { machine, scale, findings, took: began.elapsed().as_secs_f64() })
     }
@@ -108,11 +103,6 @@ impl Report {
     }
 }
 
-const NOT_HERE: [(&str, &str); 2] = [
-    ("processor time in open transactions and in records", "flat"),
-    ("processor time in locks recovered", "linear"),
-];
-
 /// The parts of a report, in order: the overload follows what the spread load could carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
@@ -132,6 +122,8 @@ pub enum Section {
     TwoPhaseCommit,
     /// Processor time by the number of documents.
     Sizes,
+    /// Processor time by what is open, kept and recovered.
+    Growth,
     /// Twice what can be carried.
     Overload,
     /// Loads that also read.
@@ -143,7 +135,7 @@ pub enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::OneClient,
         Self::Paths,
         Self::Spread,
@@ -152,6 +144,7 @@ impl Section {
         Self::Processes,
         Self::TwoPhaseCommit,
         Self::Sizes,
+        Self::Growth,
         Self::Overload,
         Self::Mixes,
         Self::Pools,
@@ -168,6 +161,7 @@ impl Section {
             Self::Processes => "several processes",
             Self::TwoPhaseCommit => "the seed's two-phase commit",
             Self::Sizes => "processor time in N",
+            Self::Growth => "processor time in what is open, kept and recovered",
             Self::Overload => "overload",
             Self::Mixes => "95 and 50 of 100 only read; uniform, zipf 0.99, hot",
             Self::Pools => "the workload of the account transactions",
@@ -195,6 +189,7 @@ impl Section {
             Self::Processes => loads::processes(world, scale, findings).await,
             Self::TwoPhaseCommit => peer::peer(url, peer, scale, findings).await,
             Self::Sizes => loads::sizes(world, scale, findings).await,
+            Self::Growth => growth::growth(scale, findings).await,
             Self::Overload => overload::overload(world, scale, findings).await,
             Self::Mixes => loads::mixes(world, scale, findings).await,
             Self::Pools => pools::pools(world, url, peer, findings).await,

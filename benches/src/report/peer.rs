@@ -17,12 +17,7 @@ pub(super) async fn peer(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let accounts = if scale.quick { 200 } else { 1_000 };
-    let in_parallel = Config::default().with_parallel_commit(true);
-    let pair = Pair::open(url, way, accounts, in_parallel).await?;
     let pace = scale.pace;
-    let [peer, bank] = pair.measure(1, pace.rounds, pace.span).await?;
-    findings.rows.push(median("1 client, parallel commit", peer, bank));
-    pair.close().await?;
     let pair = Pair::open(url, way, accounts, Config::default()).await?;
     for clients in [1, 64] {
         let [peer, bank] = pair.measure(clients, pace.rounds, pace.span).await?;

@@ -51,8 +51,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(url: &str, fuse: Option<Fuse>) -> Result<Self, Failure> {
-        let client =
-            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .no_gzip()
+            .timeout(Duration::from_secs(30))
+            .build()?;
         Ok(Self { client, url: url.trim_end_matches('/').to_owned(), fuse })
     }
 

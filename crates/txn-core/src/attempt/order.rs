@@ -106,7 +106,7 @@ impl Attempt {
     pub(super) async fn give_back_behind(&self, first: &Key, wants: &mut BTreeMap<Key, Want>) {
         let back: Vec<(Key, Held)> = {
             let locks = &mut *self.locks.lock();
-            // A placeholder would have to be deleted.
+            // A placeholder would have to be deleted: where two wait for each other after all, the older one wounds.
             let is_behind = |key: &Key, held: &mut Held| key > first && !held.before.absent;
             let back: Vec<_> = locks.held.extract_if(.., is_behind).collect();
             locks.uncertain.extend(back.iter().map(|(key, _)| key.clone()));

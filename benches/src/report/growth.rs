@@ -1,0 +1,198 @@
+//! How the processor time of a coordinator grows, on a store in memory: with the transactions that are open, with the records that
+//! are kept, and with the locks that a dead process left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use txn_core::store::MemoryStore;
+use txn_core::{Acknowledge, Config, Domain, Options, Typed};
+
+use super::findings::Findings;
+use super::scale::Scale;
+use super::table::{Aim, Row, number};
+use crate::Failure;
+use crate::accounts::{Account, Bank, ids};
+use crate::usage::thread_time;
+
+/// Transfers of one round, and rounds of each side, in turn.
+const TRANSFERS: usize = 2_000;
+const ROUNDS: usize = 7;
+
+/// What is flat may have this much more, for what is looked up in more memory.
+const FLAT: f64 = 1.25;
+
+/// The locks that are taken off, few and many.
+const LOCKS: [usize; 2] = [1_000, 10_000];
+
+/// A process counts as dead for so long without a heartbeat.
+const LEASE: Duration = Duration::from_millis(200);
+
+/// Longer than any of this takes.
+const AN_HOUR: Duration = Duration::from_secs(3_600);
+
+/// All three.
+pub(super) async fn growth(scale: &Scale, findings: &mut Findings) -> Result<(), Failure> {
+    let quick = scale.quick;
+    // On a thread of its own, whose processor time is that of its runtime alone.
+    let rows = tokio::task::spawn_blocking(move || rows(quick)).await??;
+    findings.rows.extend(rows);
+    Ok(())
+}
+
+fn rows(quick: bool) -> Result<[Row; 3], Failure> {
+    let runtime = here()?;
+    let (few, open) = (10, if quick { 10_000 } else { 100_000 });
+    let with_open = runtime.block_on(with_open(few, open))?;
+    let (kept, records) = (1_000, if quick { 100_000 } else { 1_000_000 });
+    let with_records = runtime.block_on(with_records(kept, records))?;
+    drop(runtime);
+    let none = recovery(0)?;
+    let [less, more] = LOCKS.map(|locks| Ok::<_, Failure>(recovery(locks)?.saturating_sub(none)));
+    let (less, more) = (less?, more?);
+    let times = LOCKS[1] as f64 / LOCKS[0] as f64;
+    Ok([
+        flat("open transactions", open, few, with_open),
+        flat("records", records, kept, with_records),
+        Row::found(
+            format!("processor time for each of {} locks recovered / of {}", LOCKS[1], LOCKS[0]),
+            Aim::Bound(FLAT, "linear".to_owned()),
+            more.as_secs_f64() / less.as_secs_f64() / times,
+            format!("{} ms to {} ms, in all", millis(more), millis(less)),
+        ),
+    ])
+}
+
+fn flat(what: &str, many: usize, few: usize, [less, more]: [Duration; 2]) -> Row {
+    Row::found(
+        format!("processor time of a transfer beside {many} {what} / beside {few}"),
+        Aim::Bound(FLAT, "flat".to_owned()),
+        more.as_secs_f64() / less.as_secs_f64(),
+        format!("{} µs to {} µs, the store in memory included", micros(more), micros(less)),
+    )
+}
+
+fn millis(time: Duration) -> String {
+    number(time.as_secs_f64() * 1e3)
+}
+
+fn micros(time: Duration) -> String {
+    number(time.as_secs_f64() * 1e6)
+}
+
+fn here() -> Result<Runtime, Failure> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+fn patient() -> Config {
+    Config::default().with_transaction_limit(AN_HOUR).with_deadline(AN_HOUR)
+}
+
+/// A bank with this many accounts.
+async fn bank(accounts: usize) -> Result<Bank, Failure> {
+    let bank = Bank::on(Arc::new(MemoryStore::new()), "growth", patient()).await?;
+    for part in ids(accounts).chunks(500) {
+        bank.put(part).await?;
+    }
+    Ok(bank)
+}
+
+/// A transfer beside so many open transactions, each of which has read an account.
+async fn with_open(few: usize, many: usize) -> Result<[Duration; 2], Failure> {
+    let banks = [bank(1_000).await?, bank(1_000).await?];
+    let all = ids(1_000);
+    let mut open = Vec::with_capacity(few + many);
+    for (bank, count) in banks.iter().zip([few, many]) {
+        for at in 0..count {
+            let tx = bank.domain.begin(&Options::default())?;
+            tx.get(&bank.accounts, all[at % all.len()].as_str()).await?;
+            open.push(tx);
+        }
+    }
+    in_turn(&banks).await
+}
+
+/// A transfer on a store that has so many records.
+async fn with_records(few: usize, many: usize) -> Result<[Duration; 2], Failure> {
+    let banks = [bank(100).await?, bank(100).await?];
+    for (bank, count) in banks.iter().zip([few, many]) {
+        transfers(bank, count).await?;
+    }
+    in_turn(&banks).await
+}
+
+/// The median time of a transfer of each.
+async fn in_turn(banks: &[Bank; 2]) -> Result<[Duration; 2], Failure> {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (bank, times) in banks.iter().zip(&mut times) {
+            let before = thread_time()?;
+            transfers(bank, TRANSFERS).await?;
+            times.push((thread_time()? - before) / u32::try_from(TRANSFERS)?);
+        }
+    }
+    Ok(times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    }))
+}
+
+async fn transfers(bank: &Bank, count: usize) -> Result<(), Failure> {
+    let all = ids(100);
+    for at in 0..count {
+        let at = at * 2 % all.len();
+        bank.transact(&all[at..at + 2], &Options::default()).await?;
+    }
+    Ok(())
+}
+
+/// The processor time of taking the locks off that a process left which died with one transaction.
+fn recovery(locks: usize) -> Result<Duration, Failure> {
+    let store = Arc::new(MemoryStore::new());
+    let config = patient().with_lease(LEASE).with_max_documents(LOCKS[1]);
+    let dead = {
+        let (store, config) = (store.clone(), config.clone().with_janitor_interval(None));
+        std::thread::spawn(move || die_with(store, config, locks))
+    };
+    dead.join().map_err(|_| "the process that was to die panicked")??;
+    let runtime = here()?;
+    let taken_off = async {
+        let before = thread_time()?;
+        let config = config.with_janitor_interval(Some(LEASE / 2));
+        let domain = Domain::create(store, "growth", config).await?;
+        domain.raw_collection("growth-accounts").await?;
+        loop {
+            tokio::time::sleep(3 * LEASE).await;
+            let took = thread_time()? - before;
+            if domain.inspect().await?.is_clean() {
+                domain.shutdown(Duration::from_secs(10)).await;
+                return Ok(took);
+            }
+        }
+    };
+    runtime.block_on(taken_off)
+}
+
+/// Locks documents by a transaction, and ends as a process does that is killed: with its tasks where they are.
+fn die_with(store: Arc<MemoryStore>, config: Config, locks: usize) -> Result<(), Failure> {
+    let runtime = here()?;
+    let left = runtime.block_on(async {
+        let domain = Domain::create(store, "growth", config).await?;
+        let accounts = domain.create_collection::<Typed<Account>>("growth-accounts", None).await?;
+        let all = ids(locks);
+        let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+        for part in all.chunks(500) {
+            let tx = domain.begin(&applied)?;
+            for id in part {
+                tx.put(&accounts, id.as_str(), &Account::default())?;
+            }
+            tx.commit().await?;
+        }
+        let tx = domain.begin(&Options::default().with_pessimistic(true))?;
+        tx.get_many(&accounts, all.iter().map(String::as_str)).await?;
+        Ok::<_, Failure>((domain, tx))
+    })?;
+    drop(runtime);
+    std::mem::forget(left);
+    Ok(())
+}
