@@ -44,12 +44,12 @@ fn rows(quick: bool) -> Result<[Row; 3], Failure> {
     let runtime = here()?;
     let (few, open) = (10, if quick { 10_000 } else { 100_000 });
     let with_open = runtime.block_on(with_open(few, open))?;
-    let (kept, records) = (1_000, if quick { 100_000 } else { 1_000_000 });
+    let (kept, records) = (1_000, if quick { 50_000 } else { 1_000_000 });
     let with_records = runtime.block_on(with_records(kept, records))?;
     drop(runtime);
-    let none = recovery(0)?;
-    let [less, more] = LOCKS.map(|locks| Ok::<_, Failure>(recovery(locks)?.saturating_sub(none)));
-    let (less, more) = (less?, more?);
+    let none = median_recovery(0)?;
+    let less = median_recovery(LOCKS[0])?.saturating_sub(none);
+    let more = recovery(LOCKS[1])?.saturating_sub(none);
     let times = LOCKS[1] as f64 / LOCKS[0] as f64;
     Ok([
         flat("open transactions", open, few, with_open),
@@ -144,6 +144,13 @@ async fn transfers(bank: &Bank, count: usize) -> Result<(), Failure> {
         bank.transact(&all[at..at + 2], &Options::default()).await?;
     }
     Ok(())
+}
+
+/// Of three: what takes a few milliseconds varies.
+fn median_recovery(locks: usize) -> Result<Duration, Failure> {
+    let mut times = [recovery(locks)?, recovery(locks)?, recovery(locks)?];
+    times.sort_unstable();
+    Ok(times[1])
 }
 
 /// The processor time of taking the locks off that a process left which died with one transaction.

@@ -40,7 +40,7 @@ impl Scale {
             quick: true,
             pace: pace(3, 1_000),
             sketch: pace(1, 1_000),
-            samples: 40,
+            samples: 60,
             sizes: vec![1, 2, 5, 10, 20, 100],
             clients: vec![1, 16, 64, 256],
             contention: vec![3, 10, 100, 1_000, 10_000],
