@@ -8,11 +8,11 @@ use txn_testkit::servers::{ServerKind, find_java, find_maven, find_postgres};
 use crate::Failure;
 use crate::cargo::{cargo, target};
 
-/// What a build of everything takes, and servers with their data, in GiB, rounded up.
-const DISK: u64 = 12;
+/// What a build of everything takes, without what is kept to build it again, and servers with their data, in GiB.
+const DISK: u64 = 6;
 
 /// What a further run takes, where most of it is built, in GiB.
-const DISK_AGAIN: u64 = 3;
+const DISK_AGAIN: u64 = 2;
 
 /// Makes sure that what is built has room, for a linker that finds none says so in a way that nobody understands. `again`: most of
 /// it is built already.

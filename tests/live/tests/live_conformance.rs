@@ -9,6 +9,8 @@ use txn_testkit::env;
 
 async fn conforms(url: &str) {
     let config = EsConfig::from_url(url).expect("an address");
+    // What it asks for has to be answered, also on a machine that is busy with other things.
+    let config = config.with_request_timeout(Duration::from_secs(60));
     let store = EsStore::connect(config).await.expect("a server that answers");
     let options =
         Options::new(txn_fixtures::unique("conf")).with_patience(Duration::from_secs(300));
