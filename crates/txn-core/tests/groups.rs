@@ -659,7 +659,6 @@ async fn what_is_taken_along_is_not_waited_for_while_nothing_moves_there() {
     };
     let (slow, others) = tokio::join!(slow, others);
     let slow = slow.expect("commits");
-    assert_eq!(slow.receipt.attempts, 1, "nobody wounds for what it does not use");
     assert!(others < slow.value, "who does not use it does not wait for it");
     assert_eq!(ours.balances(4).await, [101, 99, 101, 100]);
 }
@@ -688,14 +687,19 @@ async fn who_stands_in_a_circle_is_found_though_others_come_and_go() {
     let options = Options::default().with_pessimistic(true);
     let begun = Instant::now();
     let (has, asked) = (Notify::new(), AtomicBool::new(false));
-    let older = ours.domain.run(&options, async |tx| {
-        let one = tx.get(&ours.accounts, "0").await?.unwrap_or_default();
-        has.notified().await;
-        // One of them stays, and at the other somebody new is met each time.
-        tx.get_many(&ours.accounts, ["1", "2"]).await?;
+    let older = async {
+        let run = ours.domain.run(&options, async |tx| {
+            let one = tx.get(&ours.accounts, "0").await?.unwrap_or_default();
+            has.notified().await;
+            // One of them stays, and at the other somebody new is met each time.
+            tx.get_many(&ours.accounts, ["1", "2"]).await?;
+            asked.store(true, Ordering::Relaxed);
+            tx.put(&ours.accounts, "0", &Account { balance: one.balance + 1 })
+        });
+        let ended = run.await;
         asked.store(true, Ordering::Relaxed);
-        tx.put(&ours.accounts, "0", &Account { balance: one.balance + 1 })
-    });
+        ended
+    };
     let younger = async {
         sleep(Duration::from_millis(5)).await;
         let run = theirs.domain.run(&options, async |tx| {
@@ -722,7 +726,7 @@ async fn who_stands_in_a_circle_is_found_though_others_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_its_turn_goes_on_without_what_it_takes_along() {
+async fn what_is_taken_along_and_lost_sends_nobody_away() {
     cov_mark::check!(contested_documents_are_taken_over);
     cov_mark::check!(left_behind);
     let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));

@@ -185,12 +185,17 @@ impl Attempt {
     pub(super) fn leave_behind(&self, key: &Key) {
         cov_mark::hit!(left_behind);
         self.along.lock().keys.remove(key);
-        self.engine.contested.forget(key);
+        self.engine.contested.leave_behind(key);
     }
 
     /// What failed it may be what it took along: nothing of that is taken along again, then.
     pub(crate) fn leave_along_behind(&self, error: &AttemptError) {
-        if error.document().is_some_and(|key| self.takes_along(key)) {
+        let suspected = match error.document() {
+            Some(key) => self.takes_along(key),
+            // It may have waited for an answer about one of them.
+            None => !matches!(error, AttemptError::Retry(RetryReason::Wounded)),
+        };
+        if suspected {
             self.along().iter().for_each(|key| self.leave_behind(key));
         }
     }

@@ -104,7 +104,7 @@ impl Attempt {
                 continue;
             }
             order.go_on(&mut wants, &looked_at);
-            self.give_up_along(&queues, &mut wants);
+            self.give_up_along(&queues, &mut wants)?;
             let met = self.resolve_holders(&queues, &order, &mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
@@ -257,30 +257,48 @@ impl Attempt {
         }
     }
 
-    /// What is kept for those after it is not created, and is waited for only while holders follow each other; and not at all by whoever
-    /// has its turn.
-    fn give_up_along(&self, queues: &Queues, wants: &mut BTreeMap<Key, Want>) {
-        wants.retain(|key, want| {
-            if !self.takes_along(key) || self.locks.lock().uncertain.contains(key) {
-                return true;
+    /// What is kept for those after it is not created, and is waited for only while holders of other processes follow each other; and not
+    /// at all by whoever has its turn. Where a lock may have landed it has to be settled, which the attempt is not worth.
+    fn give_up_along(
+        &self,
+        queues: &Queues,
+        wants: &mut BTreeMap<Key, Want>,
+    ) -> Result<(), AttemptError> {
+        let is_waited_for = |key: &Key, holder: Tid| {
+            !self.has_turn()
+                && !self.engine.live_attempts.is_live(holder)
+                && matches!(self.requester(queues, key, holder), Requester::Courteous(_))
+        };
+        let is_to_be_had = |key: &Key, view: &View| match view {
+            View::Absent => false,
+            View::Present { stored, .. } => {
+                let is_free = |holder| holder == self.tid || is_waited_for(key, holder);
+                !stored.absent && stored.lock.is_none_or(is_free)
             }
-            let is_to_be_had = match &want.view {
-                None => true,
-                Some(View::Absent) => false,
-                Some(View::Present { stored, .. }) => {
-                    let is_courteous = |holder| {
-                        matches!(self.requester(queues, key, holder), Requester::Courteous(_))
-                    };
-                    let has_turn = self.has_turn();
-                    !stored.absent
-                        && stored.lock.is_none_or(|holder| !has_turn && is_courteous(holder))
-                }
-            };
-            if !is_to_be_had {
-                self.leave_behind(key);
-            }
-            is_to_be_had
-        });
+        };
+        let is_lost = |(key, want): &(&Key, &Want)| {
+            let view = want.view.as_ref();
+            self.takes_along(key) && view.is_some_and(|view| !is_to_be_had(key, view))
+        };
+        let lost: Vec<Key> = wants.iter().filter(is_lost).map(|(key, _)| key.clone()).collect();
+        for key in lost {
+            self.leave_behind_unless_uncertain(&key, wants)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on without a document that it would have kept for those after it, if no lock on it may have landed.
+    fn leave_behind_unless_uncertain(
+        &self,
+        key: &Key,
+        wants: &mut BTreeMap<Key, Want>,
+    ) -> Result<(), AttemptError> {
+        if self.locks.lock().uncertain.contains(key) {
+            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
+        }
+        wants.remove(key);
+        self.leave_behind(key);
+        Ok(())
     }
 
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
@@ -394,6 +412,7 @@ impl Attempt {
         let mut fault = None;
         let mut set_aside = false;
         let mut locked = Vec::new();
+        let mut lost = Vec::new();
         for (write, outcome) in writes.into_iter().zip(outcomes) {
             let key = write.key.clone();
             if matches!(write.op, WriteOp::Check(_)) {
@@ -425,6 +444,7 @@ impl Attempt {
                     self.engine.memory.forget(&key);
                     wants.entry(key).or_default().view = None;
                 }
+                Outcome::Rejected(_) if self.takes_along(&key) => lost.push(key),
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
                     let Want { view, chain, .. } = wants.remove(&key).unwrap_or_default();
@@ -440,8 +460,7 @@ impl Attempt {
                     self.engine.memory.forget_collection(&key.collection);
                     // It may be the commit's content that is refused, and that is for those before to tell.
                     if self.takes_along(&key) {
-                        wants.remove(&key);
-                        self.leave_behind(&key);
+                        lost.push(key);
                     } else if !wants.get_mut(&key).is_some_and(Want::gives_up_over) {
                         fault = Some(Error::from_refused(&refused, &key, "lock it"));
                     }
@@ -454,10 +473,13 @@ impl Attempt {
         if !locked.is_empty() {
             self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
         }
-        match fault {
-            Some(error) => Err(error.in_transaction(self.tid).into()),
-            None => Ok(reason),
+        if let Some(error) = fault {
+            return Err(error.in_transaction(self.tid).into());
         }
+        for key in lost {
+            self.leave_behind_unless_uncertain(&key, wants)?;
+        }
+        Ok(reason)
     }
 
     /// A lock was acknowledged, over what was seen.

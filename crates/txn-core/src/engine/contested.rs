@@ -111,7 +111,9 @@ impl State {
 
     fn is_contested(&self, key: &Key, now: Duration) -> bool {
         let has_it = |commit: &&Commit| commit.written.contains(key);
-        self.known(key, now).is_some() || self.commits(now).filter(has_it).count() >= AGAIN
+        self.known(key, now).is_some()
+            || self.commits.iter().filter(has_it).count() >= AGAIN
+                && self.commits(now).filter(has_it).count() >= AGAIN
     }
 
     /// Nobody was met anywhere for a while.
@@ -156,7 +158,8 @@ impl Contested {
             }
         }
         let written: BTreeSet<Key> = written.into_iter().cloned().collect();
-        if !written.iter().any(|key| state.is_contested(key, now)) {
+        // What is alone goes with nothing.
+        if written.len() < 2 || !written.iter().any(|key| state.is_contested(key, now)) {
             return;
         }
         if state.commits.len() == COMMITS {
@@ -165,10 +168,15 @@ impl Contested {
         state.commits.push_back(Commit { written, at: now });
     }
 
-    /// A document is gone, or not to be had: it goes with no other any more.
+    /// A document is gone.
     pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().documents.pop(key);
+        self.leave_behind(key);
+    }
+
+    /// A document goes with no other any more. Whose turn it is there is another question.
+    pub(crate) fn leave_behind(&self, key: &Key) {
         let state = &mut *self.0.lock();
-        state.documents.pop(key);
         state.commits.iter_mut().for_each(|commit| _ = commit.written.remove(key));
     }
 

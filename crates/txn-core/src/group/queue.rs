@@ -196,6 +196,9 @@ impl Queue {
     }
 
     fn take_further(&mut self, mut keys: BTreeSet<Key>) -> Uses {
+        if keys.is_empty() {
+            return Uses::default();
+        }
         // Who could not take it over would wait until those who do not need it are through.
         for next in self.waiting.values() {
             next.uses.not_taken_over(next.takes_over()).for_each(|key| _ = keys.remove(key));
