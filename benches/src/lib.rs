@@ -17,6 +17,16 @@ use txn_core::store::Store;
 /// Anything that stops a benchmark.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// The HTTP client of whoever is compared with. It asks for no compression, as transactions do not, whatever features others build
+/// it with: the servers would pay for that.
+///
+/// # Errors
+/// No client can be made.
+pub(crate) fn http() -> Result<reqwest::Client, Failure> {
+    let builder = reqwest::Client::builder().no_proxy().no_gzip();
+    Ok(builder.timeout(std::time::Duration::from_secs(30)).build()?)
+}
+
 /// A name that no other run uses.
 #[must_use]
 pub fn unique(prefix: &str) -> String {

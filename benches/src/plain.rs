@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -40,12 +39,11 @@ impl Plain {
     /// # Errors
     /// No client can be made.
     pub fn new(url: &str, index: &str) -> Result<Self, Failure> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .no_gzip()
-            .timeout(Duration::from_secs(30))
-            .build()?;
-        Ok(Self { client, url: url.trim_end_matches('/').to_owned(), index: index.to_owned() })
+        Ok(Self {
+            client: crate::http()?,
+            url: url.trim_end_matches('/').to_owned(),
+            index: index.to_owned(),
+        })
     }
 
     /// Where the server is.

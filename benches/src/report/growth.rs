@@ -13,6 +13,7 @@ use super::scale::Scale;
 use super::table::{Aim, Row, number};
 use crate::Failure;
 use crate::accounts::{Account, Bank, ids};
+use crate::statistics::median;
 use crate::usage::thread_time;
 
 /// Transfers of one round, and rounds of each side, in turn.
@@ -48,8 +49,8 @@ fn rows(quick: bool) -> Result<[Row; 3], Failure> {
     let with_records = runtime.block_on(with_records(kept, records))?;
     drop(runtime);
     let none = median_recovery(0)?;
-    let less = median_recovery(LOCKS[0])?.saturating_sub(none);
-    let more = recovery(LOCKS[1])?.saturating_sub(none);
+    let less = median_recovery(LOCKS[0])? - none;
+    let more = recovery(LOCKS[1])? - none;
     let times = LOCKS[1] as f64 / LOCKS[0] as f64;
     Ok([
         flat("open transactions", open, few, with_open),
@@ -57,27 +58,19 @@ fn rows(quick: bool) -> Result<[Row; 3], Failure> {
         Row::found(
             format!("processor time for each of {} locks recovered / of {}", LOCKS[1], LOCKS[0]),
             Aim::Bound(FLAT, "linear".to_owned()),
-            more.as_secs_f64() / less.as_secs_f64() / times,
-            format!("{} ms to {} ms, in all", millis(more), millis(less)),
+            more / less / times,
+            format!("{} ms to {} ms, in all", number(more), number(less)),
         ),
     ])
 }
 
-fn flat(what: &str, many: usize, few: usize, [less, more]: [Duration; 2]) -> Row {
+fn flat(what: &str, many: usize, few: usize, [less, more]: [f64; 2]) -> Row {
     Row::found(
         format!("processor time of a transfer beside {many} {what} / beside {few}"),
         Aim::Bound(FLAT, "flat".to_owned()),
-        more.as_secs_f64() / less.as_secs_f64(),
-        format!("{} µs to {} µs, the store in memory included", micros(more), micros(less)),
+        more / less,
+        format!("{} µs to {} µs, the store in memory included", number(more), number(less)),
     )
-}
-
-fn millis(time: Duration) -> String {
-    number(time.as_secs_f64() * 1e3)
-}
-
-fn micros(time: Duration) -> String {
-    number(time.as_secs_f64() * 1e6)
 }
 
 fn here() -> Result<Runtime, Failure> {
@@ -98,7 +91,7 @@ async fn bank(accounts: usize) -> Result<Bank, Failure> {
 }
 
 /// A transfer beside so many open transactions, each of which has read an account.
-async fn with_open(few: usize, many: usize) -> Result<[Duration; 2], Failure> {
+async fn with_open(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     let banks = [bank(1_000).await?, bank(1_000).await?];
     let all = ids(1_000);
     let mut open = Vec::with_capacity(few + many);
@@ -113,7 +106,7 @@ async fn with_open(few: usize, many: usize) -> Result<[Duration; 2], Failure> {
 }
 
 /// A transfer on a store that has so many records.
-async fn with_records(few: usize, many: usize) -> Result<[Duration; 2], Failure> {
+async fn with_records(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     let banks = [bank(100).await?, bank(100).await?];
     for (bank, count) in banks.iter().zip([few, many]) {
         transfers(bank, count).await?;
@@ -121,20 +114,18 @@ async fn with_records(few: usize, many: usize) -> Result<[Duration; 2], Failure>
     in_turn(&banks).await
 }
 
-/// The median time of a transfer of each.
-async fn in_turn(banks: &[Bank; 2]) -> Result<[Duration; 2], Failure> {
+/// The median time of a transfer of each, in µs.
+async fn in_turn(banks: &[Bank; 2]) -> Result<[f64; 2], Failure> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (bank, times) in banks.iter().zip(&mut times) {
             let before = thread_time()?;
             transfers(bank, TRANSFERS).await?;
-            times.push((thread_time()? - before) / u32::try_from(TRANSFERS)?);
+            let took = thread_time()? - before;
+            times.push(took.as_secs_f64() * 1e6 / TRANSFERS as f64);
         }
     }
-    Ok(times.map(|mut times| {
-        times.sort_unstable();
-        times[times.len() / 2]
-    }))
+    Ok(times.map(median))
 }
 
 async fn transfers(bank: &Bank, count: usize) -> Result<(), Failure> {
@@ -147,14 +138,12 @@ async fn transfers(bank: &Bank, count: usize) -> Result<(), Failure> {
 }
 
 /// Of three: what takes a few milliseconds varies.
-fn median_recovery(locks: usize) -> Result<Duration, Failure> {
-    let mut times = [recovery(locks)?, recovery(locks)?, recovery(locks)?];
-    times.sort_unstable();
-    Ok(times[1])
+fn median_recovery(locks: usize) -> Result<f64, Failure> {
+    Ok(median([recovery(locks)?, recovery(locks)?, recovery(locks)?]))
 }
 
-/// The processor time of taking the locks off that a process left which died with one transaction.
-fn recovery(locks: usize) -> Result<Duration, Failure> {
+/// The processor time of taking the locks off that a process left which died with one transaction, in ms.
+fn recovery(locks: usize) -> Result<f64, Failure> {
     let store = Arc::new(MemoryStore::new());
     let config = patient().with_lease(LEASE).with_max_documents(LOCKS[1]);
     let dead = {
@@ -173,7 +162,7 @@ fn recovery(locks: usize) -> Result<Duration, Failure> {
             let took = thread_time()? - before;
             if domain.inspect().await?.is_clean() {
                 domain.shutdown(Duration::from_secs(10)).await;
-                return Ok(took);
+                return Ok(took.as_secs_f64() * 1e3);
             }
         }
     };

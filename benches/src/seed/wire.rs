@@ -1,7 +1,6 @@
 //! Requests of the peer, one after the other, up to the one at which its process dies.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::Value;
@@ -51,12 +50,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(url: &str, fuse: Option<Fuse>) -> Result<Self, Failure> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .no_gzip()
-            .timeout(Duration::from_secs(30))
-            .build()?;
-        Ok(Self { client, url: url.trim_end_matches('/').to_owned(), fuse })
+        Ok(Self { client: crate::http()?, url: url.trim_end_matches('/').to_owned(), fuse })
     }
 
     /// One request. What the server refuses is an error, but for a document that is missing (404) and a version that is

@@ -1,10 +1,11 @@
 //! The tests of this crate from outside, in one program: each program of its own would be linked with the whole engine.
 //!
-//! `cargo test -p txn-core --test all groups::` runs those of one file.
+//! `cargo test -p txn-core --test all groups::` runs those of one file, or folder.
 
 mod barrier;
 #[path = "behaviour/main.rs"]
 mod behaviour;
+#[path = "groups/main.rs"]
 mod groups;
 mod history;
 mod idempotency;

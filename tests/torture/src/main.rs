@@ -34,7 +34,7 @@ struct Arguments {
     #[command(flatten)]
     shape: Shape,
     /// A kill soak of this system instead, on one server.
-    #[arg(long, conflicts_with_all = ["faults", "parallel_commit"])]
+    #[arg(long, conflicts_with_all = ["faults", "parallel_commit", "coordinators", "accounts"])]
     system: Option<System>,
 }
 

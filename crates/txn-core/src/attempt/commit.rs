@@ -168,24 +168,23 @@ impl Attempt {
         let written = keys.iter().filter(|(_, op)| matches!(op, Op::Write | Op::Insert));
         let all = keys.iter().map(|(key, _)| key);
         self.engine.contested.has(all, written.map(|(key, _)| key), now);
-        for (participant, image) in record.participants.iter().zip(&record.images) {
-            let key = participant.key();
-            match (participant.op, image) {
+        for ((key, op), image) in keys.iter().zip(&record.images) {
+            match (op, image) {
                 (Op::Write | Op::Insert, Some(image)) => {
-                    self.engine.memory.committed(&key, record.tid, commit, image.clone(), now);
+                    self.engine.memory.committed(key, record.tid, commit, image.clone(), now);
                 }
                 (Op::Delete, _) => {
-                    self.engine.memory.forget(&key);
-                    self.engine.contested.forget(&key);
+                    self.engine.memory.forget(key);
+                    self.engine.contested.forget(key);
                 }
                 // Whoever comes next finds it as it is.
                 (Op::Read, _) => {
-                    if let Some(View::Present { stored, .. }) = known.get(&key)
+                    if let Some(View::Present { stored, .. }) = known.get(key)
                         && !stored.absent
                         && (self.in_order || self.has_turn())
                     {
                         let image = stored.image.clone();
-                        self.engine.memory.locked(&key, record.tid, stored.tid, image, now);
+                        self.engine.memory.locked(key, record.tid, stored.tid, image, now);
                     }
                 }
                 (Op::Write | Op::Insert, None) => {}

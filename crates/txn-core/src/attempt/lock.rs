@@ -308,32 +308,27 @@ impl Attempt {
         order: &Order,
         wants: &mut BTreeMap<Key, Want>,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
-        let mut locks = Vec::new();
+        let mut met = BTreeMap::new();
+        let (mut waited_for, mut decided) = (Vec::new(), Vec::new());
         for (key, want) in order.of(wants) {
             let Some(view) = &want.view else { continue };
-            if let Locking::Held(holder) =
-                locking(&self.engine.rules, self.tid, want.read.as_ref(), view)
-            {
-                locks.push((Lock { key: key.clone(), view: view.clone() }, holder));
-            }
-        }
-        let mut met = BTreeMap::new();
-        let (mut courteous, mut locking) = (Vec::new(), Vec::new());
-        for (lock, holder) in locks {
-            match self.requester(queues, &lock.key, holder) {
+            let step = locking(&self.engine.rules, self.tid, want.read.as_ref(), view);
+            let Locking::Held(holder) = step else { continue };
+            let lock = || Lock { key: key.clone(), view: view.clone() };
+            match self.requester(queues, key, holder) {
                 // Whoever follows another holder is young, and at it: nothing about it has to be known.
                 Requester::Courteous(_)
-                    if queues.are_led_by_another(&lock.key, holder)
+                    if queues.are_led_by_another(key, holder)
                         && !self.engine.live_attempts.is_live(holder) =>
                 {
-                    met.insert(lock.key, Resolution::Blocked);
+                    met.insert(key.clone(), Resolution::Blocked);
                 }
-                Requester::Courteous(_) => courteous.push(lock),
-                _ => locking.push(lock),
+                Requester::Courteous(_) => waited_for.push(lock()),
+                _ => decided.push(lock()),
             }
         }
         for (requester, locks) in
-            [(Requester::Courteous(self.tid), courteous), (Requester::Locking(self.tid), locking)]
+            [(Requester::Courteous(self.tid), waited_for), (Requester::Locking(self.tid), decided)]
         {
             if !locks.is_empty() {
                 met.extend(self.engine.resolve_locks(requester, locks, &self.deadline).await?);

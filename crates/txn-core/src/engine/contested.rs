@@ -101,19 +101,15 @@ impl State {
         self.documents.peek(key).filter(|known| now.saturating_sub(known.met) < FOR)
     }
 
-    /// The commits by which documents were written that are contested still.
-    fn commits(&self, now: Duration) -> impl Iterator<Item = &Commit> {
-        self.commits.iter().filter(move |commit| {
-            now.saturating_sub(commit.at) < REMEMBERED
-                && commit.written.iter().any(|key| self.known(key, now).is_some())
-        })
+    /// Whether some of what a commit wrote is contested still.
+    fn counts(&self, commit: &Commit, now: Duration) -> bool {
+        now.saturating_sub(commit.at) < REMEMBERED
+            && commit.written.iter().any(|key| self.known(key, now).is_some())
     }
 
     fn is_contested(&self, key: &Key, now: Duration) -> bool {
-        let has_it = |commit: &&Commit| commit.written.contains(key);
-        self.known(key, now).is_some()
-            || self.commits.iter().filter(has_it).count() >= AGAIN
-                && self.commits(now).filter(has_it).count() >= AGAIN
+        let has_it = |commit: &&Commit| commit.written.contains(key) && self.counts(commit, now);
+        self.known(key, now).is_some() || self.commits.iter().filter(has_it).count() >= AGAIN
     }
 
     /// Nobody was met anywhere for a while.
@@ -193,8 +189,9 @@ impl Contested {
             return BTreeSet::new();
         }
         let mut times: BTreeMap<&Key, usize> = BTreeMap::new();
-        for Commit { written, .. } in state.commits(now) {
-            if written.iter().any(|key| keys.contains(key)) {
+        for commit in &state.commits {
+            let written = &commit.written;
+            if written.iter().any(|key| keys.contains(key)) && state.counts(commit, now) {
                 written.iter().for_each(|key| *times.entry(key).or_default() += 1);
             }
         }

@@ -78,19 +78,17 @@ impl Groups {
         futures::future::join_all(parts).await;
     }
 
-    /// What this process has together with contested documents it keeps; what it had together in its last turn it has together
-    /// again.
+    /// What is taken for those after these, too: of what is taken over all that is contested, and else what goes with their documents.
     fn take_along(&self, members: &[Member], locks_first: bool) -> Uses {
         let (contested, now) = (&self.engine.contested, self.engine.now());
-        let bytes: usize =
-            members.iter().map(|member| member.applicant.attempt.bytes_to_write()).sum();
+        let insists = members.iter().any(|member| member.applicant.insists);
+        let Some(oldest) = members.first().filter(|_| insists) else { return Uses::default() };
+        let bytes = members.iter().map(|member| member.applicant.attempt.bytes_to_write());
         // Who writes much has no room for others in its record.
-        if !members.iter().any(|member| member.applicant.insists) || bytes > MOST_BYTES / 2 {
+        if bytes.sum::<usize>() > MOST_BYTES / 2 {
             return Uses::default();
         }
-        let Some(age) = members.iter().map(|member| member.applicant.age()).min() else {
-            return Uses::default();
-        };
+        let age = oldest.applicant.age();
         let is_free = |key: &Key| !self.engine.live_attempts.is_wanted_by_older([key], age);
         if !locks_first {
             let is_wanted = |key: &Key| is_free(key) && contested.is_any([key], now);

@@ -1,0 +1,131 @@
+//! Transactions of one process that are composed, in virtual time: on a store that takes two milliseconds for each request.
+
+mod composed;
+mod over;
+mod refusing;
+mod turns;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use txn_core::event::{Event, Observer};
+use txn_core::store::MemoryStore;
+use txn_core::{Collection, Config, Domain, Error, Options, Result, Typed};
+use txn_sim::{CountingStore, FaultPlan, FaultStore};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Account {
+    balance: i64,
+}
+
+type Accounts = Collection<Typed<Account>>;
+
+/// How many transactions were composed, group by group, and how many documents were locked over the commit before.
+#[derive(Debug, Default)]
+struct Sizes(Mutex<Vec<usize>>, AtomicU32);
+
+impl Observer for Sizes {
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::Composed { transactions, .. } => self.0.lock().push(*transactions),
+            Event::LockedOver { documents, .. } => {
+                self.1.fetch_add(u32::try_from(documents.len()).unwrap_or(1), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Why a transfer did not happen.
+#[derive(Debug)]
+enum Refused {
+    Poor,
+    Failed(#[expect(dead_code, reason = "shown where a test fails")] Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+struct Bank {
+    store: Arc<CountingStore>,
+    domain: Domain,
+    accounts: Accounts,
+    sizes: Arc<Sizes>,
+}
+
+impl Bank {
+    /// Accounts `0` to `n - 1` with 100 each.
+    async fn open(n: usize) -> Self {
+        let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
+        let slow = FaultStore::new(Arc::new(MemoryStore::new()), plan);
+        let bank = Self::beside(Arc::new(CountingStore::new(Arc::new(slow)))).await;
+        let put = bank.domain.transact::<_, Error, _>(async |tx| {
+            (0..n).try_for_each(|id| {
+                tx.put(&bank.accounts, id.to_string(), &Account { balance: 100 })
+            })
+        });
+        put.await.expect("puts");
+        bank
+    }
+
+    /// Another process.
+    async fn beside(store: Arc<CountingStore>) -> Self {
+        let sizes = Arc::new(Sizes::default());
+        let config = Config::default()
+            .with_janitor_interval(None)
+            .with_groups(Some(true))
+            .with_observer(Some(sizes.clone()));
+        let domain = Domain::create(store.clone(), "bank", config).await.expect("opens");
+        let accounts = domain.create_collection("accounts", None).await.expect("opens");
+        Self { store, domain, accounts, sizes }
+    }
+
+    async fn add(&self, id: usize, amount: i64) -> Result<u32> {
+        let options = Options::default();
+        let committed = self.domain.run(&options, async |tx| {
+            let id = id.to_string();
+            let before = tx.get(&self.accounts, id.as_str()).await?.unwrap_or_default();
+            tx.put(&self.accounts, id, &Account { balance: before.balance + amount })
+        });
+        Ok(committed.await?.receipt.attempts)
+    }
+
+    async fn transfer(&self, from: usize, to: usize, amount: i64) -> Result<u32, Refused> {
+        let options = Options::default();
+        let committed = self.domain.run(&options, async |tx| {
+            let (from, to) = (from.to_string(), to.to_string());
+            let mut payer = tx.get(&self.accounts, from.as_str()).await?.unwrap_or_default();
+            let mut payee = tx.get(&self.accounts, to.as_str()).await?.unwrap_or_default();
+            if payer.balance < amount {
+                return Err(Refused::Poor);
+            }
+            payer.balance -= amount;
+            payee.balance += amount;
+            tx.put(&self.accounts, from, &payer)?;
+            Ok(tx.put(&self.accounts, to, &payee)?)
+        });
+        Ok(committed.await?.receipt.attempts)
+    }
+
+    /// Takes what stands in account `0`, which is only read, from another.
+    async fn pay_fee(&self, id: usize) -> Result<()> {
+        let pay = self.domain.transact(async |tx| {
+            let fee = tx.get(&self.accounts, "0").await?.unwrap_or_default().balance;
+            let mine = tx.get(&self.accounts, id.to_string()).await?.unwrap_or_default();
+            tx.put(&self.accounts, id.to_string(), &Account { balance: mine.balance - fee })
+        });
+        pay.await
+    }
+
+    async fn balances(&self, n: usize) -> Vec<i64> {
+        let ids = (0..n).map(|id| id.to_string());
+        let found = self.domain.reader().get_many(&self.accounts, ids).await.expect("reads");
+        found.into_iter().map(|account| account.map_or(0, |account| account.balance)).collect()
+    }
+}
