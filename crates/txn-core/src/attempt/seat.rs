@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::store::Key;
@@ -13,11 +14,8 @@ pub(crate) trait Guard: Debug + Send + Sync {}
 
 /// Documents that are given back by being dropped.
 pub(crate) trait Places: Guard {
-    /// Whoever writes these next may begin already.
-    fn offer(&mut self, keys: &BTreeSet<Key>);
-
-    /// Nobody may begin any more. Returns those that somebody took over.
-    fn withdraw(&mut self) -> BTreeSet<Key>;
+    /// Offers documents to whoever writes them next, for a moment: who takes them may begin already. Returns those that were taken.
+    fn hand_over<'p>(&'p mut self, keys: &'p BTreeSet<Key>) -> BoxFuture<'p, BTreeSet<Key>>;
 
     /// Others may have these.
     fn give_back(&mut self, given: &dyn Fn(&Key) -> bool);
@@ -80,20 +78,12 @@ impl Seat {
         }
     }
 
-    /// Offers documents to whoever comes next. Whoever is ready to run takes them now; where nobody is, this takes no time.
-    /// Returns those that were taken.
+    /// Offers documents to whoever comes next. Returns those that were taken.
     pub(super) async fn hand_over(&self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
         // Nobody else offers them meanwhile, and whoever gives them back takes the offer back.
         let Some(mut documents) = self.documents.lock().take() else { return BTreeSet::new() };
-        documents.offer(keys);
-        for _ in 0..ROUNDS {
-            tokio::task::yield_now().await;
-        }
-        let taken = documents.withdraw();
+        let taken = documents.hand_over(keys).await;
         *self.documents.lock() = Some(documents);
         taken
     }
 }
-
-/// How many rounds of the runtime an offer stands: whoever was just told that it is committed may begin anew, and be composed.
-const ROUNDS: usize = 4;

@@ -140,6 +140,13 @@ impl Memory {
         }
     }
 
+    /// For how long it has been committed, as far as this process knows, and not applied.
+    pub(crate) fn unapplied_for(&self, key: &Key, now: Duration) -> Option<Duration> {
+        let known = self.known.lock();
+        let entry = known.entries.peek(key).filter(|entry| entry.observed.holder.is_some())?;
+        Some(now.saturating_sub(entry.read_at))
+    }
+
     pub(crate) fn recall(&self, key: &Key, now: Duration) -> Option<ReadEntry> {
         let longest = self.for_at_most?;
         let mut known = self.known.lock();

@@ -47,6 +47,9 @@ impl Groups {
         if taken.is_empty() {
             return;
         }
+        if !over.is_empty() {
+            self.taken.notify_waiters();
+        }
         let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
         let parts: Vec<_> = parts(members.collect(), &over)
             .into_iter()
@@ -55,7 +58,12 @@ impl Groups {
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
                 let along = self.take_along(&members, locks_first);
                 written.extend([along.clone()]);
-                let documents = |uses, over| Documents { groups: self.clone(), uses, over };
+                let awaits_them = match members.as_slice() {
+                    [one] => one.applicant.returns_at_once,
+                    _ => false,
+                };
+                let documents =
+                    |uses, over| Documents { groups: self.clone(), uses, over, awaits_them };
                 let reads = documents(read, BTreeSet::new());
                 let mut written = documents(written, BTreeSet::new());
                 written.over = written.written().intersection(&over).cloned().collect();

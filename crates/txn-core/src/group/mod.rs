@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::attempt::Attempt;
 use crate::attempt::seat::{Guard, Places};
@@ -35,6 +36,13 @@ pub(crate) use application::{Application, Told};
 /// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
 const SLOW: Duration = Duration::from_millis(100);
 
+/// How many rounds of the runtime an offer stands: whoever was just told that it is committed may begin anew, and be composed.
+const ROUNDS: usize = 4;
+
+/// How long whoever writes the same documents again and again is waited for, with what it committed last: by how much it was behind
+/// its last commit before.
+const ON_THE_HEELS: Duration = Duration::from_millis(1);
+
 /// A place in the queue: by age, then by arrival.
 type Place = (Age, u64);
 
@@ -43,6 +51,8 @@ type Place = (Age, u64);
 pub(crate) struct Groups {
     engine: Arc<Engine>,
     queue: Mutex<Queue>,
+    /// Some of what is offered was taken.
+    taken: Notify,
 }
 
 /// The numbers of the attempts of one transaction.
@@ -64,8 +74,8 @@ impl Attempts {
 impl Groups {
     /// The groups of a domain, if it composes transactions.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
-        let queue = Mutex::default();
-        engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }))
+        let (queue, taken) = (Mutex::default(), Notify::new());
+        engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue, taken }))
     }
 
     /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before.
@@ -81,11 +91,15 @@ impl Groups {
         }
         let uses = Self::uses_of(attempt)?;
         // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
-        let is_contested = self.engine.contested.is_any(uses.keys(), self.engine.now());
+        let now = self.engine.now();
+        let is_contested = self.engine.contested.is_any(uses.keys(), now);
         if is_contested {
             cov_mark::hit!(contested_documents_are_locked_first);
         }
         let insists = insists || is_contested;
+        let waited = |key| self.engine.memory.unapplied_for(key, now);
+        let is_on_its_heels = |key| waited(key).is_some_and(|since| since <= ON_THE_HEELS);
+        let returns_at_once = !insists && uses.written.iter().all(is_on_its_heels);
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
@@ -95,6 +109,7 @@ impl Groups {
             uses,
             most: usize::MAX,
             insists,
+            returns_at_once,
             returns: 0,
             standing: standing.clone(),
             tell,
@@ -164,27 +179,59 @@ struct Documents {
     uses: Vec<Uses>,
     /// Those that it took over from the group before.
     over: BTreeSet<Key>,
+    /// Whether those who wrote them are likely to be back at once, as they were the last time.
+    awaits_them: bool,
 }
 
 impl Documents {
     fn written(&self) -> BTreeSet<Key> {
         self.uses.iter().flat_map(|uses| &uses.written).cloned().collect()
     }
+
+    /// Waits a moment for those who take what is offered.
+    async fn wait_until_taken(&self, offered: &BTreeSet<Key>) {
+        let taken = async {
+            loop {
+                let taken = self.groups.taken.notified();
+                if !self.groups.queue.lock().is_offered(offered) {
+                    cov_mark::hit!(whoever_is_back_at_once_is_waited_for);
+                    break;
+                }
+                taken.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = taken => {}
+            () = self.groups.engine.config.clock.sleep(ON_THE_HEELS) => {}
+        }
+    }
+
+    /// Nobody may take what is offered any more. Returns what was taken.
+    fn withdraw(&mut self) -> BTreeSet<Key> {
+        let taken = self.groups.queue.lock().withdraw(&self.written());
+        self.over.retain(|key| !taken.contains(key));
+        taken
+    }
 }
 
 impl Guard for Documents {}
 
 impl Places for Documents {
-    fn offer(&mut self, keys: &BTreeSet<Key>) {
-        let keys = self.written().intersection(keys).cloned().collect();
-        self.groups.queue.lock().offer(keys);
-        self.groups.call();
-    }
-
-    fn withdraw(&mut self) -> BTreeSet<Key> {
-        let taken = self.groups.queue.lock().withdraw(&self.written());
-        self.over.retain(|key| !taken.contains(key));
-        taken
+    fn hand_over<'p>(&'p mut self, keys: &'p BTreeSet<Key>) -> BoxFuture<'p, BTreeSet<Key>> {
+        Box::pin(async move {
+            let offered: BTreeSet<Key> = self.written().intersection(keys).cloned().collect();
+            self.groups.queue.lock().offer(offered.clone());
+            self.groups.call();
+            // Whoever is ready to run takes them now; where nobody is, this takes no time.
+            for _ in 0..ROUNDS {
+                tokio::task::yield_now().await;
+            }
+            if self.awaits_them {
+                self.wait_until_taken(&offered).await;
+            }
+            self.withdraw()
+        })
     }
 
     fn give_back(&mut self, given: &dyn Fn(&Key) -> bool) {

@@ -43,6 +43,8 @@ pub(super) struct Applicant {
     pub(super) most: usize,
     /// Others overtook it before: its documents are locked before it runs.
     pub(super) insists: bool,
+    /// It came on the heels of the commit before, and may be back like that.
+    pub(super) returns_at_once: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
     pub(super) standing: SharedStanding,
@@ -217,6 +219,11 @@ impl Queue {
     /// Whoever writes these next may take them, while they are in use.
     pub(super) fn offer(&mut self, keys: BTreeSet<Key>) {
         self.in_use.offer(keys);
+    }
+
+    /// Whether some of these are still to be taken.
+    pub(super) fn is_offered(&self, keys: &BTreeSet<Key>) -> bool {
+        self.in_use.offered().any(|key| keys.contains(key))
     }
 
     /// Takes an offer back. Returns what was taken.

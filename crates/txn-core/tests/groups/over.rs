@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use txn_core::Error;
 use txn_core::store::{MemoryStore, Outcome, Refusal, RefusalKind};
@@ -35,6 +36,24 @@ async fn what_is_written_again_is_locked_over_the_commit() {
     assert!(counts.documents_written <= 64 * 4 + 16, "{counts}");
     assert!(counts.requests() <= 64 * 3 + 16, "{counts}");
     assert_eq!(bank.balances(2).await, [35, 165]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_back_a_moment_after_its_commit_is_waited_for() {
+    cov_mark::check!(whoever_is_back_at_once_is_waited_for);
+    let bank = Bank::open(2).await;
+    let before = bank.store.counts();
+    for _ in 0..64 {
+        bank.transfer(0, 1, 1).await.expect("commits");
+        // More than those who are ready to run are waited for; time does not move meanwhile.
+        for _ in 0..50 {
+            yield_now().await;
+        }
+    }
+    assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
+    let counts = bank.store.counts().since(before);
+    assert!(counts.documents_written <= 64 * 4 + 16, "{counts}");
+    assert_eq!(bank.balances(2).await, [36, 164]);
 }
 
 #[tokio::test(start_paused = true)]
