@@ -53,7 +53,7 @@ impl Bench {
                 command
             }
             None => {
-                let mut command = cargo("run --release -q -p txn-benches --bin report --");
+                let mut command = cargo("run --profile bench -q -p txn-benches --bin report --");
                 if self.quick {
                     command.arg("--quick");
                 }

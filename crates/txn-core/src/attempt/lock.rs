@@ -14,7 +14,7 @@ use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
-use crate::engine::store_access::ReadPreference;
+use crate::engine::store_access::{Look, ReadPreference};
 use crate::engine::succession::Succession;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -94,11 +94,7 @@ impl Attempt {
                 .map(|(key, _)| key.clone())
                 .collect();
             let asked = self.engine.now();
-            let views =
-                self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
-            for (key, view) in blank.into_iter().zip(views) {
-                wants.entry(key).or_default().see(view);
-            }
+            self.look_at_wanted(blank, &mut wants).await?;
             let took = self.engine.now().saturating_sub(asked);
             if order.lets_others_go_first(&mut wants, took, self).await? {
                 continue;
@@ -180,6 +176,34 @@ impl Attempt {
             }
             rounds += 1;
         }
+    }
+
+    /// Looks at documents until the store answers for each; at what is kept for those after it only once, for nobody waits for that.
+    async fn look_at_wanted(
+        &self,
+        blank: Vec<Key>,
+        wants: &mut BTreeMap<Key, Want>,
+    ) -> Result<(), AttemptError> {
+        let engine = &self.engine;
+        let (along, own): (Vec<Key>, Vec<Key>) =
+            blank.into_iter().partition(|key| self.takes_along(key));
+        let (views, looks) = futures::future::join(
+            engine.read_documents(&own, ReadPreference::Primary, &self.deadline),
+            engine.look_at(&along, ReadPreference::Primary),
+        )
+        .await;
+        for (key, view) in own.into_iter().zip(views?) {
+            wants.entry(key).or_default().see(view);
+        }
+        for (key, look) in along.into_iter().zip(looks) {
+            match look {
+                Look::Seen(view) => wants.entry(key).or_default().see(view),
+                Look::Missing | Look::Later(_) | Look::Broken(_) => {
+                    self.leave_behind_unless_uncertain(&key, wants)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn inserts(&self, key: &Key) -> bool {

@@ -188,6 +188,11 @@ impl Queue {
     /// Takes further documents for those who were taken, as far as nobody uses them, or waits for them to be free. Returns which.
     pub(super) fn take_along(&mut self, mut keys: BTreeSet<Key>) -> Uses {
         keys.retain(|key| self.in_use.is_free(key));
+        // Whoever takes over all that it uses or nothing waits for what is not offered to be free: were the rest taken along
+        // meanwhile, and then the other way round, it would wait for ever.
+        for next in self.waiting.values().filter(|next| next.takes_over() == TakesOver::All) {
+            next.uses.keys().for_each(|key| _ = keys.remove(key));
+        }
         self.take_further(keys)
     }
 

@@ -1,4 +1,4 @@
-//! A store that does not take a lock over a commit.
+//! Stores that do not take a lock over a commit, or do not answer for a document.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use txn_core::fields;
-use txn_core::store::{Layer, Outcome, Read, Store, Write, WriteOp};
+use txn_core::store::{
+    Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
+};
 
 /// Refuses, once, the lock on a document that is written over the lock of another transaction; what others do meanwhile is in
 /// between.
@@ -58,5 +60,37 @@ impl Layer for Refusing {
             return outcomes;
         }
         self.inner.write_many(writes).await
+    }
+}
+
+/// Does not answer for a document, while it is armed.
+#[derive(Debug)]
+pub(super) struct Silent {
+    inner: Arc<dyn Store>,
+    id: &'static str,
+    pub(super) armed: AtomicBool,
+}
+
+impl Silent {
+    pub(super) fn new(inner: Arc<dyn Store>, id: &'static str) -> Arc<Self> {
+        Arc::new(Self { inner, id, armed: AtomicBool::new(false) })
+    }
+}
+
+#[async_trait]
+impl Layer for Silent {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        let mut reads = self.inner.read_primary(keys).await;
+        if self.armed.load(Ordering::Relaxed) {
+            for (_, read) in keys.iter().zip(&mut reads).filter(|(key, _)| *key.id == *self.id) {
+                let silent = StoreError::new(StoreErrorKind::Unavailable, "its shard is away");
+                *read = Read::Unavailable(silent);
+            }
+        }
+        reads
     }
 }

@@ -11,7 +11,7 @@ use txn_core::store::{MemoryStore, Outcome};
 use txn_core::{Error, Options};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
 
-use super::refusing::Refusing;
+use super::refusing::{Refusing, Silent};
 use super::{Account, Bank};
 
 #[tokio::test(start_paused = true)]
@@ -106,11 +106,30 @@ async fn processes_take_turns_at_hot_documents() {
 async fn two_that_contest() -> (Bank, Bank) {
     let ours = Bank::open(4).await;
     let theirs = Bank::beside(ours.store.clone()).await;
+    contest(&ours, &theirs).await;
+    (ours, theirs)
+}
+
+async fn contest(ours: &Bank, theirs: &Bank) {
     for _ in 0..4 {
         theirs.transfer(0, 1, 1).await.expect("commits");
         ours.transfer(1, 0, 1).await.expect("commits");
     }
-    (ours, theirs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_for_is_not_taken_along() {
+    cov_mark::check!(left_behind);
+    let theirs = Bank::open(4).await;
+    let silent = Silent::new(theirs.store.clone(), "0");
+    let ours = Bank::beside(Arc::new(CountingStore::new(silent.clone()))).await;
+    contest(&ours, &theirs).await;
+    silent.armed.store(true, Ordering::Relaxed);
+    let begun = Instant::now();
+    assert_eq!(ours.transfer(1, 2, 1).await.expect("commits"), 1);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(100), "nobody waits for what it does not use: {took:?}");
+    assert_eq!(theirs.balances(4).await, [100, 99, 101, 100]);
 }
 
 #[tokio::test(start_paused = true)]
