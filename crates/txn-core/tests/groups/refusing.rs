@@ -1,7 +1,7 @@
 //! Stores that do not take a lock over a commit, or do not answer for a document.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -63,22 +63,26 @@ impl Layer for Refusing {
     }
 }
 
-/// Does not answer for a document, while it is armed.
+/// Does not answer for a document, or has others be faster with its lock, while it is armed.
 #[derive(Debug)]
-pub(super) struct Silent {
+pub(super) struct Unhelpful {
     inner: Arc<dyn Store>,
     id: &'static str,
+    /// It does not answer.
     pub(super) armed: AtomicBool,
+    /// How many locks others are faster with.
+    pub(super) conflicts: AtomicUsize,
 }
 
-impl Silent {
+impl Unhelpful {
     pub(super) fn new(inner: Arc<dyn Store>, id: &'static str) -> Arc<Self> {
-        Arc::new(Self { inner, id, armed: AtomicBool::new(false) })
+        let (armed, conflicts) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Arc::new(Self { inner, id, armed, conflicts })
     }
 }
 
 #[async_trait]
-impl Layer for Silent {
+impl Layer for Unhelpful {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }
@@ -92,5 +96,25 @@ impl Layer for Silent {
             }
         }
         reads
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let is_its_lock = |write: &Write| {
+            let lock = format!("\"{}\":", fields::TRANSACTION_TID);
+            let is_lock =
+                matches!(&write.op, WriteOp::Replace(source, _) if source.contains(&lock));
+            is_lock && *write.key.id == *self.id
+        };
+        let left = |left: usize| left.checked_sub(1);
+        if let Some(at) = writes.iter().position(is_its_lock)
+            && self.conflicts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+        {
+            let mut others = writes.to_vec();
+            others.remove(at);
+            let mut outcomes = self.inner.write_many(&others).await;
+            outcomes.insert(at, Outcome::Conflict);
+            return outcomes;
+        }
+        self.inner.write_many(writes).await
     }
 }

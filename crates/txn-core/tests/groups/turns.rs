@@ -11,7 +11,7 @@ use txn_core::store::{MemoryStore, Outcome};
 use txn_core::{Error, Options};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
 
-use super::refusing::{Refusing, Silent};
+use super::refusing::{Refusing, Unhelpful};
 use super::{Account, Bank};
 
 #[tokio::test(start_paused = true)]
@@ -121,15 +121,33 @@ async fn contest(ours: &Bank, theirs: &Bank) {
 async fn what_is_not_answered_for_is_not_taken_along() {
     cov_mark::check!(left_behind);
     let theirs = Bank::open(4).await;
-    let silent = Silent::new(theirs.store.clone(), "0");
-    let ours = Bank::beside(Arc::new(CountingStore::new(silent.clone()))).await;
+    let store = Unhelpful::new(theirs.store.clone(), "0");
+    let ours = Bank::beside(Arc::new(CountingStore::new(store.clone()))).await;
     contest(&ours, &theirs).await;
-    silent.armed.store(true, Ordering::Relaxed);
+    store.armed.store(true, Ordering::Relaxed);
     let begun = Instant::now();
     assert_eq!(ours.transfer(1, 2, 1).await.expect("commits"), 1);
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(100), "nobody waits for what it does not use: {took:?}");
     assert_eq!(theirs.balances(4).await, [100, 99, 101, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_were_faster_with_is_looked_at_again_before_it_is_taken_along() {
+    let theirs = Bank::open(4).await;
+    let store = Unhelpful::new(theirs.store.clone(), "0");
+    let ours = Bank::beside(Arc::new(CountingStore::new(store.clone()))).await;
+    contest(&ours, &theirs).await;
+    sleep(Duration::from_millis(100)).await;
+    store.conflicts.store(1, Ordering::Relaxed);
+    let before = ours.store.counts();
+    assert_eq!(ours.transfer(1, 2, 1).await.expect("commits"), 1);
+    assert_eq!(store.conflicts.load(Ordering::Relaxed), 0, "it was taken along");
+    assert!(ours.domain.shutdown(Duration::from_secs(60)).await);
+    let written = ours.store.counts().since(before).documents_written;
+    assert_eq!(written, 9, "three locks and one in vain, the record twice, three documents");
+    assert_eq!(theirs.balances(4).await, [100, 99, 101, 100]);
+    assert!(theirs.domain.inspect().await.expect("looks").is_clean());
 }
 
 #[tokio::test(start_paused = true)]
