@@ -127,7 +127,7 @@ impl Attempt {
                 left.insert(key, locked_over);
             }
         }
-        let taken = self.seat.hand_over(&left.keys().cloned().collect()).await;
+        let taken = self.seat.hand_over(&left.keys().cloned().collect(), chain + 1).await;
         successions.withdraw(left.keys().filter(|key| !taken.contains(*key)));
         left.retain(|key, _| taken.contains(key));
         left

@@ -178,7 +178,7 @@ impl Attempt {
         }
     }
 
-    /// Looks at documents until the store answers for each; at what is kept for those after it only once, for nobody waits for that.
+    /// Looks at documents until the store answers for each; at what is kept for those after it once, and not for long.
     async fn look_at_wanted(
         &self,
         blank: Vec<Key>,
@@ -189,7 +189,15 @@ impl Attempt {
             blank.into_iter().partition(|key| self.takes_along(key));
         let (views, looks) = futures::future::join(
             engine.read_documents(&own, ReadPreference::Primary, &self.deadline),
-            engine.look_at(&along, ReadPreference::Primary),
+            async {
+                tokio::select! {
+                    biased;
+                    looks = engine.look_at(&along, ReadPreference::Primary) => looks,
+                    () = engine.config.clock.sleep(engine.config.lease / 4) => {
+                        along.iter().map(|_| Look::Later("no answer in time".to_owned())).collect()
+                    }
+                }
+            },
         )
         .await;
         for (key, view) in own.into_iter().zip(views?) {

@@ -14,8 +14,13 @@ pub(crate) trait Guard: Debug + Send + Sync {}
 
 /// Documents that are given back by being dropped.
 pub(crate) trait Places: Guard {
-    /// Offers documents to whoever writes them next, for a moment: who takes them may begin already. Returns those that were taken.
-    fn hand_over<'p>(&'p mut self, keys: &'p BTreeSet<Key>) -> BoxFuture<'p, BTreeSet<Key>>;
+    /// Offers documents to whoever writes them next, for a moment: who takes them may begin already. `chain`: how many groups they
+    /// will have come through then without being applied. Returns those that were taken.
+    fn hand_over<'p>(
+        &'p mut self,
+        keys: &'p BTreeSet<Key>,
+        chain: u8,
+    ) -> BoxFuture<'p, BTreeSet<Key>>;
 
     /// Others may have these.
     fn give_back(&mut self, given: &dyn Fn(&Key) -> bool);
@@ -79,10 +84,10 @@ impl Seat {
     }
 
     /// Offers documents to whoever comes next. Returns those that were taken.
-    pub(super) async fn hand_over(&self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+    pub(super) async fn hand_over(&self, keys: &BTreeSet<Key>, chain: u8) -> BTreeSet<Key> {
         // Nobody else offers them meanwhile, and whoever gives them back takes the offer back.
         let Some(mut documents) = self.documents.lock().take() else { return BTreeSet::new() };
-        let taken = documents.hand_over(keys).await;
+        let taken = documents.hand_over(keys, chain).await;
         *self.documents.lock() = Some(documents);
         taken
     }

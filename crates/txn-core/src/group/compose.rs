@@ -48,7 +48,7 @@ impl Groups {
             return;
         }
         if !over.is_empty() {
-            self.taken.notify_waiters();
+            self.moved.notify_waiters();
         }
         let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
         let parts: Vec<_> = parts(members.collect(), &over)
@@ -364,6 +364,7 @@ impl Groups {
     /// Back into the queue; whoever came back too often goes by itself.
     fn put_back(&self, mut member: Member) {
         member.applicant.returns += 1;
+        member.applicant.returns_at_once = false;
         if member.applicant.returns > MOST_RETURNS {
             return member.send_away();
         }

@@ -43,6 +43,10 @@ const ROUNDS: usize = 4;
 /// its last commit before.
 const ON_THE_HEELS: Duration = Duration::from_millis(1);
 
+/// A document that nobody else of this process waits for is left like that from group to group so often at most: whoever reads it
+/// under no lock, and other processes, find it applied in between.
+const AWAITED_CHAIN: u8 = 4;
+
 /// A place in the queue: by age, then by arrival.
 type Place = (Age, u64);
 
@@ -51,8 +55,8 @@ type Place = (Age, u64);
 pub(crate) struct Groups {
     engine: Arc<Engine>,
     queue: Mutex<Queue>,
-    /// Some of what is offered was taken.
-    taken: Notify,
+    /// Somebody came, or was taken.
+    moved: Notify,
 }
 
 /// The numbers of the attempts of one transaction.
@@ -74,8 +78,8 @@ impl Attempts {
 impl Groups {
     /// The groups of a domain, if it composes transactions.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
-        let (queue, taken) = (Mutex::default(), Notify::new());
-        engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue, taken }))
+        let (queue, moved) = (Mutex::default(), Notify::new());
+        engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue, moved }))
     }
 
     /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before.
@@ -118,6 +122,7 @@ impl Groups {
         let ends_at = attempt.ends_at();
         let place = self.queue.lock().enter(applicant);
         self.call_if_free(Some(place));
+        self.moved.notify_waiters();
         Some(Application { groups: self.clone(), place, standing, told, ends_at })
     }
 
@@ -188,21 +193,21 @@ impl Documents {
         self.uses.iter().flat_map(|uses| &uses.written).cloned().collect()
     }
 
-    /// Waits a moment for those who take what is offered.
+    /// Waits a moment for those who take what is offered, unless others wait for it already.
     async fn wait_until_taken(&self, offered: &BTreeSet<Key>) {
-        let taken = async {
+        let moved = async {
             loop {
-                let taken = self.groups.taken.notified();
-                if !self.groups.queue.lock().is_offered(offered) {
+                let moved = self.groups.moved.notified();
+                if !self.groups.queue.lock().awaits_its_next(offered) {
                     cov_mark::hit!(whoever_is_back_at_once_is_waited_for);
                     break;
                 }
-                taken.await;
+                moved.await;
             }
         };
         tokio::select! {
             biased;
-            () = taken => {}
+            () = moved => {}
             () = self.groups.engine.config.clock.sleep(ON_THE_HEELS) => {}
         }
     }
@@ -218,7 +223,11 @@ impl Documents {
 impl Guard for Documents {}
 
 impl Places for Documents {
-    fn hand_over<'p>(&'p mut self, keys: &'p BTreeSet<Key>) -> BoxFuture<'p, BTreeSet<Key>> {
+    fn hand_over<'p>(
+        &'p mut self,
+        keys: &'p BTreeSet<Key>,
+        chain: u8,
+    ) -> BoxFuture<'p, BTreeSet<Key>> {
         Box::pin(async move {
             let offered: BTreeSet<Key> = self.written().intersection(keys).cloned().collect();
             self.groups.queue.lock().offer(offered.clone());
@@ -227,7 +236,7 @@ impl Places for Documents {
             for _ in 0..ROUNDS {
                 tokio::task::yield_now().await;
             }
-            if self.awaits_them {
+            if self.awaits_them && chain <= AWAITED_CHAIN {
                 self.wait_until_taken(&offered).await;
             }
             self.withdraw()
@@ -235,6 +244,7 @@ impl Places for Documents {
     }
 
     fn give_back(&mut self, given: &dyn Fn(&Key) -> bool) {
+        self.over.retain(|key| !given(key));
         {
             let mut queue = self.groups.queue.lock();
             for uses in &mut self.uses {

@@ -188,9 +188,9 @@ impl Queue {
     /// Takes further documents for those who were taken, as far as nobody uses them, or waits for them to be free. Returns which.
     pub(super) fn take_along(&mut self, mut keys: BTreeSet<Key>) -> Uses {
         keys.retain(|key| self.in_use.is_free(key));
-        // Whoever takes over all that it uses or nothing waits for what is not offered to be free: were the rest taken along
-        // meanwhile, and then the other way round, it would wait for ever.
-        for next in self.waiting.values().filter(|next| next.takes_over() == TakesOver::All) {
+        // Whoever waits for the rest of what it uses to be free would wait for ever if these were taken along meanwhile, and then
+        // the other way round.
+        for next in self.waiting.values() {
             next.uses.keys().for_each(|key| _ = keys.remove(key));
         }
         self.take_further(keys)
@@ -226,9 +226,15 @@ impl Queue {
         self.in_use.offer(keys);
     }
 
-    /// Whether some of these are still to be taken.
-    pub(super) fn is_offered(&self, keys: &BTreeSet<Key>) -> bool {
-        self.in_use.offered().any(|key| keys.contains(key))
+    /// Whether all of these are still to be taken, and nobody waits for them who cannot take them.
+    pub(super) fn awaits_its_next(&self, offered: &BTreeSet<Key>) -> bool {
+        let cannot_take = |next: &Applicant| {
+            next.uses.keys().any(|key| offered.contains(key))
+                && !self.in_use.allows(&next.uses, next.takes_over())
+        };
+        !offered.is_empty()
+            && offered.iter().all(|key| self.in_use.is_offered(key))
+            && !self.waiting.values().any(cannot_take)
     }
 
     /// Takes an offer back. Returns what was taken.

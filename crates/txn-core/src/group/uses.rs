@@ -157,6 +157,10 @@ impl InUse {
         !self.written.contains_key(key) && !self.read.contains_key(key)
     }
 
+    pub(super) fn is_offered(&self, key: &Key) -> bool {
+        self.offered.contains(key)
+    }
+
     pub(super) fn offered(&self) -> impl Iterator<Item = &Key> {
         self.offered.iter()
     }
