@@ -58,14 +58,10 @@ impl Groups {
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
                 let along = self.take_along(&members, locks_first);
                 written.extend([along.clone()]);
-                let awaits_them = match members.as_slice() {
-                    [one] => one.applicant.returns_at_once,
-                    _ => false,
-                };
-                let documents =
-                    |uses, over| Documents { groups: self.clone(), uses, over, awaits_them };
-                let reads = documents(read, BTreeSet::new());
-                let mut written = documents(written, BTreeSet::new());
+                let reads = Documents::new(&self, read);
+                let mut written = Documents::new(&self, written);
+                written.awaits_them =
+                    matches!(members.as_slice(), [one] if one.applicant.returns_at_once);
                 written.over = written.written().intersection(&over).cloned().collect();
                 if !locks_first {
                     written.over.extend(along.written.iter().cloned());

@@ -39,8 +39,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// How many rounds of the runtime an offer stands: whoever was just told that it is committed may begin anew, and be composed.
 const ROUNDS: usize = 4;
 
-/// How long whoever writes the same documents again and again is waited for, with what it committed last: by how much it was behind
-/// its last commit before.
+/// Whoever wants to write documents so soon after their last commit is expected to be back as soon after its own: their apply waits
+/// for so long.
 const ON_THE_HEELS: Duration = Duration::from_millis(1);
 
 /// A document that nobody else of this process waits for is left like that from group to group so often at most: whoever reads it
@@ -189,6 +189,10 @@ struct Documents {
 }
 
 impl Documents {
+    fn new(groups: &Arc<Groups>, uses: Vec<Uses>) -> Self {
+        Self { groups: groups.clone(), uses, over: BTreeSet::new(), awaits_them: false }
+    }
+
     fn written(&self) -> BTreeSet<Key> {
         self.uses.iter().flat_map(|uses| &uses.written).cloned().collect()
     }

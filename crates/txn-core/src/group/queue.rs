@@ -198,18 +198,16 @@ impl Queue {
 
     /// Takes all that is offered and `wanted`, for those who took what was offered with it. Returns which.
     pub(super) fn take_offered(&mut self, wanted: impl Fn(&Key) -> bool) -> Uses {
-        let keys = self.in_use.offered().filter(|key| wanted(key)).cloned().collect();
-        self.take_further(keys)
-    }
-
-    fn take_further(&mut self, mut keys: BTreeSet<Key>) -> Uses {
-        if keys.is_empty() {
-            return Uses::default();
-        }
+        let wanted = self.in_use.offered().filter(|key| wanted(key));
+        let mut keys: BTreeSet<Key> = wanted.cloned().collect();
         // Who could not take it over would wait until those who do not need it are through.
         for next in self.waiting.values() {
             next.uses.not_taken_over(next.takes_over()).for_each(|key| _ = keys.remove(key));
         }
+        self.take_further(keys)
+    }
+
+    fn take_further(&mut self, keys: BTreeSet<Key>) -> Uses {
         let uses = Uses { written: keys, ..Uses::default() };
         self.in_use.begin(&uses);
         uses

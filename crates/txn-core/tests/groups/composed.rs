@@ -231,9 +231,7 @@ async fn who_has_little_time_leaves_the_others_theirs() {
         all.iter().try_for_each(|id| tx.put(&bank.accounts, id.as_str(), &Account { balance: 100 }))
     });
     put.await.expect("puts");
-    while !bank.domain.inspect().await.expect("looks").is_clean() {
-        sleep(Duration::from_millis(1)).await;
-    }
+    bank.settle().await;
     slow.set_enabled(true);
     let patient = join_all((0..40).map(|n| bank.transfer(n % 6, (n + 1) % 6, 1)));
     let hasty = join_all((0..10).map(|n| {

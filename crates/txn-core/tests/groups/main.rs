@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 use txn_core::event::{Event, Observer};
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, Options, Result, Typed};
@@ -121,6 +122,13 @@ impl Bank {
             tx.put(&self.accounts, id.to_string(), &Account { balance: mine.balance - fee })
         });
         pay.await
+    }
+
+    /// Until nothing is left to be applied.
+    async fn settle(&self) {
+        while !self.domain.inspect().await.expect("looks").is_clean() {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     async fn balances(&self, n: usize) -> Vec<i64> {

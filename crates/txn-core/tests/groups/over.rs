@@ -20,9 +20,7 @@ async fn back_to_back(bank: &Bank, n: usize) -> txn_sim::Counts {
     for _ in 0..n {
         bank.transfer(0, 1, 1).await.expect("commits");
     }
-    while !bank.domain.inspect().await.expect("looks").is_clean() {
-        sleep(Duration::from_millis(10)).await;
-    }
+    bank.settle().await;
     bank.store.counts().since(before)
 }
 
@@ -77,9 +75,7 @@ async fn what_is_deleted_and_inserted_again_is_locked_over_the_commit() {
     for n in 0..40 {
         turn(n % 2 == 0).await;
     }
-    while !bank.domain.inspect().await.expect("looks").is_clean() {
-        sleep(Duration::from_millis(10)).await;
-    }
+    bank.settle().await;
     let counts = bank.store.counts().since(before);
     assert!(counts.documents_written <= 40 * 4 + 16, "{counts}");
     assert_eq!(bank.balances(2).await, [140, 139]);

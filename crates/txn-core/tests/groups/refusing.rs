@@ -28,13 +28,12 @@ impl Refusing {
         Arc::new(Self { inner, id, with, armed, refuses, go_on })
     }
 
-    async fn is_lock_over(&self, write: &Write) -> bool {
-        let lock = format!("\"{}\":", fields::TRANSACTION_TID);
-        let WriteOp::Replace(source, _) = &write.op else { return false };
-        let stands = self.inner.read_primary(std::slice::from_ref(&write.key)).await;
+    /// Whether the document is locked already.
+    async fn is_over(&self, key: &Key) -> bool {
+        let stands = self.inner.read_primary(std::slice::from_ref(key)).await;
         let is_locked =
-            |read: &Read| matches!(read, Read::Found { source, .. } if source.contains(&lock));
-        source.contains(&lock) && stands.iter().all(is_locked)
+            |read: &Read| matches!(read, Read::Found { source, .. } if has_lock(source));
+        stands.iter().all(is_locked)
     }
 }
 
@@ -45,19 +44,13 @@ impl Layer for Refusing {
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let is_lock = |write: &Write| matches!(write.op, WriteOp::Replace(..));
-        let on_one = writes.iter().position(|w| w.key.id.as_ref() == self.id && is_lock(w));
-        if let Some(at) = on_one
-            && self.is_lock_over(&writes[at]).await
+        if let Some(at) = lock_on(self.id, writes)
+            && self.is_over(&writes[at].key).await
             && self.armed.swap(false, Ordering::Relaxed)
         {
             self.refuses.notify_one();
             self.go_on.notified().await;
-            let mut others = writes.to_vec();
-            others.remove(at);
-            let mut outcomes = self.inner.write_many(&others).await;
-            outcomes.insert(at, self.with.clone());
-            return outcomes;
+            return write_others(&*self.inner, writes, at, self.with.clone()).await;
         }
         self.inner.write_many(writes).await
     }
@@ -99,22 +92,37 @@ impl Layer for Unhelpful {
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let is_its_lock = |write: &Write| {
-            let lock = format!("\"{}\":", fields::TRANSACTION_TID);
-            let is_lock =
-                matches!(&write.op, WriteOp::Replace(source, _) if source.contains(&lock));
-            is_lock && *write.key.id == *self.id
-        };
         let left = |left: usize| left.checked_sub(1);
-        if let Some(at) = writes.iter().position(is_its_lock)
+        if let Some(at) = lock_on(self.id, writes)
             && self.conflicts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
         {
-            let mut others = writes.to_vec();
-            others.remove(at);
-            let mut outcomes = self.inner.write_many(&others).await;
-            outcomes.insert(at, Outcome::Conflict);
-            return outcomes;
+            return write_others(&*self.inner, writes, at, Outcome::Conflict).await;
         }
         self.inner.write_many(writes).await
     }
+}
+
+fn has_lock(source: &str) -> bool {
+    source.contains(&format!("\"{}\":", fields::TRANSACTION_TID))
+}
+
+/// Where among the writes the lock on a document is, if it is one of them.
+fn lock_on(id: &str, writes: &[Write]) -> Option<usize> {
+    let is_lock =
+        |write: &Write| matches!(&write.op, WriteOp::Replace(source, _) if has_lock(source));
+    writes.iter().position(|write| *write.key.id == *id && is_lock(write))
+}
+
+/// Writes all but one, which has this outcome.
+async fn write_others(
+    inner: &dyn Store,
+    writes: &[Write],
+    at: usize,
+    outcome: Outcome,
+) -> Vec<Outcome> {
+    let mut others = writes.to_vec();
+    others.remove(at);
+    let mut outcomes = inner.write_many(&others).await;
+    outcomes.insert(at, outcome);
+    outcomes
 }
