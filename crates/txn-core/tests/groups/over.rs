@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::task::yield_now;
-use tokio::time::sleep;
 use txn_core::Error;
 use txn_core::store::{MemoryStore, Outcome, Refusal, RefusalKind};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
