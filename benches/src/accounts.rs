@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Error, Options, Typed};
-use txn_es::{EsConfig, EsStore};
+use txn_es::EsStore;
 use txn_sim::{CountingStore, Counts};
 
+use crate::content::Content;
+use crate::setup::Setup;
 use crate::{Failure, drop_all};
 
 /// One account.
@@ -21,19 +24,22 @@ pub struct Account {
     /// How often it was changed.
     #[serde(default)]
     pub changes: i64,
+    /// What else it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Value>,
 }
 
 impl Default for Account {
     fn default() -> Self {
-        Self { balance: 1_000, changes: 0 }
+        Self { balance: 1_000, changes: 0, rest: None }
     }
 }
 
 impl Account {
     /// With so much more.
     #[must_use]
-    pub fn moved(&self, amount: i64) -> Self {
-        Self { balance: self.balance + amount, changes: self.changes + 1 }
+    pub fn moved(self, amount: i64) -> Self {
+        Self { balance: self.balance + amount, changes: self.changes + 1, ..self }
     }
 }
 
@@ -72,8 +78,6 @@ pub fn ids(n: usize) -> Vec<String> {
     (0..n).map(|n| format!("account-{n:04}")).collect()
 }
 
-const MAPPINGS: &str = r#"{"properties":{"balance":{"type":"long"},"changes":{"type":"long"}}}"#;
-
 /// The accounts of a domain, as one process sees them.
 #[derive(Debug)]
 pub struct Bank {
@@ -90,21 +94,31 @@ impl Bank {
     ///
     /// # Errors
     /// As the server says.
-    pub async fn open(url: &str, name: &str, config: Config) -> Result<Self, Failure> {
-        let store = EsStore::connect(EsConfig::from_url(url)?).await?;
-        Self::on(Arc::new(store), name, config).await
+    pub async fn open(setup: &Setup, name: &str, config: Config) -> Result<Self, Failure> {
+        let store = EsStore::connect(setup.transactions.clone()).await?;
+        Self::with(Arc::new(store), name, config, setup.content).await
     }
 
-    /// The same on any store.
+    /// The same on any store, with nothing but balances.
     ///
     /// # Errors
     /// As the store says.
     pub async fn on(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self, Failure> {
+        Self::with(store, name, config, Content::default()).await
+    }
+
+    async fn with(
+        store: Arc<dyn Store>,
+        name: &str,
+        config: Config,
+        content: Content,
+    ) -> Result<Self, Failure> {
         let counting = Arc::new(CountingStore::new(store));
         let witness = Arc::new(Witness::new(counting.clone()));
         let config = config.with_janitor_interval(None).with_observer(Some(witness.clone()));
         let domain = Domain::create(counting.clone(), name, config).await?;
-        let accounts = domain.create_collection(&index(name), Some(MAPPINGS)).await?;
+        let mappings = content.mappings();
+        let accounts = domain.create_collection(&index(name), Some(&mappings)).await?;
         Ok(Self { domain, accounts, counting, witness })
     }
 

@@ -1,12 +1,14 @@
 //! Benchmarks beside plain, unsafe writes: the same documents, the same server, the same run.
 
 pub mod accounts;
+pub mod content;
 pub mod load;
 pub mod measure;
 pub mod pair;
 pub mod plain;
 pub mod report;
 pub mod seed;
+pub mod setup;
 pub mod statistics;
 pub mod systems;
 pub mod usage;
@@ -23,8 +25,12 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 /// No client can be made.
 pub(crate) fn http() -> Result<reqwest::Client, Failure> {
+    Ok(http_builder().build()?)
+}
+
+pub(crate) fn http_builder() -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder().no_proxy().no_gzip();
-    Ok(builder.timeout(std::time::Duration::from_secs(30)).build()?)
+    builder.timeout(std::time::Duration::from_secs(30))
 }
 
 /// A name that no other run uses.

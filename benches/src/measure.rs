@@ -114,7 +114,8 @@ pub async fn measure(
 }
 
 impl Round {
-    fn median(rounds: &[Self]) -> Self {
+    /// The median of several.
+    pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |value: fn(&Self) -> f64| median(rounds.iter().map(value));
         let known = |value: fn(&Self) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(value).collect();

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::sync::{Mutex, mpsc, oneshot};
+use txn_core::fields::TRANSACTION_TID;
 
 use crate::Failure;
 use crate::accounts::{Account, Books, delta};
+use crate::content::Content;
+use crate::setup::Setup;
 
 /// Requests of a kind that are under way at once, of clients that share them. As many as transactions have.
 const SLOTS: usize = 4;
@@ -23,6 +27,7 @@ pub struct Plain {
     client: reqwest::Client,
     url: String,
     index: String,
+    content: Content,
 }
 
 /// What stands in a document, and since when.
@@ -35,15 +40,11 @@ struct Found {
 
 impl Plain {
     /// To the accounts of this index.
-    ///
-    /// # Errors
-    /// No client can be made.
-    pub fn new(url: &str, index: &str) -> Result<Self, Failure> {
-        Ok(Self {
-            client: crate::http()?,
-            url: url.trim_end_matches('/').to_owned(),
-            index: index.to_owned(),
-        })
+    #[must_use]
+    pub fn new(setup: &Setup, index: &str) -> Self {
+        let Setup { url, plain, content, .. } = setup;
+        let (client, url, index) = (plain.clone(), url.clone(), index.to_owned());
+        Self { client, url, index, content: *content }
     }
 
     /// Where the server is.
@@ -63,10 +64,11 @@ impl Plain {
     /// # Errors
     /// As the server says.
     pub async fn open(&self, ids: &[String]) -> Result<(), Failure> {
-        for part in ids.chunks(2_000) {
+        for part in ids.chunks(if self.content == Content::Balance { 2_000 } else { 200 }) {
             let mut body = String::new();
             for id in part {
-                push(&mut body, id, None, &Account::default())?;
+                let account = Account { rest: self.content.rest(), ..Account::default() };
+                push(&mut body, id, None, &account)?;
             }
             self.bulk(body).await?.accepted()?;
         }
@@ -79,7 +81,7 @@ impl Plain {
     /// As the server says.
     pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
         let found = self.read(ids).await?;
-        self.bulk(moved(&found, false)?).await?.accepted()
+        self.bulk(moved(found, false)?).await?.accepted()
     }
 
     /// The same on the versions that were read, as careful clients do: whoever meets a conflict writes nothing more and starts
@@ -92,7 +94,7 @@ impl Plain {
         loop {
             tries += 1;
             let found = self.read(ids).await?;
-            if !self.bulk(moved(&found, true)?).await?.errors {
+            if !self.bulk(moved(found, true)?).await?.errors {
                 return Ok(tries);
             }
         }
@@ -116,6 +118,37 @@ impl Plain {
             self.read(part).await?.iter().for_each(|found| books.add(&found.account));
         }
         Ok(books)
+    }
+
+    /// A request that locks these accounts, as transactions lock documents: whole, with what stands there, or by a partial update.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn locks(
+        &self,
+        ids: &[String],
+        whole: bool,
+        lock: usize,
+    ) -> Result<impl Future<Output = Result<(), Failure>> + use<'_>, Failure> {
+        let mut body = String::new();
+        for found in self.read(ids).await? {
+            let lock =
+                json!({ TRANSACTION_TID: format!("{lock:08x}-1dd2-11b2-8001-0123456789ab") });
+            let (action, source) = match whole {
+                true => {
+                    let mut source = serde_json::to_value(&found.account)?;
+                    source[TRANSACTION_TID] = lock[TRANSACTION_TID].clone();
+                    ("index", source)
+                }
+                false => ("update", json!({ "doc": lock })),
+            };
+            let (seq_no, primary_term) = found.version;
+            let on =
+                json!({ "_id": found.id, "if_seq_no": seq_no, "if_primary_term": primary_term });
+            writeln!(body, "{}", json!({ action: on }))?;
+            writeln!(body, "{source}")?;
+        }
+        Ok(async { self.bulk(body).await?.accepted() })
     }
 
     async fn read(&self, ids: &[String]) -> Result<Vec<Found>, Failure> {
@@ -173,7 +206,7 @@ impl Batched {
     /// As the server says.
     pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
         let found = ask(&self.reads, ids.to_vec(), ids.len()).await?;
-        ask(&self.writes, moved(&found, false)?, ids.len()).await
+        ask(&self.writes, moved(found, false)?, ids.len()).await
     }
 }
 
@@ -235,9 +268,9 @@ async fn serve_writes(plain: Plain, queue: Queue<String, ()>) {
 }
 
 /// The bulk that moves one unit in a circle, on the versions that were read or on whatever stands there.
-fn moved(found: &[Found], on_versions: bool) -> Result<String, Failure> {
+fn moved(found: Vec<Found>, on_versions: bool) -> Result<String, Failure> {
     let mut body = String::new();
-    for (place, found) in found.iter().enumerate() {
+    for (place, found) in found.into_iter().enumerate() {
         let version = on_versions.then_some(found.version);
         push(&mut body, &found.id, version, &found.account.moved(delta(place)))?;
     }

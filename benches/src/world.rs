@@ -10,6 +10,7 @@ use txn_core::{Config, Error, Options, Tid, TransactionOutcome};
 
 use crate::accounts::{Bank, Books, added, index};
 use crate::plain::{Batched, Plain};
+use crate::setup::Setup;
 use crate::usage::Process;
 use crate::{Failure, unique};
 
@@ -152,19 +153,27 @@ impl World {
     /// # Errors
     /// As the server says.
     pub async fn open(url: &str) -> Result<Arc<Self>, Failure> {
+        Self::of(&Setup::new(url)?).await
+    }
+
+    /// A new domain on a server that is reached in this way.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn of(setup: &Setup) -> Result<Arc<Self>, Failure> {
         let name = unique("bench");
         let with = |shared, groups| {
             Config::default().with_shared_requests(Some(shared)).with_groups(Some(groups))
         };
         let mut groups = Vec::new();
         for _ in 0..PROCESSES {
-            groups.push(Bank::open(url, &name, with(true, true)).await?);
+            groups.push(Bank::open(setup, &name, with(true, true)).await?);
         }
-        let own = Bank::open(url, &name, with(false, false)).await?;
-        let shared = Bank::open(url, &name, with(true, false)).await?;
+        let own = Bank::open(setup, &name, with(false, false)).await?;
+        let shared = Bank::open(setup, &name, with(true, false)).await?;
         let in_parallel = with(true, true).with_parallel_commit(true);
-        let parallel = Bank::open(url, &name, in_parallel).await?;
-        let plain = Plain::new(url, &index(&name))?;
+        let parallel = Bank::open(setup, &name, in_parallel).await?;
+        let plain = Plain::new(setup, &index(&name));
         let server = Process::of_server(plain.client(), plain.url()).await?;
         let batched = Batched::new(&plain);
         let ledgers = Mutex::default();

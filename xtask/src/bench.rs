@@ -34,9 +34,20 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// Whether TLS is measured, too.
+    fn is_with_tls(&self) -> bool {
+        match self.only.as_slice() {
+            [] => !self.quick && self.bench.is_none(),
+            only => only.iter().any(|part| part == "http"),
+        }
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let kinds = [ServerKind::Elasticsearch];
+        let mut kinds = vec![ServerKind::Elasticsearch];
+        if self.is_with_tls() {
+            kinds.push(ServerKind::Secured);
+        }
         let (servers, variables) = match &self.target {
             Some(url) => (None, vec![(ELASTICSEARCH_URL, url.clone())]),
             None => {

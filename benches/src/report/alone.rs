@@ -238,7 +238,11 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
                 let tx = bank.domain.begin(&options)?;
                 let read = tx.get_many(&bank.accounts, all.clone()).await?;
                 let balance = read.iter().flatten().map(|account| account.balance).sum();
-                tx.put(&bank.accounts, all[1].as_str(), &Account { balance, changes: 0 })?;
+                tx.put(
+                    &bank.accounts,
+                    all[1].as_str(),
+                    &Account { balance, ..Account::default() },
+                )?;
                 tx.commit().await.map(drop)
             })
             .await?,

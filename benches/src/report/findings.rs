@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::table::Row;
-use crate::measure::Measured;
+use crate::measure::{Measured, Round};
 use crate::pair::Rate;
+use crate::world::Way;
 
 /// Everything that was found so far.
 #[derive(Debug, Default, Serialize)]
@@ -25,6 +26,10 @@ pub(super) struct Findings {
     pub(super) pairs: Vec<Pair>,
     /// Requests, events and locks beside their peers.
     pub(super) systems: Vec<Beside>,
+    /// What locks cost the server, by what the documents hold.
+    pub(super) locks: Vec<LockWrites>,
+    /// Settings of HTTP.
+    pub(super) settings: Vec<Setting>,
 }
 
 /// One client and a number of documents: latencies in milliseconds.
@@ -121,6 +126,30 @@ pub(super) struct Beside {
     pub(super) what: &'static str,
     /// How many of them per second, and how long each took.
     pub(super) rate: Rate,
+}
+
+/// Requests of 32 locks each, as the lock is written: the median in milliseconds, and processor time of the server for one lock, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct LockWrites {
+    /// What the documents hold.
+    pub(super) content: &'static str,
+    /// The whole document, as transactions do it.
+    pub(super) whole: (f64, Option<f64>),
+    /// A partial update.
+    pub(super) partial: (f64, Option<f64>),
+}
+
+/// A load under a setting of HTTP.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Setting {
+    /// Which setting.
+    pub(super) name: &'static str,
+    /// Clients at once.
+    pub(super) clients: usize,
+    /// Who moves money.
+    pub(super) way: Way,
+    /// What it came to.
+    pub(super) round: Round,
 }
 
 impl Findings {

@@ -1,8 +1,10 @@
 //! The report: the table of aims with a figure beside each, plots, and everything that was measured.
 
 mod alone;
+mod documents;
 mod findings;
 mod growth;
+mod http;
 mod loads;
 mod machine;
 mod overload;
@@ -132,10 +134,14 @@ pub enum Section {
     Pools,
     /// Requests, events and locks, each beside a peer.
     Systems,
+    /// Documents of several sizes, and how their locks are written.
+    Documents,
+    /// Connections, compression, TLS.
+    Http,
 }
 
 impl Section {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::OneClient,
         Self::Paths,
         Self::Spread,
@@ -149,6 +155,8 @@ impl Section {
         Self::Mixes,
         Self::Pools,
         Self::Systems,
+        Self::Documents,
+        Self::Http,
     ];
 
     fn name(self) -> &'static str {
@@ -166,11 +174,13 @@ impl Section {
             Self::Mixes => "95 and 50 of 100 only read; uniform, zipf 0.99, hot",
             Self::Pools => "the workload of the account transactions",
             Self::Systems => "the systems beside their peers",
+            Self::Documents => "documents of 200 bytes, of 20 kB, and with 50 indexed fields",
+            Self::Http => "connections, compression, TLS",
         }
     }
 
     fn is_for_full_runs(self) -> bool {
-        matches!(self, Self::Mixes | Self::Pools)
+        matches!(self, Self::Mixes | Self::Pools | Self::Documents | Self::Http)
     }
 
     async fn run(
@@ -194,6 +204,8 @@ impl Section {
             Self::Mixes => loads::mixes(world, scale, findings).await,
             Self::Pools => pools::pools(world, url, peer, findings).await,
             Self::Systems => systems::systems(url, peer, scale, findings).await,
+            Self::Documents => documents::documents(url, scale, findings).await,
+            Self::Http => http::http(url, scale, findings).await,
         }
     }
 }

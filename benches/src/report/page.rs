@@ -263,6 +263,41 @@ fn others(findings: &Findings) -> String {
         &["", "run time, s", "mean, ms", "p95, ms", "p99, ms"],
         lines.collect(),
     );
+    let lines = findings.locks.iter().map(|one| {
+        let both = [one.whole, one.partial];
+        let [whole, partial] = both.map(|(took, server)| {
+            let server = server.map_or_else(|| "unknown".to_owned(), number);
+            vec![number(took), server]
+        });
+        [vec![one.content.to_owned()], whole, partial].concat()
+    });
+    add(
+        "What a lock costs the server: 32 in a request, written with the whole document, as transactions do, and as partial updates",
+        &["document", "whole, ms", "server, µs for each", "partial, ms", "server, µs for each"],
+        lines.collect(),
+    );
+    let lines = findings.settings.iter().map(|one| {
+        let round = &one.round;
+        let cpu = [round.client_cpu, round.server_cpu];
+        let words = [one.name.to_owned(), one.clients.to_string(), one.way.name().to_owned()];
+        let figures = [round.per_second.round(), round.times.p50, round.times.p99].map(number);
+        let cpu = cpu.map(|cpu| cpu.map(number).unwrap_or_default());
+        [words.to_vec(), figures.to_vec(), cpu.to_vec()].concat()
+    });
+    add(
+        "Settings of HTTP: 2 of 1,000 documents",
+        &[
+            "setting",
+            "clients",
+            "way",
+            "per second",
+            "p50, ms",
+            "p99, ms",
+            "client, µs",
+            "server, µs",
+        ],
+        lines.collect(),
+    );
     text.push_str(&systems(findings));
     text
 }

@@ -1,0 +1,100 @@
+//! What is written and read again: contents, documents with the fields of the engine, and transaction records.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use txn_core::{Image, Op, State};
+use txn_protocol::document::Stored;
+use txn_protocol::record::{Participant, Record};
+use txn_protocol::tid::Tid;
+
+/// A tid for each number.
+fn tid(number: usize) -> Tid {
+    format!("{number:08x}-1dd2-11b2-8001-0123456789ab").parse().expect("a tid")
+}
+
+fn image(bytes: usize) -> Image {
+    let text = serde_json::json!({ "balance": 1_000, "text": "x".repeat(bytes) }).to_string();
+    Image::parse(&text).expect("valid")
+}
+
+fn images(criterion: &mut Criterion) {
+    let mut benchmarks = criterion.benchmark_group("content");
+    for bytes in [200, 20_000] {
+        let one = image(bytes).as_str().to_owned();
+        let fields: serde_json::Map<_, _> =
+            (0..bytes / 20).map(|at| (format!("field{at:05}"), at.into())).collect();
+        let many = serde_json::Value::Object(fields).to_string();
+        for (name, text) in [("one field", one), ("many fields", many)] {
+            benchmarks.throughput(Throughput::Bytes(text.len() as u64));
+            let parse = BenchmarkId::new(format!("parse, {name}"), bytes);
+            benchmarks.bench_with_input(parse, &text, |b, text| {
+                b.iter(|| Image::parse(text).expect("valid"));
+            });
+        }
+    }
+    benchmarks.finish();
+}
+
+/// Documents that are locked, with the commits that a document keeps at rest, and where it is hot.
+fn documents(criterion: &mut Criterion) {
+    let mut benchmarks = criterion.benchmark_group("document");
+    for commits in [1, 64] {
+        let stored = Stored {
+            lock: Some(tid(commits + 1)),
+            tid: Some(tid(commits)),
+            recent: (1..=commits).map(tid).collect(),
+            absent: false,
+            image: image(200),
+        };
+        let source = stored.encode();
+        benchmarks.throughput(Throughput::Bytes(source.len() as u64));
+        benchmarks.bench_with_input(BenchmarkId::new("encode", commits), &stored, |b, stored| {
+            b.iter(|| stored.encode());
+        });
+        benchmarks.bench_with_input(BenchmarkId::new("parse", commits), &source, |b, source| {
+            b.iter(|| Stored::parse(source).expect("a document"));
+        });
+    }
+    benchmarks.finish();
+}
+
+/// Records by the number of documents that they name.
+fn records(criterion: &mut Criterion) {
+    let mut benchmarks = criterion.benchmark_group("record");
+    for documents in [2, 20, 100] {
+        let participant = |at: usize| Participant {
+            collection: "bank-accounts".into(),
+            id: format!("account-{at:05}").into(),
+            routing: None,
+            op: Op::Write,
+            expected: None,
+            placeholder: None,
+            before: Some(tid(at)),
+        };
+        let record = Record {
+            state: State::Committed,
+            tid: tid(documents),
+            aborted: None,
+            commit_tid: Some(tid(documents + 1)),
+            participants: (0..documents).map(participant).collect(),
+            images: vec![Some(image(200)); documents],
+            metadata: None,
+            coordinator: "a coordinator".to_owned(),
+            application: None,
+            created_at: 1_800_000_000_000,
+            heartbeat_at: None,
+            modified_at: 1_800_000_000_000,
+        };
+        let source = record.encode().expect("a record");
+        benchmarks.throughput(Throughput::Bytes(source.len() as u64));
+        benchmarks.bench_with_input(BenchmarkId::new("encode", documents), &record, |b, record| {
+            b.iter(|| record.encode().expect("a record"));
+        });
+        benchmarks.bench_with_input(BenchmarkId::new("parse", documents), &source, |b, source| {
+            b.iter(|| Record::parse(source).expect("a record"));
+        });
+    }
+    benchmarks.finish();
+}
+
+criterion_group!(benches, images, documents, records);
+criterion_main!(benches);

@@ -1,0 +1,67 @@
+//! What the settings of HTTP cost: kept connections, compressed answers, TLS.
+
+use std::sync::Arc;
+
+use txn_testkit::env;
+
+use super::findings::{Findings, Setting};
+use super::scale::Scale;
+use super::table::{Aim, Row};
+use crate::Failure;
+use crate::load::Load;
+use crate::measure::{Cell, Measured, Pace, Round, measure};
+use crate::setup::{Http, Setup};
+use crate::world::{Way, World};
+
+const ACCOUNTS: usize = 1_000;
+
+/// Every setting in turn, in each round.
+pub(super) async fn http(url: &str, scale: &Scale, findings: &mut Findings) -> Result<(), Failure> {
+    let mut setups = vec![
+        ("kept connections", Setup::new(url)?),
+        ("a connection for each plain request", Setup::with_http(url, Http::NewConnections)?),
+        ("compressed answers", Setup::with_http(url, Http::Compressed)?),
+    ];
+    if std::env::var(env::SECURED_URL).is_ok() {
+        let secured = env::secured();
+        let new = Setup::secured(&secured, Http::NewConnections)?;
+        setups.extend([
+            ("TLS and a user, kept connections", Setup::secured(&secured, Http::Kept)?),
+            ("TLS and a user, a connection for each plain request", new),
+        ]);
+    } else {
+        let why = format!("{} is not set", env::SECURED_URL);
+        findings.rows.push(Row::missing("TLS", Aim::Words(String::new()), why));
+    }
+    let mut worlds: Vec<(&str, Arc<World>)> = Vec::new();
+    for (name, setup) in &setups {
+        worlds.push((name, World::of(setup).await?));
+    }
+    // The clients first that are many: they warm up a server that has only just started.
+    for clients in [64, 1] {
+        let load = Load::new(clients, 2, ACCOUNTS);
+        let cells = [Way::Plain, Way::Groups].map(|way| Cell { way, load });
+        let mut rounds: Vec<Vec<Measured>> = Vec::new();
+        let pace = Pace { rounds: 1, ..scale.pace };
+        for number in 0..=scale.pace.rounds {
+            let mut round = Vec::new();
+            for (_, world) in &worlds {
+                round.extend(measure(world, &cells, pace).await?);
+            }
+            if number > 0 {
+                rounds.push(round);
+            }
+        }
+        for (at, (name, _)) in worlds.iter().enumerate() {
+            for (way, cell) in cells.iter().enumerate() {
+                let of_all = rounds.iter().map(|round| round[at * cells.len() + way].round.clone());
+                let round = Round::median(&of_all.collect::<Vec<_>>());
+                findings.settings.push(Setting { name, clients, way: cell.way, round });
+            }
+        }
+    }
+    for (_, world) in worlds {
+        world.close().await?;
+    }
+    Ok(())
+}
