@@ -243,8 +243,7 @@ impl Domain {
         let mut options = options.clone();
         loop {
             let tid = logical.with_attempt(attempts.next());
-            let recalls = groups.is_some() && !options.read_only;
-            let manner = Manner { pessimistic, recalls, ..Manner::default() };
+            let manner = Manner { pessimistic, recalls: groups.is_some(), ..Manner::default() };
             let tx = self.start(tid, &options, manner, deadline)?;
             tries += 1;
             let others =
@@ -264,7 +263,9 @@ impl Domain {
             }
             let goes_on_with_others =
                 groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();
-            if matches!(reason, RetryReason::LeftGroup) {
+            let has_to_wait =
+                matches!(reason, RetryReason::Waited(_)) && !tx.attempt().has_writes();
+            if matches!(reason, RetryReason::LeftGroup) || has_to_wait {
                 groups = None;
             } else if tx.attempt().has_writes() {
                 pessimistic |= !goes_on_with_others;

@@ -43,7 +43,6 @@ impl Attempt {
         self.pessimistic
             || self.options.lock_reads
             || self.options.by_itself
-            || self.options.read_only
             || self.options.metadata.is_some()
             || self.asked.load(Ordering::Acquire)
             || self.pinned.load(Ordering::Acquire)
@@ -53,7 +52,12 @@ impl Attempt {
     /// The documents that are only read and those that are written, of an attempt that may be composed with others.
     pub(crate) fn documents_to_join(&self) -> Option<(BTreeSet<Key>, BTreeSet<Key>)> {
         let working = self.working.lock();
-        if self.goes_by_itself() || !self.progress.is_working() || working.writes.is_empty() {
+        if self.goes_by_itself() || !self.progress.is_working() {
+            return None;
+        }
+        // Whoever only reads locks nothing with others, and some absences have to be locked.
+        let is_absent = |read: &ReadEntry| read.observed.image.is_none();
+        if working.writes.is_empty() && working.reads.values().any(is_absent) {
             return None;
         }
         let only_read = working.reads.keys().filter(|key| !working.writes.contains_key(*key));
@@ -115,7 +119,7 @@ impl Attempt {
             working.documents
         };
         self.decline_what_is_not_written();
-        let recorded = transactions > 1 && documents > 1;
+        let recorded = transactions > 1 && documents > 1 && self.has_writes();
         *self.components.lock() = Components { going, recorded, ..Components::default() };
         documents
     }

@@ -147,7 +147,9 @@ impl Attempt {
             let seen = doubtful.into_iter().zip(views).collect();
             if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
-                if requester == Requester::Patient && waits > MOST_WAITS {
+                // What others of this process wait for is not kept waiting.
+                let is_awaited = self.seat.has_documents();
+                if requester == Requester::Patient && (waits > MOST_WAITS || is_awaited) {
                     return Err(AttemptError::Retry(RetryReason::Waited(key)));
                 }
                 self.refuse_to_wait_for_oneself(&key, holder)?;

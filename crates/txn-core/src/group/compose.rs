@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::Place;
 use super::application::{Rerun, Told};
 use super::queue::{Applicant, MOST_BYTES};
+use super::standing::Joined;
 use super::uses::{self, Uses};
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
@@ -174,7 +175,8 @@ impl Groups {
     /// An attempt for several transactions.
     fn begin(&self, members: &[Member], tid: Tid, pessimistic: bool) -> Arc<Attempt> {
         let transactions = members.len();
-        if transactions > 1 {
+        let writes = members.iter().any(|member| !member.applicant.uses.only_reads());
+        if transactions > 1 && writes {
             self.engine.emit(&Event::Composed { tid, transactions });
         }
         let acknowledge = members.first().map(|member| member.applicant.acknowledge());
@@ -214,8 +216,13 @@ impl Groups {
         let documents = attempt.stand_for(&composition.lock(), uses, transactions);
         for (component, part) in parts.iter().enumerate() {
             for member in part {
-                // What is one document may have no record that could be asked for.
-                member.applicant.standing.join(attempt.clone(), component, documents > 1);
+                member.applicant.standing.join(Joined {
+                    attempt: attempt.clone(),
+                    component,
+                    // What is one document may have no record that could be asked for.
+                    recorded: documents > 1,
+                    only_reads: member.applicant.uses.only_reads(),
+                });
             }
         }
         let result = attempt.commit().await;
@@ -336,6 +343,14 @@ impl Groups {
             let with = if document.is_some() { part.len() } else { all };
             for mut member in part {
                 match &error {
+                    // What it read may be undecided.
+                    AttemptError::Fail(fail)
+                        if fail.kind() == ErrorKind::Unknown
+                            && member.applicant.uses.only_reads() =>
+                    {
+                        cov_mark::hit!(reader_starts_again_where_others_are_in_doubt);
+                        member.send_away();
+                    }
                     AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown => {
                         member.end(Err(AttemptError::Fail(fail.again())));
                     }
@@ -380,9 +395,12 @@ fn tell_committed(part: Vec<Member>, receipt: Receipt) {
         if !own {
             cov_mark::hit!(member_was_overwritten_by_a_later_one);
         }
-        let commit_tid = receipt.commit_tid.filter(|_| own);
+        let receipt = match member.applicant.uses.only_reads() {
+            true => Receipt { tid: None, commit_tid: None, applied: true, ..receipt },
+            false => Receipt { commit_tid: receipt.commit_tid.filter(|_| own), ..receipt },
+        };
         overwritten.extend(written);
-        member.end(Ok(Receipt { commit_tid, ..receipt }));
+        member.end(Ok(receipt));
     }
 }
 

@@ -82,7 +82,8 @@ impl Groups {
         engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue, moved }))
     }
 
-    /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before.
+    /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before. Who only
+    /// reads has nothing to do here unless somebody of this process writes that, or did, and waits for other processes by itself.
     pub(crate) fn apply(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,
@@ -94,16 +95,22 @@ impl Groups {
             return None;
         }
         let uses = Self::uses_of(attempt)?;
-        // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
         let now = self.engine.now();
         let is_contested = self.engine.contested.is_any(uses.keys(), now);
+        let only_reads = uses.only_reads();
+        let is_written = || self.queue.lock().is_any_written(&uses.read);
+        if only_reads && (is_contested || !insists && !is_written()) {
+            return None;
+        }
+        let is_at_home = uses.keys().all(|key| self.engine.memory.has(key));
+        // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
         if is_contested {
             cov_mark::hit!(contested_documents_are_locked_first);
         }
-        let insists = insists || is_contested;
+        let insists = !only_reads && (insists || is_contested);
         let waited = |key| self.engine.memory.unapplied_for(key, now);
         let is_on_its_heels = |key| waited(key).is_some_and(|since| since <= ON_THE_HEELS);
-        let returns_at_once = !insists && uses.written.iter().all(is_on_its_heels);
+        let returns_at_once = !insists && !only_reads && uses.written.iter().all(is_on_its_heels);
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
@@ -115,6 +122,8 @@ impl Groups {
             insists,
             returns_at_once,
             returns: 0,
+            is_at_home,
+            passed_over: false,
             standing: standing.clone(),
             tell,
             runtime,

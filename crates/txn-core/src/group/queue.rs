@@ -47,6 +47,10 @@ pub(super) struct Applicant {
     pub(super) returns_at_once: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
+    /// It reads what only this process wrote of late.
+    pub(super) is_at_home: bool,
+    /// It only reads, and others were taken who write a part of that.
+    pub(super) passed_over: bool,
     pub(super) standing: SharedStanding,
     pub(super) tell: mpsc::UnboundedSender<Told>,
     pub(super) runtime: Handle,
@@ -68,6 +72,64 @@ impl Applicant {
 
     pub(super) fn acknowledge(&self) -> Acknowledge {
         self.attempt.options.acknowledge
+    }
+
+    /// Whoever has no time left is told so, and fails nobody else.
+    fn may_go(&self, here: runtime::Id, now: Duration) -> bool {
+        self.runtime.id() == here && self.attempt.ends_at() > now
+    }
+}
+
+/// Those who are taken together.
+#[derive(Debug, Default)]
+struct Batch<'q> {
+    taken: Vec<Place>,
+    first: Option<&'q Applicant>,
+    /// So many at most, as each of them wants it.
+    most: Option<usize>,
+    bytes: usize,
+    documents: BTreeSet<&'q Key>,
+}
+
+/// The documents of those who are taken together.
+#[derive(Debug, Default)]
+struct Taken<'q> {
+    written: InUse,
+    /// Written by those who do not wait for others before they lock.
+    covered: BTreeSet<&'q Key>,
+    /// Read by those who go apart from those who write them.
+    apart: InUse,
+}
+
+impl<'q> Taken<'q> {
+    fn add(&mut self, next: &'q Applicant) {
+        self.written.begin(&Uses { written: next.uses.written.clone(), ..Uses::default() });
+        if next.uses.only_reads() && !next.is_at_home {
+            self.apart.begin(&next.uses);
+        }
+        if !next.insists {
+            self.covered.extend(&next.uses.written);
+        }
+    }
+}
+
+impl<'q> Batch<'q> {
+    fn has_room_for(&self, next: &Applicant) -> bool {
+        let is_like = |first: &Applicant| {
+            first.acknowledge() == next.acknowledge()
+                && self.bytes + next.attempt.bytes_to_write() <= MOST_BYTES
+                && self.documents.len() + next.uses.len() <= MOST_DOCUMENTS
+        };
+        let most = self.most.unwrap_or(MOST_MEMBERS).min(next.most);
+        self.first.is_none_or(is_like) && self.taken.len() < most
+    }
+
+    fn add(&mut self, place: Place, next: &'q Applicant) {
+        self.first.get_or_insert(next);
+        self.most = Some(self.most.unwrap_or(MOST_MEMBERS).min(next.most));
+        self.bytes += next.attempt.bytes_to_write();
+        self.documents.extend(next.uses.keys());
+        self.taken.push(place);
     }
 }
 
@@ -132,6 +194,9 @@ impl Queue {
 
     /// Takes those whose turn it is, oldest first; their documents are in use from here on. Returns also which of these are taken over
     /// from a group under way.
+    ///
+    /// Who only reads goes with those who write all that it read, for their locks tell what it would have to look for; or else apart
+    /// from those who write, whom it would hold up. Passed over once, it holds those up who are younger, as everybody does.
     pub(super) fn take(
         &mut self,
         number: u64,
@@ -139,41 +204,53 @@ impl Queue {
         now: Duration,
         live_attempts: &LiveAttempts,
     ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
-        let mut taken: Vec<Place> = Vec::new();
+        let mut batch = Batch::default();
+        let mut taken = Taken::default();
         let mut blocked = InUse::default();
-        let mut documents: BTreeSet<&Key> = BTreeSet::new();
-        let (mut most, mut bytes) = (MOST_MEMBERS, 0);
-        let mut first: Option<&Applicant> = None;
-        let mut gone = Vec::new();
+        let (mut patient, mut gone) = (Vec::new(), Vec::new());
         for (place, next) in &self.waiting {
             if next.tell.is_closed() {
                 gone.push(*place);
                 continue;
             }
-            let more = next.attempt.bytes_to_write();
-            let is_like = |first: &Applicant| {
-                first.acknowledge() == next.acknowledge()
-                    && bytes + more <= MOST_BYTES
-                    && documents.len() + next.uses.len() <= MOST_DOCUMENTS
+            let only_reads = next.uses.only_reads();
+            if only_reads && !next.passed_over {
+                patient.push((*place, next));
+                continue;
+            }
+            let is_free = match only_reads {
+                true => self.is_readable(next, &taken, &blocked, live_attempts),
+                false => {
+                    self.in_use.allows(&next.uses, next.takes_over())
+                        && taken.apart.allows(&next.uses, TakesOver::Nothing)
+                        && blocked.allows(&next.uses, TakesOver::Nothing)
+                        && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
+                }
             };
-            // Whoever has no time left is told so, and fails nobody else.
-            let may = next.runtime.id() == here && next.attempt.ends_at() > now;
-            let fits = may && first.is_none_or(is_like) && taken.len() < most.min(next.most);
-            let is_free = self.in_use.allows(&next.uses, next.takes_over())
-                && blocked.allows(&next.uses, TakesOver::Nothing)
-                && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age());
-            if fits && is_free {
-                first.get_or_insert(next);
-                most = most.min(next.most);
-                bytes += more;
-                documents.extend(next.uses.keys());
-                taken.push(*place);
+            if is_free && next.may_go(here, now) && batch.has_room_for(next) {
+                batch.add(*place, next);
+                taken.add(next);
             } else {
                 blocked.begin(&next.uses);
             }
         }
+        let mut passed_over = Vec::new();
+        for (place, next) in patient {
+            let is_free = self.is_readable(next, &taken, &blocked, live_attempts);
+            if is_free && next.may_go(here, now) && batch.has_room_for(next) {
+                batch.add(place, next);
+            } else if !taken.written.allows(&next.uses, TakesOver::Nothing) {
+                passed_over.push(place);
+            }
+        }
+        let taken = batch.taken;
         for place in gone {
             self.waiting.remove(&place);
+        }
+        for place in passed_over {
+            if let Some(next) = self.waiting.get_mut(&place) {
+                next.passed_over = true;
+            }
         }
         let taken = taken.into_iter();
         let taken: Vec<_> =
@@ -183,6 +260,28 @@ impl Queue {
         }
         let over = taken.iter().flat_map(|(_, next)| self.in_use.begin(&next.uses)).collect();
         (taken, over)
+    }
+
+    /// Whether one who only reads may go with those who are taken.
+    fn is_readable(
+        &self,
+        next: &Applicant,
+        taken: &Taken<'_>,
+        blocked: &InUse,
+        live_attempts: &LiveAttempts,
+    ) -> bool {
+        let is_covered = |key: &&Key| taken.covered.contains(*key);
+        let mut others = next.uses.read.iter().filter(|key| !is_covered(key)).peekable();
+        others.peek().is_none()
+            || blocked.allows(&next.uses, TakesOver::Nothing)
+                && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
+                && (next.is_at_home || taken.written.allows(&next.uses, TakesOver::Nothing))
+                && others.all(|key| !self.in_use.is_written(key) && !taken.written.is_written(key))
+    }
+
+    /// Whether somebody writes one of these now.
+    pub(super) fn is_any_written(&self, keys: &BTreeSet<Key>) -> bool {
+        keys.iter().any(|key| self.in_use.is_written(key))
     }
 
     /// Takes further documents for those who were taken, as far as nobody uses them, or waits for them to be free. Returns which.

@@ -25,13 +25,16 @@ enum Standing {
     Out,
 }
 
+/// How an attempt stands for a transaction.
 #[derive(Debug)]
-struct Joined {
-    attempt: Arc<Attempt>,
+pub(super) struct Joined {
+    pub(super) attempt: Arc<Attempt>,
     /// Its number among those that the attempt stands for.
-    component: usize,
+    pub(super) component: usize,
     /// Whether a record will tell the outcome.
-    recorded: bool,
+    pub(super) recorded: bool,
+    /// Whether it only reads, so that nothing of it can be in doubt.
+    pub(super) only_reads: bool,
 }
 
 /// What a caller can be told.
@@ -57,10 +60,10 @@ impl SharedStanding {
     }
 
     /// An attempt stands for it.
-    pub(super) fn join(&self, attempt: Arc<Attempt>, component: usize, recorded: bool) {
+    pub(super) fn join(&self, joined: Joined) {
         let standing = &mut *self.0.lock();
         if !matches!(standing, Standing::Out) {
-            *standing = Standing::Joined(Joined { attempt, component, recorded });
+            *standing = Standing::Joined(joined);
         }
     }
 
@@ -82,6 +85,7 @@ impl SharedStanding {
             Standing::Composed => return Certainty::Soon,
             Standing::Joined(_) if !overdue => return Certainty::Soon,
             Standing::Waits | Standing::Out => Certainty::Out,
+            Standing::Joined(joined) if joined.only_reads => Certainty::Out,
             Standing::Joined(joined) if joined.attempt.leave(joined.component) => Certainty::Out,
             Standing::Joined(joined) => {
                 Certainty::InDoubt(joined.recorded.then_some(joined.attempt.tid))

@@ -22,6 +22,11 @@ impl Uses {
         self.read.len() + self.written.len()
     }
 
+    /// Whether nothing is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.written.is_empty()
+    }
+
     pub(crate) fn contains(&self, key: &Key) -> bool {
         self.written.contains(key) || self.read.contains(key)
     }
@@ -73,6 +78,8 @@ pub(super) enum Part {
     LocksFirst(usize),
     /// With all that have their turn at contested documents.
     InTurn,
+    /// With all who only read, and so have nothing to wait for but one look at the store.
+    OnlyReads,
     /// With all others.
     Others,
 }
@@ -93,12 +100,14 @@ pub(super) fn parts(all: &[(&Uses, bool)], over: &BTreeSet<Key>) -> Vec<Part> {
     let first = components(all.iter().map(|(uses, _)| *uses));
     let part = |number: usize| {
         let linked = all.iter().zip(&first).filter(|(_, first)| **first == number);
-        let (mut keys, mut insists) = (BTreeSet::new(), false);
+        let (mut keys, mut insists, mut only_reads) = (BTreeSet::new(), false, true);
         for ((uses, one_insists), _) in linked {
             keys.extend(uses.keys());
             insists |= one_insists;
+            only_reads &= uses.only_reads();
         }
         match keys.len() {
+            _ if only_reads => Part::OnlyReads,
             _ if insists && keys.iter().any(|key| !over.contains(*key)) => Part::LocksFirst(number),
             1 => Part::Alone(number),
             _ if insists => Part::InTurn,
@@ -150,6 +159,11 @@ impl InUse {
         let kept = |key: &Key| written(key) && !(takes_over && self.offered.contains(key));
         !uses.read.iter().any(written)
             && !uses.written.iter().any(|key| kept(key) || self.read.contains_key(key))
+    }
+
+    /// Whether somebody writes a document.
+    pub(super) fn is_written(&self, key: &Key) -> bool {
+        self.written.contains_key(key)
     }
 
     /// Whether nobody uses a document.

@@ -2,6 +2,7 @@
 
 mod composed;
 mod over;
+mod reading;
 mod refusing;
 mod turns;
 
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use txn_core::event::{Event, Observer};
-use txn_core::store::MemoryStore;
+use txn_core::store::{MemoryStore, Store};
 use txn_core::{Collection, Config, Domain, Error, Options, Result, Typed};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
 
@@ -44,7 +45,7 @@ impl Observer for Sizes {
 #[derive(Debug)]
 enum Refused {
     Poor,
-    Failed(#[expect(dead_code, reason = "shown where a test fails")] Error),
+    Failed(Error),
 }
 
 impl From<Error> for Refused {
@@ -63,9 +64,17 @@ struct Bank {
 impl Bank {
     /// Accounts `0` to `n - 1` with 100 each.
     async fn open(n: usize) -> Self {
+        Self::on(Self::slow_store(), n).await
+    }
+
+    fn slow_store() -> Arc<dyn Store> {
         let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
-        let slow = FaultStore::new(Arc::new(MemoryStore::new()), plan);
-        let bank = Self::beside(Arc::new(CountingStore::new(Arc::new(slow)))).await;
+        Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan))
+    }
+
+    /// The same on any store.
+    async fn on(store: Arc<dyn Store>, n: usize) -> Self {
+        let bank = Self::beside(Arc::new(CountingStore::new(store))).await;
         let put = bank.domain.transact::<_, Error, _>(async |tx| {
             (0..n).try_for_each(|id| {
                 tx.put(&bank.accounts, id.to_string(), &Account { balance: 100 })

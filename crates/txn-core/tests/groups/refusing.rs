@@ -126,3 +126,65 @@ async fn write_others(
     outcomes.insert(at, outcome);
     outcomes
 }
+
+/// Carries a commit out, answers it so, and is gone.
+#[derive(Debug)]
+pub(super) struct GoneAtCommit {
+    inner: Arc<dyn Store>,
+    with: Outcome,
+    pub(super) armed: AtomicBool,
+    pub(super) down: AtomicBool,
+}
+
+impl GoneAtCommit {
+    pub(super) fn new(inner: Arc<dyn Store>, with: Outcome) -> Arc<Self> {
+        let (armed, down) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { inner, with, armed, down })
+    }
+
+    fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    fn unavailable(keys: &[Key]) -> Vec<Read> {
+        let gone = || StoreError::new(StoreErrorKind::Unavailable, "it is gone");
+        keys.iter().map(|_| Read::Unavailable(gone())).collect()
+    }
+}
+
+#[async_trait]
+impl Layer for GoneAtCommit {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        match self.is_down() {
+            true => Self::unavailable(keys),
+            false => self.inner.get_many(keys).await,
+        }
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        match self.is_down() {
+            true => Self::unavailable(keys),
+            false => self.inner.read_primary(keys).await,
+        }
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let is_commit = |write: &Write| match &write.op {
+            WriteOp::Create(source) => source.contains(r#""state":"committed""#),
+            _ => false,
+        };
+        if self.is_down() {
+            return vec![self.with.clone(); writes.len()];
+        }
+        let outcomes = self.inner.write_many(writes).await;
+        if writes.iter().any(is_commit) && self.armed.swap(false, Ordering::Relaxed) {
+            self.down.store(true, Ordering::Relaxed);
+            return vec![self.with.clone(); writes.len()];
+        }
+        outcomes
+    }
+}

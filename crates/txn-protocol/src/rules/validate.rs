@@ -58,12 +58,16 @@ pub enum Validity {
 }
 
 /// Compares a read with what stands there now; `me` is the lock of the transaction itself.
+///
+/// Under a lock stands what was committed before, and another holder than the one that was met has locked what is there now: if that
+/// is not what was read, then nothing is worth waiting for.
 pub fn validity(rules: &Rules, read: &Observed, now: &View, me: Option<Tid>) -> Validity {
     let others = |holder: &Tid| Some(*holder) != me && rules.decides(Rule::ValidateHolders);
+    let is_same = read.same_logical_version(&Observed::of(now));
     match now.holder().filter(others) {
-        Some(holder) => Validity::Held(holder),
-        None if read.same_logical_version(&Observed::of(now)) => Validity::Valid,
-        None => Validity::Changed,
+        Some(holder) if is_same || read.holder == Some(holder) => Validity::Held(holder),
+        None if is_same => Validity::Valid,
+        _ => Validity::Changed,
     }
 }
 
@@ -103,16 +107,26 @@ mod tests {
     #[test]
     fn every_row() {
         let me = tid(3, 0);
-        let other = tid(4, 0);
+        let (other, third) = (tid(4, 0), tid(5, 0));
         let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(1, stored.clone()));
         let absent = Observed::of(&View::Absent);
         let changed = Stored { tid: Some(tid(2, 0)), ..stored.clone() };
         let locked = |lock| stored.locked_by(Some(lock));
+        let met = Observed { holder: Some(other), ..Observed::of(&view(1, changed.clone())) };
+        let changed_and_locked = |lock| changed.locked_by(Some(lock));
         for (read, now, expect) in [
             (&read, view(1, stored.clone()), Validity::Valid),
             (&read, view(7, stored.clone()), Validity::Valid),
-            (&read, view(7, changed), Validity::Changed),
+            (&read, view(7, changed.clone()), Validity::Changed),
+            // By whoever was before the holder.
+            (&read, view(7, changed_and_locked(other)), Validity::Changed),
+            (&read, view(7, Stored::placeholder(other)), Validity::Changed),
+            (&met, view(7, changed_and_locked(other)), Validity::Held(other)),
+            // The content of a commit that was read from its record: it is not written there yet.
+            (&met, view(7, locked(other)), Validity::Held(other)),
+            (&met, view(7, locked(third)), Validity::Changed),
+            (&absent, view(7, locked(other)), Validity::Changed),
             (&read, View::Absent, Validity::Changed),
             (&read, view(7, locked(me)), Validity::Valid),
             (&read, view(7, locked(other)), Validity::Held(other)),

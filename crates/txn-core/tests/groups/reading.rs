@@ -1,0 +1,154 @@
+//! Transactions that only read what others of their process write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use tokio::time::{Instant, sleep};
+use txn_core::store::Outcome;
+use txn_core::{ErrorKind, Options, Receipt, Result};
+
+use super::refusing::GoneAtCommit;
+use super::{Bank, Refused};
+
+/// Reads accounts in a transaction that only reads.
+async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {
+    let options = Options::default().with_read_only(true);
+    let committed = bank.domain.run(&options, async |tx| {
+        let found = tx.get_many(&bank.accounts, ids.iter().map(usize::to_string)).await?;
+        Ok(found.into_iter().flatten().map(|account| account.balance).sum())
+    });
+    committed.await.map(|committed| (committed.value, committed.receipt))
+}
+
+/// Moves money between two accounts until it is told to stop.
+async fn move_without_rest(bank: &Bank, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        bank.transfer(0, 1, 1).await.expect("commits");
+        bank.transfer(1, 0, 1).await.expect("commits");
+    }
+}
+
+/// The longest of some looks by another process, or by this one, at what a client writes that never rests.
+async fn beside_a_busy_writer(reader: impl AsyncFn(&Bank) -> Bank) -> (Duration, u32) {
+    let bank = Bank::open(2).await;
+    let reader = reader(&bank).await;
+    let stop = AtomicBool::new(false);
+    let looks = async {
+        let (mut longest, mut tries) = (Duration::ZERO, 0);
+        for _ in 0..50 {
+            sleep(Duration::from_millis(3)).await;
+            let begun = Instant::now();
+            let (sum, receipt) = look(&reader, &[0, 1]).await.expect("reads");
+            assert_eq!(sum, 200, "of one moment");
+            longest = longest.max(begun.elapsed());
+            tries = tries.max(receipt.attempts);
+        }
+        stop.store(true, Ordering::Relaxed);
+        (longest, tries)
+    };
+    let (found, ()) = join(looks, move_without_rest(&bank, &stop)).await;
+    found
+}
+
+impl Bank {
+    fn clone_of(&self) -> Self {
+        let (store, domain) = (self.store.clone(), self.domain.clone());
+        Self { store, domain, accounts: self.accounts.clone(), sizes: self.sizes.clone() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_goes_with_the_writer_that_never_rests() {
+    let (longest, tries) = beside_a_busy_writer(async |bank| bank.clone_of()).await;
+    assert!(longest < Duration::from_millis(40) && tries <= 2, "{longest:?}, {tries} attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_another_process_soon_knows_that_it_comes_too_late() {
+    let (longest, tries) =
+        beside_a_busy_writer(async |bank| Bank::beside(bank.store.clone()).await).await;
+    assert!(longest < Duration::from_millis(600) && tries <= 5, "{longest:?}, {tries} attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_add_no_writes_to_a_group() {
+    let bank = Bank::open(4).await;
+    let mut written = Vec::new();
+    for readers in [0_usize, 64] {
+        let before = bank.store.counts();
+        let writes = join_all((0..64).map(|n| bank.transfer(n % 4, (n + 1) % 4, 1)));
+        let looks = join_all((0..readers).map(|n| {
+            let bank = &bank;
+            async move {
+                // Some come while a group is under way.
+                sleep(Duration::from_millis(n as u64 % 8)).await;
+                look(bank, &[0, 1, 2, 3]).await
+            }
+        }));
+        let (writes, looks) = join(writes, looks).await;
+        assert!(writes.iter().all(std::result::Result::is_ok), "{writes:?}");
+        for look in looks {
+            let (sum, receipt) = look.expect("reads");
+            assert_eq!((sum, receipt.tid, receipt.commit_tid), (400, None, None));
+            assert!(receipt.attempts <= 3, "{receipt:?}");
+        }
+        bank.settle().await;
+        written.push(bank.store.counts().since(before).documents_written);
+    }
+    assert!(written[1] <= written[0] + 12, "{written:?}");
+    assert_eq!(bank.balances(4).await, [100; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_read_hold_no_writer_up() {
+    let bank = Bank::open(4).await;
+    let stop = AtomicBool::new(false);
+    let looks = join_all((0..32).map(|n| {
+        let (bank, stop) = (&bank, &stop);
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                look(bank, &[n % 4, (n + 1) % 4]).await.expect("reads");
+            }
+        }
+    }));
+    let writes = async {
+        let begun = Instant::now();
+        for n in 0..50 {
+            bank.transfer(n % 4, (n + 1) % 4, 1).await.expect("commits");
+        }
+        stop.store(true, Ordering::Relaxed);
+        begun.elapsed()
+    };
+    let (took, _) = join(writes, looks).await;
+    assert!(took < Duration::from_secs(2), "{took:?} for 50 transfers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_only_reads_is_never_in_doubt() {
+    cov_mark::check!(reader_starts_again_where_others_are_in_doubt);
+    let gone = GoneAtCommit::new(Bank::slow_store(), Outcome::Unknown("cut".to_owned()));
+    let bank = Bank::on(gone.clone(), 2).await;
+    let writes = join_all((0..8).map(|_| async {
+        loop {
+            if let Err(refused) = bank.transfer(0, 1, 0).await {
+                break refused;
+            }
+        }
+    }));
+    let looks = join_all((0..8).map(|_| async {
+        loop {
+            if let Err(error) = look(&bank, &[0, 1]).await {
+                break error.kind();
+            }
+        }
+    }));
+    let goes = async {
+        sleep(Duration::from_millis(100)).await;
+        gone.armed.store(true, Ordering::Relaxed);
+    };
+    let ((writes, looks), ()) = join(join(writes, looks), goes).await;
+    let is_unknown = |refused: &Refused| matches!(refused, Refused::Failed(error) if error.kind() == ErrorKind::Unknown);
+    assert!(writes.iter().any(is_unknown), "a commit is in doubt: {writes:?}");
+    assert!(!looks.contains(&ErrorKind::Unknown), "{looks:?}");
+}
