@@ -144,7 +144,7 @@ pub fn suite() -> Suite {
     Suite {
         name: "validated_reads",
         cases: vec![
-            Case::new("write skew, and a one-document writer", bounds, skew(), 44_050),
+            Case::new("write skew, and a one-document writer", bounds, skew(), 43_424),
             Case::new("write skew, and a read-only transaction", bounds, read_only(), 565_649),
             Case::new("absent documents, one may be taken for dead", bounds, absences(), 2_863_171)
                 .large(),
