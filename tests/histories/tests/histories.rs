@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use txn_core::clock::Entropy;
+use txn_core::event::{Event, Observer};
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Config, Domain};
 use txn_histories::history::{Kind, Model};
@@ -28,7 +29,11 @@ impl Entropy for Dice {
 }
 
 async fn process(store: &Arc<dyn Store>, number: u64, seed: u64) -> Domain {
-    let config = Config::default()
+    process_with(Config::default(), store, number, seed).await
+}
+
+async fn process_with(config: Config, store: &Arc<dyn Store>, number: u64, seed: u64) -> Domain {
+    let config = config
         .with_janitor_interval(Some(Duration::from_secs(3)))
         .with_deadline(Duration::from_secs(60))
         .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (number << 32)))))
@@ -148,6 +153,71 @@ async fn rough(config: WorkloadConfig, faults: FaultPlan, transactions: u64, lea
     let unknown = history.count(Kind::Info);
     ends_well(store, workload, history, processes, least).await;
     unknown
+}
+
+/// One process, and two, whose transactions are composed: many clients on few keys, of whom half only read. On a sound store that takes
+/// its time, and on a rough one.
+#[test]
+fn on_hot_keys_by_groups() {
+    for seed in seeds(4) {
+        for model in MODELS {
+            let delay = Duration::from_millis(2);
+            let faults = match seed % 2 {
+                0 => FaultPlan::none(seed).with_delay(1.0, delay),
+                _ => FaultPlan::rough(seed ^ 0xFA17).with_delay(0.8, delay),
+            };
+            let config = WorkloadConfig::new(model)
+                .with_seed(seed)
+                .with_workers(24)
+                .with_keys(3)
+                .with_max_operations(3)
+                .with_read_only(0.5)
+                .with_lock_reads(0.05)
+                .with_pessimistic(0.05)
+                .with_max_pause(Duration::ZERO);
+            in_virtual_time(by_groups(config, faults, 1 + seed / 2 % 2));
+        }
+    }
+}
+
+async fn by_groups(config: WorkloadConfig, faults: FaultPlan, processes: u64) {
+    let seed = config.seed;
+    let faults = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), faults));
+    faults.set_enabled(false);
+    let (store, counts) = (faults.clone() as Arc<dyn Store>, Arc::new(Composed::default()));
+    let mut fleet = Vec::new();
+    for number in 0..processes {
+        let composes = Config::default().with_groups(Some(true));
+        let composes = composes.with_observer(Some(counts.clone()));
+        fleet.push(process_with(composes, &store, number, seed).await);
+    }
+    let workload = Workload::new(config);
+    for process in &fleet {
+        workload.open(process).await.expect("opens");
+    }
+    faults.set_enabled(true);
+    let until = Stop::default().after_transactions(400);
+    let history = workload.run(&Fleet::new(fleet.clone()), &until).await.expect("runs");
+    faults.set_enabled(false);
+    for process in &fleet {
+        process.shutdown(Duration::from_secs(120)).await;
+    }
+    faults.settle().await;
+    let composed = counts.0.load(Ordering::Relaxed);
+    assert!(composed > 40, "{composed} transactions were composed with others, seed {seed}");
+    ends_well(store, workload, history, fleet, 100).await;
+}
+
+/// How many transactions were composed with others.
+#[derive(Debug, Default)]
+struct Composed(AtomicU64);
+
+impl Observer for Composed {
+    fn on_event(&self, event: &Event) {
+        if let Event::Composed { transactions, .. } = event {
+            self.0.fetch_add(*transactions as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Threads instead of virtual time: real races.
