@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
 use txn_core::{Options, Tid};
 
 use super::findings::{Findings, Phase};
@@ -73,8 +74,10 @@ pub(super) async fn overload(
 struct Running {
     phase: Phase,
     span: Duration,
-    /// When it arrived, from the beginning on, and how long it took.
-    arrivals: Vec<(Duration, tokio::task::JoinHandle<Result<Duration, Refused>>)>,
+    arrivals: usize,
+    /// When each arrived, from the beginning on, and how long it took. Tasks that ended leave nothing else behind: there may be a
+    /// million of them.
+    told: mpsc::UnboundedReceiver<(Duration, Result<Duration, Refused>)>,
 }
 
 async fn phase(
@@ -88,38 +91,40 @@ async fn phase(
     let mut random = fastrand::Rng::new();
     let options = Options::default().with_deadline(Some(PATIENCE));
     let began = Instant::now();
-    let mut arrivals = Vec::new();
+    let (tell, told) = mpsc::unbounded_channel();
+    let mut arrivals = 0;
     while began.elapsed() < span {
         let due = (began.elapsed().as_secs_f64() * offered) as usize;
-        while arrivals.len() < due {
+        while arrivals < due {
             let ids: Vec<String> = picker
                 .pick(&mut random)
                 .into_iter()
                 .map(|account| World::id(Way::Groups, account))
                 .collect();
-            let (world, options, arrived) = (world.clone(), options.clone(), Instant::now());
-            let arrival = tokio::spawn(async move {
-                world.transfer(Way::Groups, 0, &ids, &options).await?;
-                Ok(arrived.elapsed())
+            let (world, options, tell) = (world.clone(), options.clone(), tell.clone());
+            let (at, arrived) = (began.elapsed(), Instant::now());
+            tokio::spawn(async move {
+                let result = world.transfer(Way::Groups, 0, &ids, &options).await;
+                // Nobody listens any more once the report was given up.
+                let _ = tell.send((at, result.map(|_| arrived.elapsed())));
             });
-            arrivals.push((began.elapsed(), arrival));
+            arrivals += 1;
         }
         tokio::time::sleep(TICK).await;
     }
-    let offered = arrivals.len() as f64 / span.as_secs_f64();
+    let offered = arrivals as f64 / span.as_secs_f64();
     let memory = Process::this().memory();
     let phase = Phase { name, offered, memory, ..Phase::default() };
-    Ok(Running { phase, span, arrivals })
+    Ok(Running { phase, span, arrivals, told })
 }
 
 impl Running {
-    async fn end(self, world: &World, load: Load) -> Result<Phase, Failure> {
+    async fn end(mut self, world: &World, load: Load) -> Result<Phase, Failure> {
         let mut times = Vec::new();
         let (mut refused, mut odd) = (BTreeMap::new(), 0);
         let mut unknown: Vec<Tid> = Vec::new();
         let mut carried = Vec::new();
-        for (at, arrival) in self.arrivals {
-            let result = arrival.await?;
+        while let Some((at, result)) = self.told.recv().await {
             carried.push((at, result.is_ok()));
             match result {
                 Ok(time) => times.push(time),
@@ -129,6 +134,9 @@ impl Running {
                     *refused.entry(why.kind).or_default() += 1;
                 }
             }
+        }
+        if carried.len() < self.arrivals {
+            return Err("a transfer panicked".into());
         }
         world.acknowledged(Way::Groups, load.documents, times.len());
         world.find_out(Way::Groups, load.documents, &unknown).await?;
