@@ -70,7 +70,7 @@ impl Plain {
                 let account = Account { rest: self.content.rest(), ..Account::default() };
                 push(&mut body, id, None, &account)?;
             }
-            self.bulk(body).await?.accepted()?;
+            self.write(body).await?;
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Plain {
     /// As the server says.
     pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
         let found = self.read(ids).await?;
-        self.bulk(moved(found, false)?).await?.accepted()
+        self.write(moved(found, false)?).await
     }
 
     /// The same on the versions that were read, as careful clients do: whoever meets a conflict writes nothing more and starts
@@ -120,16 +120,11 @@ impl Plain {
         Ok(books)
     }
 
-    /// A request that locks these accounts, as transactions lock documents: whole, with what stands there, or by a partial update.
+    /// The bulk that locks these accounts, as transactions lock documents: whole, with what stands there, or by a partial update.
     ///
     /// # Errors
     /// As the server says.
-    pub async fn locks(
-        &self,
-        ids: &[String],
-        whole: bool,
-        lock: usize,
-    ) -> Result<impl Future<Output = Result<(), Failure>> + use<'_>, Failure> {
+    pub async fn locks(&self, ids: &[String], whole: bool, lock: usize) -> Result<String, Failure> {
         let mut body = String::new();
         for found in self.read(ids).await? {
             let lock =
@@ -148,11 +143,19 @@ impl Plain {
             writeln!(body, "{}", json!({ action: on }))?;
             writeln!(body, "{source}")?;
         }
-        Ok(async { self.bulk(body).await?.accepted() })
+        Ok(body)
+    }
+
+    /// Sends a bulk of which no item may fail.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn write(&self, body: String) -> Result<(), Failure> {
+        self.bulk(body).await?.accepted()
     }
 
     async fn read(&self, ids: &[String]) -> Result<Vec<Found>, Failure> {
-        let body = serde_json::json!({ "ids": ids }).to_string();
+        let body = json!({ "ids": ids }).to_string();
         let answer: Answer = self.post("_mget", body).await?;
         Ok(answer.docs.into_iter().map(Doc::found).collect())
     }
@@ -259,7 +262,7 @@ async fn serve_writes(plain: Plain, queue: Queue<String, ()>) {
             return;
         }
         let body = batch.iter().map(|part| part.asked.as_str()).collect();
-        if plain.bulk(body).await.and_then(Written::accepted).is_ok() {
+        if plain.write(body).await.is_ok() {
             for part in batch {
                 let _ = part.caller.send(());
             }

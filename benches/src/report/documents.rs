@@ -44,10 +44,10 @@ async fn locks(world: &World, content: Content, samples: usize) -> Result<LockWr
     let mut spent: [Vec<(Duration, Option<Duration>)>; 2] = Default::default();
     for sample in 0..samples {
         for (spent, whole) in spent.iter_mut().zip([true, false]) {
-            let request = world.plain().locks(&ids, whole, 2 * sample + usize::from(whole)).await?;
+            let bulk = world.plain().locks(&ids, whole, 2 * sample + usize::from(whole)).await?;
             let before = world.server().and_then(Process::processor_time);
             let began = Instant::now();
-            request.await?;
+            world.plain().write(bulk).await?;
             let took = began.elapsed();
             let after = world.server().and_then(Process::processor_time);
             spent.push((took, before.zip(after).map(|(before, after)| after - before)));

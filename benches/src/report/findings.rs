@@ -128,7 +128,8 @@ pub(super) struct Beside {
     pub(super) rate: Rate,
 }
 
-/// Requests of 32 locks each, as the lock is written: the median in milliseconds, and processor time of the server for one lock, in microseconds.
+/// Requests of 32 locks each, by how a lock is written: the median in milliseconds, and processor time of the server for one lock, in
+/// microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct LockWrites {
     /// What the documents hold.

@@ -9,10 +9,11 @@ use super::scale::Scale;
 use super::table::{Aim, Row};
 use crate::Failure;
 use crate::load::Load;
-use crate::measure::{Cell, Measured, Pace, Round, measure};
+use crate::measure::{Cell, Pace, Round, measure};
 use crate::setup::{Http, Setup};
 use crate::world::{Way, World};
 
+/// Accounts of each setting.
 const ACCOUNTS: usize = 1_000;
 
 /// Every setting in turn, in each round.
@@ -41,21 +42,20 @@ pub(super) async fn http(url: &str, scale: &Scale, findings: &mut Findings) -> R
     for clients in [64, 1] {
         let load = Load::new(clients, 2, ACCOUNTS);
         let cells = [Way::Plain, Way::Groups].map(|way| Cell { way, load });
-        let mut rounds: Vec<Vec<Measured>> = Vec::new();
+        let mut seen: Vec<[Vec<Round>; 2]> = vec![Default::default(); worlds.len()];
         let pace = Pace { rounds: 1, ..scale.pace };
         for number in 0..=scale.pace.rounds {
-            let mut round = Vec::new();
-            for (_, world) in &worlds {
-                round.extend(measure(world, &cells, pace).await?);
-            }
-            if number > 0 {
-                rounds.push(round);
+            for ((_, world), seen) in worlds.iter().zip(&mut seen) {
+                let measured = measure(world, &cells, pace).await?;
+                // The first round only warms up.
+                if number > 0 {
+                    seen.iter_mut().zip(measured).for_each(|(seen, one)| seen.push(one.round));
+                }
             }
         }
-        for (at, (name, _)) in worlds.iter().enumerate() {
-            for (way, cell) in cells.iter().enumerate() {
-                let of_all = rounds.iter().map(|round| round[at * cells.len() + way].round.clone());
-                let round = Round::median(&of_all.collect::<Vec<_>>());
+        for ((name, _), seen) in worlds.iter().zip(seen) {
+            for (cell, rounds) in cells.iter().zip(seen) {
+                let round = Round::median(&rounds);
                 findings.settings.push(Setting { name, clients, way: cell.way, round });
             }
         }

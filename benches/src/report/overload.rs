@@ -74,6 +74,7 @@ pub(super) async fn overload(
 struct Running {
     phase: Phase,
     span: Duration,
+    /// How many there were.
     arrivals: usize,
     /// When each arrived, from the beginning on, and how long it took. Tasks that ended leave nothing else behind: there may be a
     /// million of them.

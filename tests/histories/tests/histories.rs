@@ -128,30 +128,41 @@ fn on_a_rough_store() {
 
 /// Returns how many were of unknown outcome.
 async fn rough(config: WorkloadConfig, faults: FaultPlan, transactions: u64, least: u64) -> u64 {
+    under_faults(&Config::default(), 3, config, faults, (transactions, least)).await
+}
+
+/// So many transactions of so many processes, of which at least some are committed. Returns how many were of unknown outcome.
+async fn under_faults(
+    each: &Config,
+    processes: u64,
+    config: WorkloadConfig,
+    faults: FaultPlan,
+    (transactions, least): (u64, u64),
+) -> u64 {
     let seed = config.seed;
     let faults = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), faults));
     faults.set_enabled(false);
     let store: Arc<dyn Store> = faults.clone();
-    let mut processes = Vec::new();
-    for number in 0..3 {
-        processes.push(process(&store, number, seed).await);
+    let mut fleet = Vec::new();
+    for number in 0..processes {
+        fleet.push(process_with(each.clone(), &store, number, seed).await);
     }
     let workload = Workload::new(config);
     // Made while all is well: only the transactions meet faults.
-    for process in &processes {
+    for process in &fleet {
         workload.open(process).await.expect("opens");
     }
     faults.set_enabled(true);
     let until = Stop::default().after_transactions(transactions);
-    let history = workload.run(&Fleet::new(processes.clone()), &until).await.expect("runs");
+    let history = workload.run(&Fleet::new(fleet.clone()), &until).await.expect("runs");
     faults.set_enabled(false);
-    for process in &processes {
+    for process in &fleet {
         process.shutdown(Duration::from_secs(120)).await;
     }
     faults.settle().await;
     assert!(faults.injected().total() > 100, "{}", faults.injected());
     let unknown = history.count(Kind::Info);
-    ends_well(store, workload, history, processes, least).await;
+    ends_well(store, workload, history, fleet, least).await;
     unknown
 }
 
@@ -181,31 +192,12 @@ fn on_hot_keys_by_groups() {
 }
 
 async fn by_groups(config: WorkloadConfig, faults: FaultPlan, processes: u64) {
-    let seed = config.seed;
-    let faults = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), faults));
-    faults.set_enabled(false);
-    let (store, counts) = (faults.clone() as Arc<dyn Store>, Arc::new(Composed::default()));
-    let mut fleet = Vec::new();
-    for number in 0..processes {
-        let composes = Config::default().with_groups(Some(true));
-        let composes = composes.with_observer(Some(counts.clone()));
-        fleet.push(process_with(composes, &store, number, seed).await);
-    }
-    let workload = Workload::new(config);
-    for process in &fleet {
-        workload.open(process).await.expect("opens");
-    }
-    faults.set_enabled(true);
-    let until = Stop::default().after_transactions(400);
-    let history = workload.run(&Fleet::new(fleet.clone()), &until).await.expect("runs");
-    faults.set_enabled(false);
-    for process in &fleet {
-        process.shutdown(Duration::from_secs(120)).await;
-    }
-    faults.settle().await;
+    let (seed, counts) = (config.seed, Arc::new(Composed::default()));
+    let composes = Config::default().with_groups(Some(true));
+    let composes = composes.with_observer(Some(counts.clone()));
+    under_faults(&composes, processes, config, faults, (400, 100)).await;
     let composed = counts.0.load(Ordering::Relaxed);
     assert!(composed > 40, "{composed} transactions were composed with others, seed {seed}");
-    ends_well(store, workload, history, fleet, 100).await;
 }
 
 /// How many transactions were composed with others.

@@ -343,16 +343,14 @@ impl Groups {
             let with = if document.is_some() { part.len() } else { all };
             for mut member in part {
                 match &error {
-                    // What it read may be undecided.
-                    AttemptError::Fail(fail)
-                        if fail.kind() == ErrorKind::Unknown
-                            && member.applicant.uses.only_reads() =>
-                    {
-                        cov_mark::hit!(reader_starts_again_where_others_are_in_doubt);
-                        member.send_away();
-                    }
                     AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown => {
-                        member.end(Err(AttemptError::Fail(fail.again())));
+                        if member.applicant.uses.only_reads() {
+                            // What it read may be undecided.
+                            cov_mark::hit!(reader_starts_again_where_others_are_in_doubt);
+                            member.send_away();
+                        } else {
+                            member.end(Err(AttemptError::Fail(fail.again())));
+                        }
                     }
                     AttemptError::Retry(reason) if in_the_way => {
                         member.end(Err(AttemptError::Retry(reason.clone())));

@@ -102,7 +102,7 @@ impl Groups {
         if only_reads && (is_contested || !insists && !is_written()) {
             return None;
         }
-        let is_at_home = uses.keys().all(|key| self.engine.memory.has(key));
+        let is_at_home = only_reads && uses.read.iter().all(|key| self.engine.memory.has(key));
         // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
         if is_contested {
             cov_mark::hit!(contested_documents_are_locked_first);

@@ -89,28 +89,11 @@ struct Batch<'q> {
     most: Option<usize>,
     bytes: usize,
     documents: BTreeSet<&'q Key>,
-}
-
-/// The documents of those who are taken together.
-#[derive(Debug, Default)]
-struct Taken<'q> {
-    written: InUse,
+    written: BTreeSet<&'q Key>,
     /// Written by those who do not wait for others before they lock.
     covered: BTreeSet<&'q Key>,
     /// Read by those who go apart from those who write them.
-    apart: InUse,
-}
-
-impl<'q> Taken<'q> {
-    fn add(&mut self, next: &'q Applicant) {
-        self.written.begin(&Uses { written: next.uses.written.clone(), ..Uses::default() });
-        if next.uses.only_reads() && !next.is_at_home {
-            self.apart.begin(&next.uses);
-        }
-        if !next.insists {
-            self.covered.extend(&next.uses.written);
-        }
-    }
+    apart: BTreeSet<&'q Key>,
 }
 
 impl<'q> Batch<'q> {
@@ -124,11 +107,22 @@ impl<'q> Batch<'q> {
         self.first.is_none_or(is_like) && self.taken.len() < most
     }
 
+    fn writes_what_it_reads(&self, next: &Applicant) -> bool {
+        next.uses.read.iter().any(|key| self.written.contains(key))
+    }
+
     fn add(&mut self, place: Place, next: &'q Applicant) {
         self.first.get_or_insert(next);
         self.most = Some(self.most.unwrap_or(MOST_MEMBERS).min(next.most));
         self.bytes += next.attempt.bytes_to_write();
         self.documents.extend(next.uses.keys());
+        self.written.extend(&next.uses.written);
+        if !next.insists {
+            self.covered.extend(&next.uses.written);
+        }
+        if next.uses.only_reads() && !next.is_at_home {
+            self.apart.extend(&next.uses.read);
+        }
         self.taken.push(place);
     }
 }
@@ -205,7 +199,6 @@ impl Queue {
         live_attempts: &LiveAttempts,
     ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
         let mut batch = Batch::default();
-        let mut taken = Taken::default();
         let mut blocked = InUse::default();
         let (mut patient, mut gone) = (Vec::new(), Vec::new());
         for (place, next) in &self.waiting {
@@ -219,27 +212,26 @@ impl Queue {
                 continue;
             }
             let is_free = match only_reads {
-                true => self.is_readable(next, &taken, &blocked, live_attempts),
+                true => self.is_readable(next, &batch, &blocked, live_attempts),
                 false => {
                     self.in_use.allows(&next.uses, next.takes_over())
-                        && taken.apart.allows(&next.uses, TakesOver::Nothing)
+                        && !next.uses.written.iter().any(|key| batch.apart.contains(key))
                         && blocked.allows(&next.uses, TakesOver::Nothing)
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
                 }
             };
             if is_free && next.may_go(here, now) && batch.has_room_for(next) {
                 batch.add(*place, next);
-                taken.add(next);
             } else {
                 blocked.begin(&next.uses);
             }
         }
         let mut passed_over = Vec::new();
         for (place, next) in patient {
-            let is_free = self.is_readable(next, &taken, &blocked, live_attempts);
+            let is_free = self.is_readable(next, &batch, &blocked, live_attempts);
             if is_free && next.may_go(here, now) && batch.has_room_for(next) {
                 batch.add(place, next);
-            } else if !taken.written.allows(&next.uses, TakesOver::Nothing) {
+            } else if batch.writes_what_it_reads(next) {
                 passed_over.push(place);
             }
         }
@@ -252,9 +244,10 @@ impl Queue {
                 next.passed_over = true;
             }
         }
-        let taken = taken.into_iter();
-        let taken: Vec<_> =
-            taken.filter_map(|place| Some((place, self.waiting.remove(&place)?))).collect();
+        let taken: Vec<_> = taken
+            .into_iter()
+            .filter_map(|place| Some((place, self.waiting.remove(&place)?)))
+            .collect();
         if !taken.is_empty() {
             self.called.remove(&number);
         }
@@ -266,17 +259,17 @@ impl Queue {
     fn is_readable(
         &self,
         next: &Applicant,
-        taken: &Taken<'_>,
+        batch: &Batch<'_>,
         blocked: &InUse,
         live_attempts: &LiveAttempts,
     ) -> bool {
-        let is_covered = |key: &&Key| taken.covered.contains(*key);
+        let is_covered = |key: &&Key| batch.covered.contains(*key);
         let mut others = next.uses.read.iter().filter(|key| !is_covered(key)).peekable();
         others.peek().is_none()
             || blocked.allows(&next.uses, TakesOver::Nothing)
                 && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
-                && (next.is_at_home || taken.written.allows(&next.uses, TakesOver::Nothing))
-                && others.all(|key| !self.in_use.is_written(key) && !taken.written.is_written(key))
+                && (next.is_at_home || !batch.writes_what_it_reads(next))
+                && others.all(|key| !self.in_use.is_written(key) && !batch.written.contains(key))
     }
 
     /// Whether somebody writes one of these now.

@@ -272,6 +272,11 @@ mod tests {
             of(&[(&x, false), (&ab, false), (&de, false), (&bc, false)], &[]),
             [Part::Alone(0), Part::Others, Part::Others, Part::Others]
         );
+        let (reads_a, reads_q) = (uses(&["a", "q"], &[]), uses(&["q"], &[]));
+        assert_eq!(
+            of(&[(&reads_q, false), (&ab, false), (&reads_a, false)], &[]),
+            [Part::OnlyReads, Part::Others, Part::Others]
+        );
         assert_eq!(
             of(&[(&ab, false), (&de, false), (&bc, true), (&fg, true)], &["a", "b", "f"]),
             [Part::LocksFirst(0), Part::Others, Part::LocksFirst(0), Part::LocksFirst(3)]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use txn_core::store::{Key, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
 use txn_core::{Error, ErrorKind, Options, Tid, TransactionOutcome};
 
-use super::support::{Fate, Item, Scripted, Shop, is_commit, is_lock, writes};
+use super::support::{Fate, Item, Shop, is_commit, is_lock, refuse_and_go_down, writes};
 
 /// What a server says of a write that it carried out, when it tried again and could not.
 fn refusals() -> [Outcome; 4] {
@@ -20,24 +20,6 @@ fn refusals() -> [Outcome; 4] {
         Outcome::MissingCollection,
         Outcome::Invalid(Refusal { kind: RefusalKind::Denied, reason }),
     ]
-}
-
-/// The first write of a kind is carried out and refused, and then the store is down.
-fn refuse_and_go_down(
-    store: &Arc<Scripted>,
-    refusal: Outcome,
-    which: impl Fn(&Write) -> bool + Send + Sync + 'static,
-) {
-    let (weak, met) = (Arc::downgrade(store), AtomicUsize::new(0));
-    store.play(move |write| {
-        if !which(write) || met.fetch_add(1, Ordering::SeqCst) > 0 {
-            return Fate::Pass;
-        }
-        if let Some(store) = weak.upgrade() {
-            store.set_down(true);
-        }
-        Fate::AnswerWith(refusal.clone())
-    });
 }
 
 async fn set_both(shop: &Shop, n: i64) -> Result<(), Error> {

@@ -8,4 +8,4 @@ mod parallel;
 mod reading;
 mod staged;
 mod succession;
-mod support;
+pub(crate) mod support;

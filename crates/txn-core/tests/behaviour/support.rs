@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -154,6 +154,24 @@ impl Layer for Scripted {
             _ => self.inner.refresh(collection).await,
         }
     }
+}
+
+/// The first write of a kind is carried out and refused, and then the store is down.
+pub(crate) fn refuse_and_go_down(
+    store: &Arc<Scripted>,
+    refusal: Outcome,
+    which: impl Fn(&Write) -> bool + Send + Sync + 'static,
+) {
+    let (weak, met) = (Arc::downgrade(store), AtomicUsize::new(0));
+    store.play(move |write| {
+        if !which(write) || met.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Fate::Pass;
+        }
+        if let Some(store) = weak.upgrade() {
+            store.set_down(true);
+        }
+        Fate::AnswerWith(refusal.clone())
+    });
 }
 
 /// Whether a write makes a transaction committed.

@@ -1,5 +1,6 @@
 //! Transactions that only read what others of their process write.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use txn_core::store::Outcome;
 use txn_core::{ErrorKind, Options, Receipt, Result};
 
-use super::refusing::GoneAtCommit;
 use super::{Bank, Refused};
+use crate::behaviour::support::{Scripted, is_commit, refuse_and_go_down};
 
 /// Reads accounts in a transaction that only reads.
 async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {
@@ -29,17 +30,21 @@ async fn move_without_rest(bank: &Bank, stop: &AtomicBool) {
     }
 }
 
-/// The longest of some looks by another process, or by this one, at what a client writes that never rests.
-async fn beside_a_busy_writer(reader: impl AsyncFn(&Bank) -> Bank) -> (Duration, u32) {
+/// The longest of some looks by this process, or by another, at what a client of this one writes that never rests.
+async fn beside_a_busy_writer(by_another: bool) -> (Duration, u32) {
     let bank = Bank::open(2).await;
-    let reader = reader(&bank).await;
+    let another = match by_another {
+        true => Some(Bank::beside(bank.store.clone()).await),
+        false => None,
+    };
+    let reader = another.as_ref().unwrap_or(&bank);
     let stop = AtomicBool::new(false);
     let looks = async {
         let (mut longest, mut tries) = (Duration::ZERO, 0);
         for _ in 0..50 {
             sleep(Duration::from_millis(3)).await;
             let begun = Instant::now();
-            let (sum, receipt) = look(&reader, &[0, 1]).await.expect("reads");
+            let (sum, receipt) = look(reader, &[0, 1]).await.expect("reads");
             assert_eq!(sum, 200, "of one moment");
             longest = longest.max(begun.elapsed());
             tries = tries.max(receipt.attempts);
@@ -51,23 +56,15 @@ async fn beside_a_busy_writer(reader: impl AsyncFn(&Bank) -> Bank) -> (Duration,
     found
 }
 
-impl Bank {
-    fn clone_of(&self) -> Self {
-        let (store, domain) = (self.store.clone(), self.domain.clone());
-        Self { store, domain, accounts: self.accounts.clone(), sizes: self.sizes.clone() }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_reader_goes_with_the_writer_that_never_rests() {
-    let (longest, tries) = beside_a_busy_writer(async |bank| bank.clone_of()).await;
+    let (longest, tries) = beside_a_busy_writer(false).await;
     assert!(longest < Duration::from_millis(40) && tries <= 2, "{longest:?}, {tries} attempts");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_of_another_process_soon_knows_that_it_comes_too_late() {
-    let (longest, tries) =
-        beside_a_busy_writer(async |bank| Bank::beside(bank.store.clone()).await).await;
+    let (longest, tries) = beside_a_busy_writer(true).await;
     assert!(longest < Duration::from_millis(600) && tries <= 5, "{longest:?}, {tries} attempts");
 }
 
@@ -127,8 +124,8 @@ async fn many_who_read_hold_no_writer_up() {
 #[tokio::test(start_paused = true)]
 async fn who_only_reads_is_never_in_doubt() {
     cov_mark::check!(reader_starts_again_where_others_are_in_doubt);
-    let gone = GoneAtCommit::new(Bank::slow_store(), Outcome::Unknown("cut".to_owned()));
-    let bank = Bank::on(gone.clone(), 2).await;
+    let store = Arc::new(Scripted::new(Bank::slow_store()));
+    let bank = Bank::on(store.clone(), 2).await;
     let writes = join_all((0..8).map(|_| async {
         loop {
             if let Err(refused) = bank.transfer(0, 1, 0).await {
@@ -145,7 +142,7 @@ async fn who_only_reads_is_never_in_doubt() {
     }));
     let goes = async {
         sleep(Duration::from_millis(100)).await;
-        gone.armed.store(true, Ordering::Relaxed);
+        refuse_and_go_down(&store, Outcome::Unknown("cut".to_owned()), is_commit);
     };
     let ((writes, looks), ()) = join(join(writes, looks), goes).await;
     let is_unknown = |refused: &Refused| matches!(refused, Refused::Failed(error) if error.kind() == ErrorKind::Unknown);
