@@ -123,6 +123,17 @@ pub struct Drift {
     pub money: i64,
 }
 
+impl Drift {
+    /// # Errors
+    /// If there is any.
+    pub fn none_after(&self, what: &str) -> Result<(), Failure> {
+        match (self.lost, self.money) {
+            (0, 0) => Ok(()),
+            _ => Err(format!("the books do not balance after {what}: {self:?}").into()),
+        }
+    }
+}
+
 /// The accounts of one way.
 #[derive(Debug, Default)]
 struct Ledger {

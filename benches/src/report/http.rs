@@ -45,8 +45,11 @@ pub(super) async fn http(url: &str, scale: &Scale, findings: &mut Findings) -> R
         let mut seen: Vec<[Vec<Round>; 2]> = vec![Default::default(); worlds.len()];
         let pace = Pace { rounds: 1, ..scale.pace };
         for number in 0..=scale.pace.rounds {
-            for ((_, world), seen) in worlds.iter().zip(&mut seen) {
+            for ((name, world), seen) in worlds.iter().zip(&mut seen) {
                 let measured = measure(world, &cells, pace).await?;
+                for one in measured.iter().filter(|one| !one.cell.way.is_plain()) {
+                    one.drift.none_after(name)?;
+                }
                 // The first round only warms up.
                 if number > 0 {
                     seen.iter_mut().zip(measured).for_each(|(seen, one)| seen.push(one.round));

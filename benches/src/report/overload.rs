@@ -61,10 +61,7 @@ pub(super) async fn overload(
     for running in phases {
         told.push(running.end(world, load).await?);
     }
-    let drift = world.audit(Way::Groups).await?;
-    if drift.lost != 0 || drift.money != 0 {
-        return Err(format!("the books do not balance after the overload: {drift:?}").into());
-    }
+    world.audit(Way::Groups).await?.none_after("the overload")?;
     rows(&told, carried, scale.around_overload, &mut findings.rows);
     findings.phases = told;
     Ok(())

@@ -65,9 +65,7 @@ pub(super) async fn pools(
     }
     let drift = world.audit(Way::Several).await?;
     peers[0].remove().await?;
-    if drift.lost != 0 || drift.money != 0 {
-        return Err(format!("the books do not balance after the pools: {drift:?}").into());
-    }
+    drift.none_after("the pools")?;
     world.audit(Way::Retried).await?;
     findings.pools.extend(BOOK.map(|(who, run_time, mean, p95, p99)| Pool {
         who: who.to_owned(),
