@@ -11,6 +11,13 @@ use crate::demo::line::Line;
 /// The number under which the janitor of the command itself tells.
 pub(crate) const JANITOR: usize = 0;
 
+pub(crate) fn who(worker: usize) -> String {
+    match worker {
+        JANITOR => "the janitor".to_owned(),
+        worker => format!("worker {worker}"),
+    }
+}
+
 /// A line, by whom, and when after the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {

@@ -4,11 +4,11 @@
 mod crew;
 mod journal;
 mod line;
+mod progress;
 mod slow;
 mod story;
 pub(crate) mod worker;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,12 @@ use crate::console::address::Address;
 use crate::console::args::Global;
 use crate::console::config;
 use crate::console::failure::{Exit, Failure};
+use crate::console::output::grouped;
 use crate::console::store::OpenStore;
 use crew::{Crew, Heard};
 use journal::{Fate, JANITOR, Journal, Told};
 use line::{Line, Teller};
+use progress::Progress;
 use slow::SlowStore;
 use story::{Kill, Left, Place, Story};
 
@@ -91,7 +93,7 @@ struct Demo {
     hearing: UnboundedReceiver<Heard>,
     journal: Journal,
     kills: Vec<Kill>,
-    spinner: indicatif::ProgressBar,
+    progress: Progress,
 }
 
 impl Demo {
@@ -102,12 +104,7 @@ impl Demo {
         shown: Option<String>,
     ) -> Result<Story, Failure> {
         let began = Instant::now();
-        let spinner = match std::io::stderr().is_terminal() && !global.json {
-            true => indicatif::ProgressBar::new_spinner(),
-            false => indicatif::ProgressBar::hidden(),
-        };
-        spinner.enable_steady_tick(Duration::from_millis(100));
-        spinner.set_message("opening accounts");
+        let progress = Progress::new(began, global.json);
         let mut open = OpenStore::open(address, global, true).await?;
         if place == Place::Memory {
             open.store = Arc::new(SlowStore(open.store.clone()));
@@ -121,13 +118,15 @@ impl Demo {
         bank.ensure_accounts(&accounts?).await?;
         bank.shutdown(Duration::from_secs(10)).await;
         drop(bank);
+        let (many, deposit) = (worker::NAMES.len(), grouped(DEPOSIT));
+        progress.say(format_args!("{many} accounts of {deposit} EUR are open"));
         let memory = (place == Place::Memory).then(|| open.clone());
         open.close().await;
         let (crew, hearing) = Crew::new(global, address, memory.clone(), began);
         let (journal, kills) = (Journal::default(), Vec::new());
-        let mut demo = Self { began, place, crew, hearing, journal, kills, spinner };
+        let mut demo = Self { began, place, crew, hearing, journal, kills, progress };
         demo.act().await?;
-        demo.spinner.set_message("audit");
+        demo.progress.say("the janitor looks for what is left, and the books are audited");
         let open = match memory {
             Some(memory) => memory,
             None => OpenStore::open(address, global, false).await?,
@@ -135,7 +134,7 @@ impl Demo {
         let audit = demo.settle(&open, &global.domain).await;
         open.close().await;
         let audit = audit?;
-        demo.spinner.finish_and_clear();
+        demo.progress.end();
         Ok(demo.story(store, shown, global, audit))
     }
 
@@ -147,13 +146,17 @@ impl Demo {
                 self.crew.start()?;
             }
             let Some(victim) = self.crew.numbers().first().copied() else { break };
-            self.spinner.set_message(format!("worker {victim} moves money"));
+            let all = self.crew.numbers().iter().map(usize::to_string).collect::<Vec<_>>();
+            self.progress.say(format_args!("moving money: worker {}", all.join(", ")));
             self.wait_for_the_moment(victim).await?;
             let at = self.began.elapsed();
             self.crew.kill(victim).await;
-            self.spinner
-                .set_message(format!("worker {victim} is killed; others recover what it left"));
             self.hear_the_last(victim).await;
+            let (held, committed) = self.journal.under_way(victim);
+            self.progress.say(format_args!(
+                "worker {victim} is killed: {held} of its transactions hold locks, {committed} are committed and not applied"
+            ));
+            self.progress.was_killed(victim, self.journal.left_by(victim).into_keys());
             self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), left: Vec::new() });
             // On a file nobody is there yet who could recover anything: the next worker does, or the janitor.
             if self.place == Place::File {
@@ -167,7 +170,7 @@ impl Demo {
                 break;
             }
         }
-        self.spinner.set_message("the workers end");
+        self.progress.say("the other workers end");
         self.crew.stop().await?;
         while let Ok(heard) = self.hearing.try_recv() {
             self.note(heard);
@@ -178,6 +181,7 @@ impl Demo {
     fn note(&mut self, heard: Heard) -> Option<usize> {
         match heard {
             Heard::Told(told) => {
+                self.progress.hear(&told);
                 self.journal.take(told);
                 None
             }
@@ -278,6 +282,7 @@ impl Demo {
         let bank = Bank::open(open.store.clone(), domain, config).await?;
         let audit = Box::pin(bank.audit(true)).await;
         while let Ok(told) = told.try_recv() {
+            self.progress.hear(&told);
             self.journal.take(told);
         }
         for kill in &mut self.kills {

@@ -9,7 +9,7 @@ use txn_core::Tid;
 
 use crate::console::output::grouped;
 use crate::demo::DEPOSIT;
-use crate::demo::journal::{Fate, Flight, JANITOR, Wound};
+use crate::demo::journal::{Fate, Flight, Wound, who};
 use crate::demo::worker::{AT_ONCE, NAMES, THINK_MS};
 
 /// How many transactions of one kill are told in full.
@@ -75,13 +75,6 @@ fn list<T: AsRef<str>>(documents: impl IntoIterator<Item = T>) -> String {
 }
 
 impl Story {
-    fn who(&self, worker: usize) -> String {
-        match worker {
-            JANITOR => "the janitor".to_owned(),
-            worker => format!("worker {worker}"),
-        }
-    }
-
     fn opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (accounts, deposit) = (NAMES.len(), grouped(DEPOSIT));
         writeln!(f, "1. {accounts} accounts of {deposit} EUR each, on {}.", self.store)?;
@@ -124,10 +117,10 @@ impl Story {
                  which began again, kept its age, and committed as attempt {}.",
                 seconds(wound.at_ms),
                 wound.by,
-                self.who(wound.worker),
+                who(wound.worker),
                 wound.document,
                 wound.victim,
-                self.who(wound.victim_worker),
+                who(wound.victim_worker),
                 wound.committed_as_attempt
             )?;
         }
@@ -188,21 +181,21 @@ impl Story {
             Some(Fate::Replayed { by, at_ms, documents }) => writeln!(
                 f,
                 "     REPLAYED by {} at {}: {} documents written as committed. {record}",
-                self.who(*by),
+                who(*by),
                 seconds(*at_ms),
                 documents.len()
             ),
             Some(Fate::AbortedByRecovery { by, at_ms, document }) => writeln!(
                 f,
                 "     VOIDED by {} at {}, which met it at {document}: no sign of life for a lease. {record}",
-                self.who(*by),
+                who(*by),
                 seconds(*at_ms)
             ),
             Some(Fate::Wounded { by, by_tid, at_ms, document }) => writeln!(
                 f,
                 "     WOUNDED at {} by {by_tid} of {}, an older one that wanted {document}. {record}",
                 seconds(*at_ms),
-                self.who(*by)
+                who(*by)
             ),
             None => writeln!(f, "     Nobody had to do anything about it. {record}"),
         }

@@ -4,6 +4,7 @@ use super::{Desk, Ran};
 
 fn check(ran: &Ran) {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.err, "", "programs are not told what goes on");
     let story = &ran.json()[0];
     let kills = story["kills"].as_array().expect("a list");
     assert!(!kills.is_empty());
@@ -36,8 +37,12 @@ fn on_a_file_of_its_own() {
 #[test]
 fn on_a_file_that_is_kept() {
     let desk = Desk::new();
-    let ran = desk.run("--store redb:kept.redb --domain kept demo").done();
+    let ran = desk.run("--store redb:kept.redb --domain kept demo");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(ran.out.lines().count() <= 50, "{}", ran.out);
+    let said: Vec<&str> = ran.err.lines().collect();
+    let is_killed = |line: &&str| line.contains("is killed");
+    assert!(said.len() >= 5 && said.iter().any(is_killed), "told as it runs: {}", ran.err);
     assert!(ran.out.contains("kill -9") && ran.out.contains("Audit: 32 accounts"), "{}", ran.out);
     desk.run("--store redb:kept.redb --domain kept audit --no-recover").done();
 }
