@@ -124,8 +124,10 @@ pub struct Drift {
 }
 
 impl Drift {
+    /// Whether the books balance.
+    ///
     /// # Errors
-    /// If there is any.
+    /// They do not: something is lost, or there twice.
     pub fn none_after(&self, what: &str) -> Result<(), Failure> {
         match (self.lost, self.money) {
             (0, 0) => Ok(()),

@@ -47,6 +47,26 @@ pub(crate) enum Fate {
     Wounded { by: usize, by_tid: Tid, at_ms: u128, document: String },
 }
 
+impl Fate {
+    /// Of which transaction a line tells it.
+    pub(crate) fn of(Told { at, worker, line }: &Told) -> Option<(Tid, Self)> {
+        let (by, at_ms) = (*worker, at.as_millis());
+        Some(match line {
+            Line::Replayed { tid, documents } => {
+                (*tid, Self::Replayed { by, at_ms, documents: documents.clone() })
+            }
+            Line::AbortedByRecovery { tid, document } => {
+                (*tid, Self::AbortedByRecovery { by, at_ms, document: document.clone() })
+            }
+            Line::Wounded { victim, by: by_tid, document } => {
+                let document = document.clone();
+                (*victim, Self::Wounded { by, by_tid: *by_tid, at_ms, document })
+            }
+            _ => return None,
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) told: Vec<Told>,
@@ -96,25 +116,18 @@ impl Journal {
         self.flights.get(&worker).cloned().unwrap_or_default()
     }
 
+    /// Whether a worker that is no more had it under way.
+    pub(crate) fn is_left_by(&self, worker: usize, tid: Tid) -> bool {
+        self.flights.get(&worker).is_some_and(|flights| flights.contains_key(&tid))
+    }
+
     /// What was done with a transaction whose worker is no more.
     pub(crate) fn fate(&self, owner: usize, tid: Tid) -> Option<Fate> {
-        self.told.iter().find_map(|Told { at, worker, line }| {
-            let (by, at_ms) = (*worker, at.as_millis());
-            match line {
-                // Its own process may have wounded it, just before its end; the rest is for others.
-                Line::Replayed { .. } | Line::AbortedByRecovery { .. } if by == owner => None,
-                Line::Replayed { tid: t, documents } if *t == tid => {
-                    Some(Fate::Replayed { by, at_ms, documents: documents.clone() })
-                }
-                Line::AbortedByRecovery { tid: t, document } if *t == tid => {
-                    Some(Fate::AbortedByRecovery { by, at_ms, document: document.clone() })
-                }
-                Line::Wounded { victim, by: by_tid, document } if *victim == tid => {
-                    let document = document.clone();
-                    Some(Fate::Wounded { by, by_tid: *by_tid, at_ms, document })
-                }
-                _ => None,
-            }
+        self.told.iter().find_map(|told| {
+            let (of, fate) = Fate::of(told)?;
+            // Its own process may have wounded it, just before its end; the rest is for others.
+            let is_its_own = told.worker == owner && !matches!(fate, Fate::Wounded { .. });
+            (of == tid && !is_its_own).then_some(fate)
         })
     }
 

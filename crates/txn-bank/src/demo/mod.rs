@@ -25,7 +25,7 @@ use crate::console::failure::{Exit, Failure};
 use crate::console::output::grouped;
 use crate::console::store::OpenStore;
 use crew::{Crew, Heard};
-use journal::{Fate, JANITOR, Journal, Told};
+use journal::{Fate, JANITOR, Journal, Told, who};
 use line::{Line, Teller};
 use progress::Progress;
 use slow::SlowStore;
@@ -154,9 +154,8 @@ impl Demo {
             self.hear_the_last(victim).await;
             let (held, committed) = self.journal.under_way(victim);
             self.progress.say(format_args!(
-                "worker {victim} is killed: {held} of its transactions hold locks, {committed} are committed and not applied"
+                "worker {victim} is killed; transactions with locks: {held}, committed and not applied: {committed}"
             ));
-            self.progress.was_killed(victim, self.journal.left_by(victim).into_keys());
             self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), left: Vec::new() });
             // On a file nobody is there yet who could recover anything: the next worker does, or the janitor.
             if self.place == Place::File {
@@ -181,12 +180,28 @@ impl Demo {
     fn note(&mut self, heard: Heard) -> Option<usize> {
         match heard {
             Heard::Told(told) => {
-                self.progress.hear(&told);
-                self.journal.take(told);
+                self.hear(told);
                 None
             }
             Heard::Gone(worker) => Some(worker),
         }
+    }
+
+    /// Notes a line, and says what became of something that a killed worker left.
+    fn hear(&mut self, told: Told) {
+        if let Some((tid, fate)) = Fate::of(&told)
+            && let Some(kill) = self.kills.iter().find(|k| self.journal.is_left_by(k.worker, tid))
+            && self.journal.fate(kill.worker, tid).is_none()
+        {
+            let how = match fate {
+                Fate::Replayed { .. } => "writes out",
+                Fate::AbortedByRecovery { .. } => "voids",
+                Fate::Wounded { .. } => "takes the locks of",
+            };
+            let (by, left_by) = (who(told.worker), who(kill.worker));
+            self.progress.say(format_args!("{by} {how} {tid}, which {left_by} left behind"));
+        }
+        self.journal.take(told);
     }
 
     /// Whether something replayed and something voided is there; on a file, what the janitor will
@@ -282,8 +297,7 @@ impl Demo {
         let bank = Bank::open(open.store.clone(), domain, config).await?;
         let audit = Box::pin(bank.audit(true)).await;
         while let Ok(told) = told.try_recv() {
-            self.progress.hear(&told);
-            self.journal.take(told);
+            self.hear(told);
         }
         for kill in &mut self.kills {
             for (tid, flight) in self.journal.left_by(kill.worker) {
