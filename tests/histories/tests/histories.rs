@@ -128,13 +128,12 @@ fn on_a_rough_store() {
 
 /// Returns how many were of unknown outcome.
 async fn rough(config: WorkloadConfig, faults: FaultPlan, transactions: u64, least: u64) -> u64 {
-    under_faults(&Config::default(), 3, config, faults, (transactions, least)).await
+    under_faults(vec![Config::default(); 3], config, faults, (transactions, least)).await
 }
 
-/// So many transactions of so many processes, of which at least some are committed. Returns how many were of unknown outcome.
+/// So many transactions of processes, one with each configuration, of which at least some are committed. Returns how many were of unknown outcome.
 async fn under_faults(
-    each: &Config,
-    processes: u64,
+    each: Vec<Config>,
     config: WorkloadConfig,
     faults: FaultPlan,
     (transactions, least): (u64, u64),
@@ -144,8 +143,8 @@ async fn under_faults(
     faults.set_enabled(false);
     let store: Arc<dyn Store> = faults.clone();
     let mut fleet = Vec::new();
-    for number in 0..processes {
-        fleet.push(process_with(each.clone(), &store, number, seed).await);
+    for (number, config) in (0..).zip(each) {
+        fleet.push(process_with(config, &store, number, seed).await);
     }
     let workload = Workload::new(config);
     // Made while all is well: only the transactions meet faults.
@@ -191,11 +190,62 @@ fn on_hot_keys_by_groups() {
     }
 }
 
+/// The same, by dice: how many clients, how much they share, who reads, who gives up, and whose caller goes away, in processes that
+/// compose, and others beside them that do not.
+#[test]
+fn on_hot_keys_by_groups_of_all_kinds() {
+    let mut composed = 0;
+    for seed in seeds(12) {
+        for model in MODELS {
+            in_virtual_time(async { composed += Box::pin(of_all_kinds(model, seed)).await });
+        }
+    }
+    assert!(composed > 1_000, "{composed} transactions were composed with others");
+}
+
+/// Returns how many transactions were composed with others.
+async fn of_all_kinds(model: Model, seed: u64) -> u64 {
+    let dice = Dice(AtomicU64::new(seed ^ 0xD1CE));
+    let below = |n: u64| dice.next_u64() % n;
+    let share = |most: f64| most * below(1_000) as f64 / 1_000.0;
+    let delay = Duration::from_millis(1 + below(4));
+    let faults = match below(3) {
+        0 => FaultPlan::rough(seed ^ 0xFA17).with_delay(0.8, delay),
+        _ => FaultPlan::none(seed).with_delay(1.0, delay),
+    };
+    let config = WorkloadConfig::new(model)
+        .with_seed(seed)
+        .with_workers(4 + below(60) as usize)
+        .with_keys(1 + below(8) as usize)
+        .with_max_operations(1 + below(6) as usize)
+        .with_reads(share(0.9))
+        .with_read_only(share(0.9))
+        .with_lock_reads(share(0.3))
+        .with_pessimistic(share(0.3))
+        .with_given_up(share(0.4))
+        .with_abandoned(share(0.3))
+        .with_max_pause(Duration::from_micros(below(2) * below(3_000)));
+    let counts = Arc::new(Composed::default());
+    let (processes, lone) = (1 + below(3), below(2));
+    let each = (0..processes)
+        .map(|process| {
+            let composes = process < processes.saturating_sub(lone).max(1);
+            Config::default()
+                .with_groups(Some(composes))
+                .with_parallel_commit(below(2) == 0)
+                .with_observer(Some(counts.clone()))
+        })
+        .collect();
+    under_faults(each, config, faults, (400, 40)).await;
+    counts.0.load(Ordering::Relaxed)
+}
+
 async fn by_groups(config: WorkloadConfig, faults: FaultPlan, processes: u64) {
     let (seed, counts) = (config.seed, Arc::new(Composed::default()));
     let composes = Config::default().with_groups(Some(true));
     let composes = composes.with_observer(Some(counts.clone()));
-    under_faults(&composes, processes, config, faults, (400, 100)).await;
+    let each = vec![composes; usize::try_from(processes).expect("few")];
+    under_faults(each, config, faults, (400, 100)).await;
     let composed = counts.0.load(Ordering::Relaxed);
     assert!(composed > 40, "{composed} transactions were composed with others, seed {seed}");
 }

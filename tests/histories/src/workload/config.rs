@@ -39,6 +39,10 @@ pub struct WorkloadConfig {
     pub lock_reads: f64,
     /// The share of transactions that lock at each read.
     pub pessimistic: f64,
+    /// The share of transactions that read, write, and end with an error of their own.
+    pub given_up: f64,
+    /// The share of transactions whose caller goes away while they are under way.
+    pub abandoned: f64,
     /// The longest that a transaction thinks before it commits.
     pub max_pause: Duration,
     /// How long one transaction may take, with all its attempts.
@@ -68,6 +72,8 @@ impl WorkloadConfig {
             verified_reads: 0.1,
             lock_reads: 0.2,
             pessimistic: 0.2,
+            given_up: 0.0,
+            abandoned: 0.0,
             max_pause: Duration::from_millis(5),
             deadline: Duration::from_secs(30),
         }
@@ -101,6 +107,8 @@ setters! {
     with_verified_reads: verified_reads: f64;
     with_lock_reads: lock_reads: f64;
     with_pessimistic: pessimistic: f64;
+    with_given_up: given_up: f64;
+    with_abandoned: abandoned: f64;
     with_max_pause: max_pause: Duration;
     with_deadline: deadline: Duration;
 }

@@ -11,6 +11,9 @@ use txn_core::Options;
 use super::WorkloadConfig;
 use crate::history::{Micro, Model, Seen};
 
+/// The longest that a caller stays who goes away: about two commits of a store that takes its time.
+const ABANDONED: Duration = Duration::from_millis(20);
+
 /// One transaction to be.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -20,6 +23,18 @@ pub(super) struct Plan {
     pub(super) together: bool,
     /// How long it thinks before it commits.
     pub(super) pause: Duration,
+    /// It ends with an error of its own, after it read and then wrote.
+    pub(super) gives_up: bool,
+    /// When its caller goes away, if it does.
+    pub(super) abandoned_after: Option<Duration>,
+}
+
+impl Plan {
+    /// What of it is to be seen. Who gives up leaves nothing, but what it read is promised to belong together.
+    pub(super) fn visible(&self) -> Vec<Micro> {
+        let is_visible = |micro: &&Micro| !self.gives_up || matches!(micro, Micro::Read { .. });
+        self.micros.iter().filter(is_visible).cloned().collect()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +124,15 @@ impl Planner {
         let together = self.chance(0.3);
         if self.chance(self.config.verified_reads) {
             let micros = vec![read(supply.read(self.slot()))];
-            return Plan { micros, how: How::VerifiedRead, together: false, pause };
+            let how = How::VerifiedRead;
+            return Plan {
+                micros,
+                how,
+                together: false,
+                pause,
+                gives_up: false,
+                abandoned_after: None,
+            };
         }
         let read_only = self.chance(self.config.read_only);
         let count = self.rng.random_range(1..=self.config.max_operations.max(1));
@@ -131,7 +154,15 @@ impl Planner {
             .with_lock_reads(self.chance(self.config.lock_reads))
             .with_pessimistic(self.chance(self.config.pessimistic))
             .with_deadline(Some(self.config.deadline));
-        Plan { micros, how: How::Transaction(Box::new(options)), together, pause }
+        let how = How::Transaction(Box::new(options));
+        let reads = |micro: &Micro| matches!(micro, Micro::Read { .. });
+        let gives_up = self.chance(self.config.given_up) && micros.iter().any(reads);
+        if gives_up {
+            micros.sort_by_key(|micro| !reads(micro));
+        }
+        let abandoned = self.chance(self.config.abandoned);
+        let abandoned_after = abandoned.then(|| ABANDONED.mul_f64(self.rng.random()));
+        Plan { micros, how, together, pause, gives_up, abandoned_after }
     }
 }
 

@@ -24,6 +24,19 @@ pub(super) struct Worker {
     pub(super) begun: Arc<AtomicU64>,
 }
 
+/// Why a closure ended with an error.
+enum Left {
+    /// The plan was to, with what it had read.
+    GivenUp(Vec<Micro>),
+    Failed(Error),
+}
+
+impl From<Error> for Left {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Worker {
     pub(super) async fn work(mut self, until: Stop) {
         let mut process = self.number as u64;
@@ -39,8 +52,17 @@ impl Worker {
     /// Runs one transaction and records it. Returns whether its outcome is known.
     async fn carry_out(&self, process: u64, plan: &Plan) -> bool {
         let domain = self.fleet.domain(self.number);
-        let call = self.recorder.invoke(process, plan.micros.clone());
-        match self.attempt(&domain, plan).await {
+        let call = self.recorder.invoke(process, plan.visible());
+        let attempt = self.attempt(&domain, plan);
+        let result = match plan.abandoned_after {
+            Some(patience) => tokio::time::timeout(patience, attempt).await.ok(),
+            None => Some(attempt.await),
+        };
+        let Some(result) = result else {
+            self.counters.unknown.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
+        match result {
             Ok(value) => {
                 call.ok(value);
                 self.counters.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -65,8 +87,11 @@ impl Worker {
     async fn attempt(&self, domain: &Domain, plan: &Plan) -> Result<Vec<Micro>, Error> {
         match &plan.how {
             How::Transaction(options) => {
-                let done = domain.run(options, async |tx| self.steps(tx, plan).await).await?;
-                Ok(done.value)
+                match domain.run(options, async |tx| self.steps(tx, plan).await).await {
+                    Ok(done) => Ok(done.value),
+                    Err(Left::GivenUp(value)) => Ok(value),
+                    Err(Left::Failed(error)) => Err(error),
+                }
             }
             How::VerifiedRead => {
                 let mut value = plan.micros.clone();
@@ -81,7 +106,7 @@ impl Worker {
     }
 
     /// What the closure of a transaction does.
-    async fn steps(&self, tx: &Transaction, plan: &Plan) -> Result<Vec<Micro>, Error> {
+    async fn steps(&self, tx: &Transaction, plan: &Plan) -> Result<Vec<Micro>, Left> {
         if plan.together {
             let ids = plan.micros.iter().map(|micro| self.config.id(micro.key()));
             tx.get_many(&self.documents, ids).await?;
@@ -106,6 +131,10 @@ impl Worker {
         }
         if !plan.pause.is_zero() {
             tokio::time::sleep(plan.pause).await;
+        }
+        if plan.gives_up {
+            value.retain(|micro| matches!(micro, Micro::Read { .. }));
+            return Err(Left::GivenUp(value));
         }
         Ok(value)
     }
