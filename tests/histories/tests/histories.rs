@@ -209,12 +209,16 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
     let below = |n: u64| dice.next_u64() % n;
     let share = |most: f64| most * below(1_000) as f64 / 1_000.0;
     let delay = Duration::from_millis(1 + below(4));
-    let faults = match below(3) {
-        0 => FaultPlan::rough(seed ^ 0xFA17).with_delay(0.8, delay),
-        _ => FaultPlan::none(seed).with_delay(1.0, delay),
+    let rough = FaultPlan::rough(seed ^ 0xFA17);
+    // A third has little patience with a store that often does not say what it did.
+    let (millis, faults) = match below(3) {
+        0 => (60_000, rough.with_delay(0.8, delay)),
+        1 => (60, rough.with_applied_unknown(0.25).with_delay(0.8, 4 * delay)),
+        _ => (60_000, FaultPlan::none(seed).with_delay(1.0, delay)),
     };
     let config = WorkloadConfig::new(model)
         .with_seed(seed)
+        .with_deadline(Duration::from_millis(millis))
         .with_workers(4 + below(60) as usize)
         .with_keys(1 + below(8) as usize)
         .with_max_operations(1 + below(6) as usize)
@@ -236,7 +240,7 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
                 .with_observer(Some(counts.clone()))
         })
         .collect();
-    under_faults(each, config, faults, (400, 40)).await;
+    under_faults(each, config, faults, (400, 10)).await;
     counts.0.load(Ordering::Relaxed)
 }
 
