@@ -6,6 +6,17 @@ use txn_core::Tid;
 
 use crate::history::{Entry, Kind, Micro, Transactional};
 
+/// What is told of a transaction whose caller did not wait for its end.
+const CALLER_WENT_AWAY: &str = "its caller went away";
+
+impl Entry {
+    /// Whether its caller did not wait for its end.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.error.as_deref() == Some(CALLER_WENT_AWAY)
+    }
+}
+
 /// The entries so far. Their order is that in which they were recorded: a transaction's beginning before anything
 /// is sent, its end after the answer came.
 #[derive(Debug)]
@@ -85,7 +96,7 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(asked) = self.asked.take() {
-            let why = "its caller went away".to_owned();
+            let why = CALLER_WENT_AWAY.to_owned();
             self.recorder.record(Kind::Info, self.process, asked, Some((why, None)));
         }
     }

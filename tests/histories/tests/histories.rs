@@ -8,7 +8,7 @@ use txn_core::clock::Entropy;
 use txn_core::event::{Event, Observer};
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Config, Domain};
-use txn_histories::history::{Kind, Model};
+use txn_histories::history::{Kind, Micro, Model};
 use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
 use txn_redb::RedbStore;
 use txn_sim::{FaultPlan, FaultStore};
@@ -74,6 +74,12 @@ async fn ends_well(
     assert_eq!(counts.unknown, history.count(Kind::Info));
     let open = history.entries.iter().filter(|entry| entry.tid.is_some() && entry.is_open());
     assert_eq!(open.count(), 0, "whatever left a record is found out");
+    let only_reads = |micro: &Micro| matches!(micro, Micro::Read { .. });
+    let in_doubt =
+        history.entries.iter().filter(|entry| entry.error.is_some() && !entry.is_abandoned());
+    let mut in_doubt = in_doubt.filter(|entry| entry.kind == Kind::Info);
+    let reader = in_doubt.find(|entry| entry.value.iter().all(only_reads));
+    assert_eq!(reader, None, "who only reads is never in doubt, seed {}", workload.config().seed);
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}");
     witness.shutdown(Duration::from_secs(10)).await;

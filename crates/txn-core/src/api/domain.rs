@@ -263,16 +263,17 @@ impl Domain {
             }
             let goes_on_with_others =
                 groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();
-            let has_to_wait =
-                matches!(reason, RetryReason::Waited(_)) && !tx.attempt().has_writes();
-            if matches!(reason, RetryReason::LeftGroup) || has_to_wait {
+            if matches!(reason, RetryReason::LeftGroup) {
                 groups = None;
             } else if tx.attempt().has_writes() {
                 pessimistic |= !goes_on_with_others;
                 groups = groups.filter(|_| goes_on_with_others);
-            } else if tries >= READ_ONLY_ATTEMPTS {
-                // By then others change what it reads faster than it can look; it locks as it reads.
-                (pessimistic, options.lock_reads) = (true, true);
+            } else {
+                groups = groups.filter(|_| !matches!(reason, RetryReason::Waited(_)));
+                // By then others change what it reads, or lock it again, faster than it can look; it locks as it reads.
+                let locks = tries >= READ_ONLY_ATTEMPTS;
+                pessimistic |= locks;
+                options.lock_reads |= locks;
             }
             drop(tx);
             self.check_retry(tid, tries, deadline, &reason)?;

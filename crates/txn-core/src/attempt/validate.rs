@@ -100,7 +100,7 @@ impl Attempt {
         backoff: &mut crate::clock::Backoff,
     ) -> Result<(), AttemptError> {
         let engine = &self.engine;
-        let mut waits = 0;
+        let (mut waits, mut since) = (0, None);
         loop {
             // Callers may have left meanwhile.
             reads.retain(|key, _| !self.is_set_aside(key));
@@ -153,6 +153,7 @@ impl Attempt {
                     return Err(AttemptError::Retry(RetryReason::Waited(key)));
                 }
                 self.refuse_to_wait_for_oneself(&key, holder)?;
+                self.wait_with_patience(&key, &mut since)?;
                 reason = Some(WaitReason::Others { key, holder });
             }
             let changing = reads.keys().next().cloned().map(WaitReason::Changing);

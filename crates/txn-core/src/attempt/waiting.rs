@@ -93,13 +93,8 @@ impl Attempt {
             self.check_own_record().await?;
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
-        // Whoever waits for others keeps nobody from having a turn.
-        self.seat.leave_turn();
         self.waits_since.get_or_init(|| now);
-        let since = *queues.since.get_or_insert(now);
-        if self.patience.is_some_and(|patience| engine.now().saturating_sub(since) >= patience) {
-            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
-        }
+        self.wait_with_patience(key, &mut queues.since)?;
         let others = WaitReason::Others { key: key.clone(), holder: *holder };
         let left = self.deadline.left(&*engine.config.clock, &others)?;
         // Whoever is not first, or waits for one of this process, is woken and need not poll often.
@@ -121,6 +116,24 @@ impl Attempt {
             () = engine.config.clock.sleep(poll.min(left)) => {}
         }
         Ok(())
+    }
+
+    /// Whoever waits for others keeps nobody from having a turn, and waits for so long only, in all, as it has patience. `since`: its
+    /// first wait.
+    pub(super) fn wait_with_patience(
+        &self,
+        key: &Key,
+        since: &mut Option<Duration>,
+    ) -> Result<(), AttemptError> {
+        self.seat.leave_turn();
+        let now = self.engine.now();
+        let since = *since.get_or_insert(now);
+        match self.patience {
+            Some(patience) if now.saturating_sub(since) >= patience => {
+                Err(AttemptError::Retry(RetryReason::Waited(key.clone())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Finds out early that an older transaction aborted this one.

@@ -140,11 +140,6 @@ impl Memory {
         }
     }
 
-    /// Whether it is remembered.
-    pub(crate) fn has(&self, key: &Key) -> bool {
-        self.known.lock().entries.contains(key)
-    }
-
     /// For how long it has been committed, as far as this process knows, and not applied.
     pub(crate) fn unapplied_for(&self, key: &Key, now: Duration) -> Option<Duration> {
         let known = self.known.lock();

@@ -328,8 +328,12 @@ impl Groups {
     fn tell_failed(&self, mut parts: Vec<Vec<Member>>, error: AttemptError) {
         self.forget(error.document());
         let all = parts.iter().map(Vec::len).sum();
+        let is_in_doubt =
+            matches!(&error, AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown);
         let is_its = |member: &Member| {
-            error.document().is_none_or(|key| member.applicant.uses.contains(key))
+            let only_reads = member.applicant.uses.only_reads();
+            !(is_in_doubt && only_reads)
+                && error.document().is_none_or(|key| member.applicant.uses.contains(key))
         };
         // What was set aside before may have left an error of its own.
         if all == 1
@@ -343,7 +347,7 @@ impl Groups {
             let with = if document.is_some() { part.len() } else { all };
             for mut member in part {
                 match &error {
-                    AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown => {
+                    AttemptError::Fail(fail) if is_in_doubt => {
                         if member.applicant.uses.only_reads() {
                             // What it read may be undecided.
                             cov_mark::hit!(reader_starts_again_where_others_are_in_doubt);

@@ -102,7 +102,6 @@ impl Groups {
         if only_reads && (is_contested || !insists && !is_written()) {
             return None;
         }
-        let is_at_home = only_reads && uses.read.iter().all(|key| self.engine.memory.has(key));
         // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
         if is_contested {
             cov_mark::hit!(contested_documents_are_locked_first);
@@ -122,7 +121,6 @@ impl Groups {
             insists,
             returns_at_once,
             returns: 0,
-            is_at_home,
             passed_over: false,
             standing: standing.clone(),
             tell,

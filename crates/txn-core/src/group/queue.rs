@@ -47,8 +47,6 @@ pub(super) struct Applicant {
     pub(super) returns_at_once: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
-    /// It reads what only this process wrote of late.
-    pub(super) is_at_home: bool,
     /// It only reads, and others were taken who write a part of that.
     pub(super) passed_over: bool,
     pub(super) standing: SharedStanding,
@@ -74,9 +72,8 @@ impl Applicant {
         self.attempt.options.acknowledge
     }
 
-    /// Whoever has no time left is told so, and fails nobody else.
-    fn may_go(&self, here: runtime::Id, now: Duration) -> bool {
-        self.runtime.id() == here && self.attempt.ends_at() > now
+    fn may_go(&self, here: runtime::Id) -> bool {
+        self.runtime.id() == here
     }
 }
 
@@ -120,7 +117,7 @@ impl<'q> Batch<'q> {
         if !next.insists {
             self.covered.extend(&next.uses.written);
         }
-        if next.uses.only_reads() && !next.is_at_home {
+        if next.uses.only_reads() {
             self.apart.extend(&next.uses.read);
         }
         self.taken.push(place);
@@ -206,6 +203,10 @@ impl Queue {
                 gone.push(*place);
                 continue;
             }
+            if next.attempt.ends_at() <= now {
+                // It is told so when it looks, which may be never: nobody waits for that.
+                continue;
+            }
             let only_reads = next.uses.only_reads();
             if only_reads && !next.passed_over {
                 patient.push((*place, next));
@@ -220,7 +221,7 @@ impl Queue {
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
                 }
             };
-            if is_free && next.may_go(here, now) && batch.has_room_for(next) {
+            if is_free && next.may_go(here) && batch.has_room_for(next) {
                 batch.add(*place, next);
             } else {
                 blocked.begin(&next.uses);
@@ -229,7 +230,7 @@ impl Queue {
         let mut passed_over = Vec::new();
         for (place, next) in patient {
             let is_free = self.is_readable(next, &batch, &blocked, live_attempts);
-            if is_free && next.may_go(here, now) && batch.has_room_for(next) {
+            if is_free && next.may_go(here) && batch.has_room_for(next) {
                 batch.add(place, next);
             } else if batch.writes_what_it_reads(next) {
                 passed_over.push(place);
@@ -268,8 +269,8 @@ impl Queue {
         others.peek().is_none()
             || blocked.allows(&next.uses, TakesOver::Nothing)
                 && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
-                && (next.is_at_home || !batch.writes_what_it_reads(next))
-                && others.all(|key| !self.in_use.is_written(key) && !batch.written.contains(key))
+                && !batch.writes_what_it_reads(next)
+                && others.all(|key| !self.in_use.is_written(key))
     }
 
     /// Whether somebody writes one of these now.
@@ -336,3 +337,7 @@ impl Queue {
         self.in_use.end(uses);
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

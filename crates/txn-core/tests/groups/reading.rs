@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use txn_core::store::Outcome;
-use txn_core::{ErrorKind, Options, Receipt, Result};
+use txn_core::{Error, ErrorKind, Options, Receipt, Result};
 
 use super::{Bank, Refused};
 use crate::behaviour::support::{Scripted, is_commit, refuse_and_go_down};
@@ -148,4 +148,33 @@ async fn who_only_reads_is_never_in_doubt() {
     let is_unknown = |refused: &Refused| matches!(refused, Refused::Failed(error) if error.kind() == ErrorKind::Unknown);
     assert!(writes.iter().any(is_unknown), "a commit is in doubt: {writes:?}");
     assert!(!looks.contains(&ErrorKind::Unknown), "{looks:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_gets_through_to_what_others_lock_again_and_again_and_leave_alone() {
+    let bank = Bank::open(2).await;
+    let others = Bank::beside(bank.store.clone()).await;
+    let stop = AtomicBool::new(false);
+    let locks = Options::default().with_lock_reads(true).with_pessimistic(true);
+    let lockers = join_all((0..3).map(|_| async {
+        while !stop.load(Ordering::Relaxed) {
+            let locked = others.domain.run::<_, Error, _>(&locks, async |tx| {
+                tx.get(&others.accounts, "0").await?;
+                sleep(Duration::from_millis(20)).await;
+                Ok(())
+            });
+            // Whoever is older puts it aside.
+            drop(locked.await);
+        }
+    }));
+    let looks = async {
+        sleep(Duration::from_millis(50)).await;
+        let looked = look(&bank, &[0, 1]).await;
+        stop.store(true, Ordering::Relaxed);
+        looked
+    };
+    let (looked, _) = join(looks, lockers).await;
+    let (sum, receipt) = looked.expect("reads");
+    assert_eq!(sum, 200);
+    assert!(receipt.attempts <= 5, "{receipt:?}");
 }
