@@ -206,7 +206,7 @@ fn on_hot_keys_by_groups_of_all_kinds() {
             in_virtual_time(async { composed += Box::pin(of_all_kinds(model, seed)).await });
         }
     }
-    assert!(composed > 1_000, "{composed} transactions were composed with others");
+    assert!(composed > 300, "{composed} transactions were composed with others");
 }
 
 /// Returns how many transactions were composed with others.
@@ -222,6 +222,8 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
         1 => (60, rough.with_applied_unknown(0.25).with_delay(0.8, 4 * delay)),
         _ => (60_000, FaultPlan::none(seed).with_delay(1.0, delay)),
     };
+    // The longest do not run again in the time that a group has for that.
+    let most_pause = [0, 3, 40][below(3) as usize];
     let config = WorkloadConfig::new(model)
         .with_seed(seed)
         .with_deadline(Duration::from_millis(millis))
@@ -234,7 +236,7 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
         .with_pessimistic(share(0.3))
         .with_given_up(share(0.4))
         .with_abandoned(share(0.3))
-        .with_max_pause(Duration::from_micros(below(2) * below(3_000)));
+        .with_max_pause(Duration::from_micros(most_pause * below(1_000)));
     let counts = Arc::new(Composed::default());
     let (processes, lone) = (1 + below(3), below(2));
     let each = (0..processes)

@@ -156,11 +156,11 @@ async fn a_reader_gets_through_to_what_others_lock_again_and_again_and_leave_alo
     let others = Bank::beside(bank.store.clone()).await;
     let stop = AtomicBool::new(false);
     let locks = Options::default().with_lock_reads(true).with_pessimistic(true);
-    let lockers = join_all((0..3).map(|_| async {
+    let lockers = join_all((0..8).map(|_| async {
         while !stop.load(Ordering::Relaxed) {
             let locked = others.domain.run::<_, Error, _>(&locks, async |tx| {
                 tx.get(&others.accounts, "0").await?;
-                sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_secs(2)).await;
                 Ok(())
             });
             // Whoever is older puts it aside.
@@ -176,5 +176,5 @@ async fn a_reader_gets_through_to_what_others_lock_again_and_again_and_leave_alo
     let (looked, _) = join(looks, lockers).await;
     let (sum, receipt) = looked.expect("reads");
     assert_eq!(sum, 200);
-    assert!(receipt.attempts <= 5, "{receipt:?}");
+    assert!(receipt.attempts <= 8, "{receipt:?}");
 }
