@@ -78,9 +78,8 @@ impl Bank {
     /// # Errors
     /// As [`Requests::reverse_with`].
     pub async fn reverse(&self, requests: &Requests, key: &str, reversal: &str) -> Result<Status> {
-        if let Some(found) = known(requests, reversal).await?
-            && found.reverses.as_deref() == Some(key)
-        {
+        let is_this = |found: &Status| found.reverses.as_deref() == Some(key);
+        if let Some(found) = known(requests, reversal).await?.filter(is_this) {
             return Ok(found);
         }
         let legs = legs_of(&requests.status(key).await?);
@@ -93,7 +92,14 @@ impl Bank {
         let turned = turned.collect::<Result<Vec<Leg>>>()?;
         rules::check_transfer(Some(reversal), &turned)?;
         let request = self.request(reversal, &turned).await?;
-        Ok(requests.reverse_with(key, reversal, &request).await?)
+        match requests.reverse_with(key, reversal, &request).await {
+            // Submitted meanwhile, by somebody else and at another time, it is the same.
+            Err(RequestError::IdReused(reused)) => {
+                let found = known(requests, reversal).await?.filter(is_this);
+                Ok(found.ok_or(RequestError::IdReused(reused))?)
+            }
+            submitted => Ok(submitted?),
+        }
     }
 
     /// Why a submitted transfer was refused, in the bank's own words where it has some.

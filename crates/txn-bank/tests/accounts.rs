@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
+use futures::future::join_all;
 use txn_bank::{Bank, BankError, Finding, Load, NewAccount, TransferOptions};
+use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Error, Raw};
 use txn_outbox::ProcessorConfig;
 use txn_redb::RedbStore;
-use txn_requests::{Reason, RequestsConfig, State};
+use txn_requests::{Reason, RequestError, RequestsConfig, State};
 use txn_sim::tapped::{ApplyGate, Tapped};
 
 use super::common::{PATIENCE, config, legs};
@@ -90,7 +95,7 @@ async fn a_closed_account_stays_closed() {
     assert!(bank.refused(&refusal).is_some_and(|error| is_closed(&error)), "{refusal}");
     let processor = bank.derive_owners(ProcessorConfig::default()).await.expect("starts");
     while bank.events().expect("kept").backlog().await.expect("counts").events > 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let ann = bank.owner("Ann").await.expect("derived");
     assert_eq!((ann.accounts.len(), ann.totals[0].total), (1, 150));
@@ -241,7 +246,7 @@ async fn what_is_pending_of_an_account_is_listed() {
     ] {
         bank.submit(&requests, key, &legs(&one)).await.expect("submits");
         // They are listed by the time of their submission.
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     requests.cancel("off", "typo").await.expect("cancels");
     let keys = |of: &txn_bank::PendingTransfers| -> Vec<(String, i64)> {
@@ -277,4 +282,53 @@ async fn a_load_by_requests_counts_every_step() {
     let audit = bank.audit(true).await.expect("audits");
     assert!(audit.is_clean(), "{:?}", audit.findings);
     assert!(audit.transfers as u64 >= report.committed);
+}
+
+/// A clock in which no two looks are of one time.
+#[derive(Debug, Default)]
+struct Ticking(SystemClock, AtomicU64);
+
+#[async_trait]
+impl Clock for Ticking {
+    fn wall(&self) -> Duration {
+        self.0.wall() + Duration::from_millis(self.1.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration).await;
+    }
+}
+
+/// What one caller asks twice, because it was not answered, is asked once, whoever of them is first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_is_submitted_and_taken_back_by_many_at_once() {
+    const CALLERS: usize = 8;
+    let config = config().with_clock(Arc::new(Ticking::default()));
+    let bank = Bank::create(Arc::new(MemoryStore::new()), "bank", config).await.expect("opens");
+    for name in ["alice", "bob"] {
+        let new = NewAccount::new(name, "Ann", 100, "EUR").expect("sound");
+        bank.open_account(&new).await.expect("opens");
+    }
+    let requests = bank.requests(RequestsConfig::default()).await.expect("opens");
+    let made = legs(&[("alice", -5), ("bob", 5)]);
+    let all = join_all((0..CALLERS).map(|_| bank.submit(&requests, "made", &made))).await;
+    assert!(all.into_iter().all(|submitted| submitted.is_ok_and(|status| status.id == "made")));
+    requests.process_open(None).await.expect("processes");
+    let all = join_all((0..CALLERS).map(|_| bank.reverse(&requests, "made", "back"))).await;
+    for reversal in all {
+        let reversal = reversal.expect("one for all");
+        assert_eq!((&*reversal.id, reversal.reverses.as_deref()), ("back", Some("made")));
+    }
+    requests.process_open(None).await.expect("processes");
+    assert_eq!((balance(&bank, "alice").await, balance(&bank, "bob").await), (100, 100));
+    // The name of another request is not its own.
+    let refused = bank.reverse(&requests, "back", "made").await.expect_err("is another");
+    let BankError::Request(refused) = refused else { panic!("{refused}") };
+    assert!(matches!(&*refused, RequestError::IdReused(id) if id == "made"), "{refused}");
+    assert!(requests.shutdown(PATIENCE).await);
+    clean(&bank).await;
 }
