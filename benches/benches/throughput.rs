@@ -49,7 +49,7 @@ async fn main() -> Result<(), Failure> {
                 let round = &one.round;
                 println!(
                     "{clients:>5} {:>18} {:>8.0}/s {:>7.2} applied {:>8.0}/s requests {:>5.2} writes {:>6.2} \
-                     ms {:>7.2} p99 {:>7.2} tries {:>3} share {:.2} lost {} refused {:?}",
+                     ms {:>7.2} p99 {:>7.2} us: client {:>4.0} server {:>4.0} tries {:>3} share {:.2} lost {} refused {:?}",
                     one.cell.way.name(),
                     round.per_second,
                     round.per_second / first,
@@ -58,6 +58,8 @@ async fn main() -> Result<(), Failure> {
                     round.writes,
                     round.times.p50,
                     round.times.p99,
+                    round.client_cpu.unwrap_or(f64::NAN),
+                    round.server_cpu.unwrap_or(f64::NAN),
                     round.tries,
                     round.share,
                     one.drift.lost,

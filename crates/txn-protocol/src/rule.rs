@@ -145,6 +145,8 @@ rules! {
     TouchOwnCommit = "TOUCH_OWN_COMMIT", BOTH;
     /// A later commit that is found in a document's list proves a failure only once it is touched.
     TouchLaterCommit = "TOUCH_LATER_COMMIT", BOTH;
+    /// A commit stays in a document's list until its process knows what became of it.
+    KeepInDoubt = "KEEP_IN_DOUBT", BOTH;
     /// A partition is named as the official one before it gets the alias.
     OfficialBeforeAlias = "OFFICIAL_BEFORE_ALIAS", ShownBy::Model {
         no_mutation: "an order of steps of the machine that makes a partition: there is no decision that could be left out",

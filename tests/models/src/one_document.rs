@@ -2,26 +2,32 @@
 //! whether the write happened.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stateright::{Model, Property};
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
 use txn_protocol::machines::settle::{Machine, Settle, SingleOutcome, SingleWrite};
 use txn_protocol::rule::{Rule, Rules};
+use txn_protocol::rules::recent::recent_with;
+use txn_protocol::rules::testing::tid_of;
 use txn_protocol::rules::validate::Observed;
+use txn_protocol::tid::Tid;
 
 use crate::check::{Explored, Reached, explore, reach_the_end};
 use crate::state::Told;
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
-use crate::translate::{commit_tid, version};
+use crate::translate::version;
 
-const WRITERS: usize = 3;
+const WRITERS: usize = 4;
 
-/// The document: where it stands, and who wrote it, oldest first.
+/// The document: where it stands, who wrote it, oldest first, and whom of them its list names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Content {
     version: u8,
     commits: [u8; WRITERS],
+    /// One bit for each writer: what is listed is in the order of the commits. 0 wrote the document at the beginning.
+    listed: u8,
 }
 
 /// A writer: reads, writes, settles.
@@ -38,6 +44,15 @@ pub enum At {
     Over,
 }
 
+/// A write under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Late {
+    writer: u8,
+    /// The version that it is conditioned on.
+    read: u8,
+    written: Content,
+}
+
 /// A state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
@@ -45,8 +60,8 @@ pub struct State {
     durable: Option<Content>,
     writers: [At; WRITERS],
     told: [Told; WRITERS],
-    /// Writes whose answer was lost: who sent them, on which content.
-    late: Option<(u8, Content)>,
+    /// A write whose answer was lost.
+    late: Option<Late>,
     lates: u8,
     vanishing: u8,
     refused: u8,
@@ -57,6 +72,8 @@ pub struct State {
 pub struct Single {
     /// The rules of the protocol: all of them, or all but one.
     pub rules: Rules,
+    /// The process of each writer.
+    pub processes: [u8; WRITERS],
     /// How many commits the document keeps.
     pub keeps: usize,
     /// How many writes are late.
@@ -71,30 +88,30 @@ pub struct Single {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step(usize, &'static str, State);
 
-/// The commit tid of a writer; 0 wrote the document at the beginning.
-fn stamp(writer: u8) -> u8 {
-    writer + 1
-}
-
 impl Content {
     fn written(&self) -> impl Iterator<Item = u8> {
         self.commits.into_iter().filter(|writer| *writer > 0)
     }
 
-    fn by(mut self, writer: usize) -> Self {
+    /// One more commit, and the list with it.
+    fn by(mut self, writer: usize, list: &[u8]) -> Self {
+        let number = number(writer);
         if let Some(free) = self.commits.iter_mut().find(|commit| **commit == 0) {
-            *free = u8::try_from(writer + 1).unwrap_or_default();
+            *free = number;
         }
+        self.listed = list.iter().fold(0, |listed, writer| listed | 1 << writer);
         self
     }
 
-    fn view(&self, keeps: usize) -> View {
-        let all: Vec<u8> = std::iter::once(0).chain(self.written()).collect();
-        let recent = all.iter().rev().take(keeps).rev().map(|w| commit_tid(stamp(*w))).collect();
-        let tid = all.last().map(|writer| commit_tid(stamp(*writer)));
-        let stored = Stored { tid, recent, image: Image::default(), ..Stored::default() };
-        View::Present { version: version(self.version), source: "{}".into(), stored }
+    fn list(&self) -> impl Iterator<Item = u8> {
+        let all = std::iter::once(0).chain(self.written());
+        all.filter(|writer| self.listed & 1 << writer != 0)
     }
+}
+
+/// A writer among those of a document; 0 wrote it at the beginning.
+fn number(writer: usize) -> u8 {
+    u8::try_from(writer + 1).unwrap_or_default()
 }
 
 impl State {
@@ -112,30 +129,33 @@ impl State {
 
     fn fresh(&mut self) -> u8 {
         let mut most = 0;
-        self.each(|content| most = most.max(content.version));
+        self.each(|version| most = most.max(*version));
         most + 1
     }
 
-    fn each(&mut self, mut visit: impl FnMut(&mut Content)) {
-        visit(&mut self.now);
-        self.durable.iter_mut().for_each(&mut visit);
-        self.late.iter_mut().for_each(|(_, content)| visit(content));
+    /// Every version that somebody knows.
+    fn each(&mut self, mut visit: impl FnMut(&mut u8)) {
+        visit(&mut self.now.version);
+        self.durable.iter_mut().for_each(|content| visit(&mut content.version));
+        self.late.iter_mut().for_each(|late| visit(&mut late.read));
         for at in &mut self.writers {
             if let At::Send(content) | At::Settle(content) = at {
-                visit(content);
+                visit(&mut content.version);
             }
         }
     }
 
     fn canonical(mut self) -> Self {
         let mut versions = Vec::new();
-        self.each(|content| versions.push(content.version));
+        self.each(|version| versions.push(*version));
         versions.sort_unstable();
         versions.dedup();
-        self.each(|content| {
-            let rank = versions.iter().position(|v| *v == content.version).unwrap_or_default();
-            content.version = u8::try_from(rank).unwrap_or_default();
+        self.each(|version| {
+            let rank = versions.iter().position(|v| v == version).unwrap_or_default();
+            *version = u8::try_from(rank).unwrap_or_default();
         });
+        // It has its version when it lands.
+        self.late.iter_mut().for_each(|late| late.written.version = 0);
         self
     }
 
@@ -155,19 +175,51 @@ impl Single {
         !self.rules.decides(rule)
     }
 
+    /// The commit tid of a writer.
+    fn tid(&self, number: u8) -> Tid {
+        let process = number.checked_sub(1).map(|writer| self.processes[usize::from(writer)]);
+        tid_of(process.unwrap_or(u8::MAX), number)
+    }
+
+    fn view(&self, content: &Content) -> View {
+        let recent = content.list().map(|number| self.tid(number)).collect();
+        let last = content.written().last().unwrap_or_default();
+        let tid = Some(self.tid(last));
+        let stored = Stored { tid, recent, image: Image::default(), ..Stored::default() };
+        View::Present { version: version(content.version), source: "{}".into(), stored }
+    }
+
+    /// What a writer writes on what it read: the document's list as its process shortens it then.
+    fn written(&self, state: &State, writer: usize, read: Content) -> Content {
+        let commit = self.tid(number(writer));
+        let is_over = |tid: Tid| {
+            let mut writers = (0..WRITERS).filter(|writer| self.tid(number(*writer)) == tid);
+            writers.all(|writer| state.writers[writer] == At::Over)
+        };
+        let is_known = |tid: Tid| {
+            tid.node() == commit.node() && (self.lacks(Rule::KeepInDoubt) || is_over(tid))
+        };
+        let recent: Vec<Tid> = read.list().map(|number| self.tid(number)).collect();
+        let list = recent_with(&recent, commit, is_known, Duration::ZERO);
+        let named = |tid: &Tid| (0..=number(WRITERS)).find(|number| self.tid(*number) == *tid);
+        let list: Vec<u8> = list.iter().filter_map(named).collect();
+        read.by(writer, &list[list.len().saturating_sub(self.keeps)..])
+    }
+
     /// The conditional write, with everything that may become of it.
     fn send(&self, state: &State, writer: usize, read: Content, steps: &mut Vec<Step>) {
+        let written = self.written(state, writer, read);
         let unanswered = |mut to: State| {
             to.writers[writer] = At::Settle(read);
             to
         };
         if state.now.version == read.version {
             let mut to = *state;
-            to.put(read.by(writer));
+            to.put(written);
             steps.push(Step(writer, "writes", to.end(writer, Told::Committed)));
             if state.refused > 0 {
                 let mut to = *state;
-                to.put(read.by(writer));
+                to.put(written);
                 to.refused -= 1;
                 let to = match self.lacks(Rule::RefusalInDoubt) {
                     true => to.end(writer, Told::Failed),
@@ -177,7 +229,7 @@ impl Single {
             }
             if state.vanishing > 0 {
                 let mut to = *state;
-                to.put_dirty(read.by(writer));
+                to.put_dirty(written);
                 to.vanishing -= 1;
                 steps.push(Step(writer, "writes on the primary only, no answer", unanswered(to)));
             }
@@ -192,24 +244,28 @@ impl Single {
         }
         if state.lates > 0 && state.late.is_none() {
             let mut to = *state;
-            (to.late, to.lates) =
-                (Some((u8::try_from(writer).unwrap_or_default(), read)), state.lates - 1);
+            (to.late, to.lates) = (
+                Some(Late { writer: number(writer), read: read.version, written }),
+                state.lates - 1,
+            );
             steps.push(Step(writer, "writes, late, no answer", unanswered(to)));
         }
     }
 
     /// What stands there tells, once a touch is acknowledged.
     fn settle(&self, state: &State, writer: usize, read: Content, steps: &mut Vec<Step>) {
-        let commit = commit_tid(stamp(u8::try_from(writer + 1).unwrap_or_default()));
-        let observed = Observed::of(&read.view(self.keeps));
+        let commit = self.tid(number(writer));
+        let was = self.view(&read);
+        let View::Present { stored, .. } = &was else { return };
+        let (observed, recent) = (Observed::of(&was), &*stored.recent);
         let mut touched = *state;
         touched.put(state.now);
         let told = |outcome| match outcome {
             SingleOutcome::Committed => ("finds its commit", Told::Committed),
             SingleOutcome::Overtaken => ("finds another's commit", Told::Failed),
         };
-        let machine = SingleWrite { rules: &self.rules, read: &observed, commit };
-        match machine.next(&state.now.view(self.keeps)) {
+        let machine = SingleWrite { rules: &self.rules, read: &observed, recent, commit };
+        match machine.next(&self.view(&state.now)) {
             Settle::Write(..) => {
                 let mut to = *state;
                 to.writers[writer] = At::Send(read);
@@ -242,7 +298,8 @@ impl Model for Single {
 
     fn init_states(&self) -> Vec<State> {
         let Self { lates, vanishing, refused, .. } = *self;
-        vec![State { lates, vanishing, refused, ..State::default() }]
+        let now = Content { listed: 1, ..Content::default() };
+        vec![State { now, lates, vanishing, refused, ..State::default() }]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -258,13 +315,13 @@ impl Model for Single {
                 At::Over => {}
             }
         }
-        if let Some((writer, read)) = state.late {
-            let writer = usize::from(writer);
+        if let Some(Late { writer, read, written }) = state.late {
             let mut to = *state;
             to.late = None;
-            if state.now.version == read.version {
-                to.put(read.by(writer));
+            if state.now.version == read {
+                to.put(written);
             }
+            let writer = usize::from(writer).saturating_sub(1);
             steps.push(Step(writer, "late write lands, or finds another version", to));
         }
         if let Some(durable) = state.durable {
@@ -287,15 +344,17 @@ impl Model for Single {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("what was told stays true", |_, state: &State| {
-                let lasts = |writer| {
-                    let number = u8::try_from(writer + 1).unwrap_or_default();
-                    state.lasting().written().filter(|w| *w == number).count()
-                };
+                let lasts =
+                    |writer| state.lasting().written().filter(|w| *w == number(writer)).count();
                 state.told.iter().enumerate().all(|(writer, told)| match told {
                     Told::Nothing => lasts(writer) <= 1,
                     Told::Committed => lasts(writer) == 1,
                     Told::Failed => lasts(writer) == 0,
                 })
+            }),
+            Property::always("what became of it is found out", |model: &Self, state: &State| {
+                let is_in_doubt = |at: (&At, &Told)| at == (&At::Over, &Told::Nothing);
+                model.keeps <= 1 || !state.writers.iter().zip(&state.told).any(is_in_doubt)
             }),
             Property::sometimes("everybody commits", |_, state: &State| {
                 state.told.iter().all(|told| *told == Told::Committed)
@@ -325,12 +384,20 @@ impl Subject for Single {
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
-    let long =
-        Single { rules: Rules::all(), keeps: WRITERS + 1, lates: 1, vanishing: 1, refused: 0 };
+    let long = Single {
+        rules: Rules::all(),
+        processes: [0, 0, 1, 1],
+        keeps: WRITERS + 1,
+        lates: 1,
+        vanishing: 1,
+        refused: 0,
+    };
+    let apart = Single { processes: [0, 1, 2, 3], ..long.clone() };
+    let together = Single { processes: [0; WRITERS], ..long.clone() };
     let refused = Single { refused: 1, ..long.clone() };
     let case = |name, single, states| Case {
         name,
-        bounds: "3 writers, 1 late, 1 vanishing",
+        bounds: "4 writers, 1 late, 1 vanishing",
         subject: Arc::new(single),
         states,
         ends: true,
@@ -344,17 +411,20 @@ pub fn suite() -> Suite {
     Suite {
         name: "one_document",
         cases: vec![
-            case("the list goes back to the read", long.clone(), 6_006),
-            case("the list is too short", Single { keeps: 1, ..long.clone() }, 6_717),
+            case("two processes with two writers each", long.clone(), 121_266),
+            case("each writer a process", apart, 112_006),
+            case("one process", together, 137_122),
+            case("the list is too short", Single { keeps: 1, ..long.clone() }, 124_656),
             Case {
-                bounds: "3 writers, 1 late, 1 vanishing, 1 refused",
-                ..case("one write is applied and refused", refused.clone(), 14_388)
+                bounds: "4 writers, 1 late, 1 vanishing, 1 refused",
+                ..case("one write is applied and refused", refused.clone(), 352_950)
             },
         ],
         flaws: vec![
             without("the own commit in the list is touched", Rule::TouchOwnCommit),
             without("a later commit in the list is touched", Rule::TouchLaterCommit),
             without("a conflict is no proof of failure", Rule::SettleSingle),
+            without("a commit in doubt stays in the list", Rule::KeepInDoubt),
             Flaw {
                 rule: "a refusal is no proof of failure",
                 subject: Arc::new(Single {

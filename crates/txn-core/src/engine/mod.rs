@@ -61,6 +61,7 @@ use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
 use crate::engine::server_clock::ServerClock;
 use crate::engine::shared_requests::SharedRequests;
+use crate::engine::single_write::InDoubt;
 use crate::engine::succession::Successions;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
@@ -69,7 +70,8 @@ use crate::event::Event;
 use crate::store::Store;
 use txn_protocol::document::Stored;
 use txn_protocol::record::{Aborted, Record, State};
-use txn_protocol::rule::Rules;
+use txn_protocol::rule::{Rule, Rules};
+use txn_protocol::rules::recent::recent_with;
 use txn_protocol::tid::{Tid, TidSource};
 
 pub(crate) struct Engine {
@@ -85,6 +87,8 @@ pub(crate) struct Engine {
     liveness: Liveness,
     /// Tids whose `aborted` record is acknowledged to this process.
     pub(crate) aborted: KnownAborted,
+    /// Its writes without a record that are under way.
+    in_doubt: InDoubt,
     /// What this process committed last.
     pub(crate) memory: Memory,
     /// How many transactions run.
@@ -136,6 +140,7 @@ impl Engine {
             live_attempts: Arc::new(LiveAttempts::default()),
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
+            in_doubt: InDoubt::default(),
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
             records: front(),
             store: front(),
@@ -243,13 +248,11 @@ impl Engine {
 
     /// The reserved list of recent commits after one more.
     pub(crate) fn recent_with(&self, recent: &[Tid], commit: Tid) -> Vec<Tid> {
-        let horizon =
-            self.config.clock.wall().saturating_sub(self.store.request_timeout().saturating_mul(2));
-        let mut list: Vec<Tid> = recent.iter().copied().filter(|tid| *tid != commit).collect();
-        list.push(commit);
-        let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();
-        let keep = fresh.clamp(4, 64);
-        list.split_off(list.len().saturating_sub(keep))
+        let longest = self.store.request_timeout().saturating_mul(2);
+        let horizon = self.config.clock.wall().saturating_sub(longest);
+        let keeps = |tid| self.rules.decides(Rule::KeepInDoubt) && self.in_doubt.contains(tid);
+        let is_known = |tid: Tid| self.tids.is_own(tid) && !keeps(tid);
+        recent_with(recent, commit, is_known, horizon)
     }
 
     /// The content a commit leaves behind in place of what stood there.

@@ -72,6 +72,8 @@ pub struct SingleWrite<'a> {
     pub rules: &'a Rules,
     /// What it is conditioned on.
     pub read: &'a Observed,
+    /// The list of commits that stood there.
+    pub recent: &'a [Tid],
     /// The tid that it carries.
     pub commit: Tid,
 }
@@ -86,7 +88,7 @@ impl Machine for SingleWrite<'_> {
             true => Settle::Touch(version, outcome),
             false => Settle::Known(outcome),
         };
-        match settling(self.read, self.commit, seen) {
+        match settling(self.read, self.recent, self.commit, seen) {
             Settling::Resend => Settle::Write(self.read.version.into(), Committed),
             Settling::CommittedOnceTouched(version) => {
                 touch(version, Rule::TouchOwnCommit, Committed)

@@ -107,9 +107,9 @@ pub fn applying(
     }
 }
 
-/// The content is the commit's or another one's since. The list of recent commits is in their order, loses the
-/// oldest first, and begins anew after a deletion: one that holds the commit under our lock and lacks ours says that
-/// the others did not follow it.
+/// The content is the commit's or another one's since. The list of recent commits is in their order, and begins anew after a deletion;
+/// behind an entry stands one of each process that committed since ([`super::recent`]): a list that holds the commit under our
+/// lock, and behind it none of the process that committed, says that the others did not follow it.
 fn followed(
     rules: &Rules,
     participant: &Participant,
@@ -117,8 +117,11 @@ fn followed(
     stored: &Stored,
     version: Version,
 ) -> Applying {
-    let has = |tid: Tid| stored.tid == Some(tid) || stored.recent.contains(&tid);
-    if participant.before.is_some_and(has) && !has(commit) {
+    let of_its_process = |tid: &Tid| tid.node() == commit.node();
+    let before = participant.before;
+    let place = before.and_then(|before| stored.recent.iter().position(|tid| *tid == before));
+    let since = place.map(|place| stored.recent[place + 1..].iter().chain(&stored.tid));
+    if since.is_some_and(|mut since| !since.any(of_its_process)) {
         return Applying::Overtaken(version);
     }
     if !rules.decides(Rule::TouchApplied) {
@@ -145,13 +148,14 @@ pub fn unlocking(now: &View, tid: Tid) -> Applying {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{image, tid, version, view};
+    use super::super::testing::{image, tid, tid_of, version, view};
     use super::*;
 
     #[test]
     fn every_row() {
         let (me, commit, other) = (tid(3, 0), tid(5, 0), tid(4, 0));
-        let (long_before, before, after) = (tid(1, 0), tid(2, 0), tid(7, 0));
+        let (long_before, before, after) = (tid(1, 0), tid(2, 0), tid_of(1, 7));
+        let own_later = tid(8, 0);
         let participant = |op| Participant {
             collection: "c".into(),
             id: "i".into(),
@@ -190,6 +194,8 @@ mod tests {
             (Op::Write, at(&listing(&[after])), Applying::Touch(v)),
             (Op::Write, at(&listing(&[before, after])), Applying::Overtaken(v)),
             (Op::Delete, at(&listing(&[before, after])), Applying::Overtaken(v)),
+            // Taken out by its own process, which committed again.
+            (Op::Write, at(&listing(&[before, own_later, after])), Applying::Touch(v)),
             // Nothing was under the placeholder that could be found again.
             (Op::Insert, at(&listing(&[before, after])), Applying::Touch(v)),
             (

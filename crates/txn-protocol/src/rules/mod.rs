@@ -7,11 +7,13 @@
 //! - [`validate`]: is a read still what it was?
 //! - [`apply`]: what remains to be done to one participant of a committed or aborted transaction.
 //! - [`single`]: did a write without a record happen?
+//! - [`recent`]: which of its last commits does a document keep, to tell?
 //! - [`staged`]: parallel commit: may it be staged, is it committed, and who decides it when its owner is dead?
 
 pub mod apply;
 pub mod conflict;
 pub mod lock;
+pub mod recent;
 pub mod resolve;
 pub mod single;
 pub mod staged;
@@ -34,6 +36,15 @@ pub mod testing {
         let base: Tid =
             format!("5e1f00{age:02x}-c6a1-11f0-8000-0123456789ab").parse().expect("a tid");
         base.with_attempt(attempt)
+    }
+
+    /// The tid of an attempt of this process.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn tid_of(process: u8, age: u8) -> Tid {
+        format!("5e1f00{age:02x}-c6a1-11f0-8000-0123456789{process:02x}").parse().expect("a tid")
     }
 
     /// A version of the first term.

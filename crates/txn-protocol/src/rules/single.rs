@@ -12,29 +12,29 @@ pub enum Settling {
     Resend,
     /// The write is in the list: an acknowledged touch on this version makes it committed.
     CommittedOnceTouched(Version),
-    /// The list goes back to what was read and the write is not in it: an acknowledged touch on this
-    /// version makes sure that it never happens.
+    /// The list goes back to what was read, or to what stood in the list that was read, and the write is not in it: an
+    /// acknowledged touch on this version makes sure that it never happens.
     NotAppliedOnceTouched(Version),
     /// The list does not go back far enough.
     Unknown,
 }
 
-/// `read` is what the write was conditioned on, `commit` the tid it carries.
-pub fn settling(read: &Observed, commit: Tid, now: &View) -> Settling {
+/// `read` is what the write was conditioned on, `recent` the list of commits that stood there, `commit` the tid it carries.
+///
+/// Whoever shortens a list begins with the oldest, or with what it knows of itself ([`super::recent`]): so where any of those stands
+/// that were there before it, this write was not taken out again.
+pub fn settling(read: &Observed, recent: &[Tid], commit: Tid, now: &View) -> Settling {
     let View::Present { version, stored, .. } = now else { return Settling::Unknown };
-    if stored.recent.contains(&commit) || stored.tid == Some(commit) {
+    let stands = |tid: &Tid| stored.recent.contains(tid) || stored.tid == Some(*tid);
+    if stands(&commit) {
         return Settling::CommittedOnceTouched(*version);
     }
     if read.version == Some(*version) {
         return Settling::Resend;
     }
-    match read.tid {
-        Some(tid)
-            if !stored.absent && (stored.recent.contains(&tid) || stored.tid == Some(tid)) =>
-        {
-            Settling::NotAppliedOnceTouched(*version)
-        }
-        _ => Settling::Unknown,
+    match !stored.absent && recent.iter().chain(&read.tid).any(stands) {
+        true => Settling::NotAppliedOnceTouched(*version),
+        false => Settling::Unknown,
     }
 }
 
@@ -53,7 +53,8 @@ mod tests {
             image: image(1),
             ..Stored::default()
         };
-        let read = Observed::of(&view(3, stored(base, &[old, base])));
+        let listed = [old, base];
+        let read = Observed::of(&view(3, stored(base, &listed)));
         let v = version(4);
         for (now, expect) in [
             (view(3, stored(base, &[old, base])), Settling::Resend),
@@ -61,11 +62,13 @@ mod tests {
             (view(4, stored(later, &[commit, later])), Settling::CommittedOnceTouched(v)),
             (view(4, stored(later, &[base, later])), Settling::NotAppliedOnceTouched(v)),
             (view(4, stored(base, &[])), Settling::NotAppliedOnceTouched(v)),
+            // Whoever wrote what was read took it out with its next commit.
+            (view(4, stored(later, &[old, later])), Settling::NotAppliedOnceTouched(v)),
             (view(4, stored(later, &[later])), Settling::Unknown),
             (view(4, Stored::placeholder(later)), Settling::Unknown),
             (View::Absent, Settling::Unknown),
         ] {
-            assert_eq!(settling(&read, commit, &now), expect, "{now:?}");
+            assert_eq!(settling(&read, &listed, commit, &now), expect, "{now:?}");
         }
     }
 }

@@ -1,0 +1,100 @@
+//! The last commits that a document keeps: by them a write without a record is settled ([`super::single`]), and one is missed
+//! that a plain client undid ([`super::apply`]).
+//!
+//! Each process keeps one entry or two, not one for each of its commits: every byte of the list is written with every lock
+//! and every commit of its document, so that a list of 64 costs the server as much as all the rest of a small document.
+//!
+//! What can be said of a list depends on who may shorten it, and where:
+//! - **The writer of an entry** takes it out, once it knows what became of it, in the write that appends its next one. So behind
+//!   an entry that still stands there is one of each process that committed since.
+//! - **Anybody** takes out the oldest, once nobody can be in doubt about it any more, or if there are too many. So as long as
+//!   an entry stands, what came later was taken out by its own writer or by nobody.
+//! - A deletion ends the list. What is inserted later begins another one.
+//!
+//! The oldest entry stays although its writer knows of it: whoever read it in the list and still finds it there knows that
+//! nothing of its own was lost.
+
+use std::time::Duration;
+
+use crate::tid::Tid;
+
+/// So many entries stay, however old they are.
+const FEWEST: usize = 6;
+
+/// Most entries: whoever is in doubt while so many others commit is told that the outcome is unknown.
+const MOST: usize = 64;
+
+/// The list behind one more content write.
+///
+/// `is_known`: whether the process that writes is the one that committed this, and knows what became of it. `horizon`: nobody is in
+/// doubt about what was committed before, since the Unix epoch.
+#[must_use]
+pub fn recent_with(
+    recent: &[Tid],
+    commit: Tid,
+    is_known: impl Fn(Tid) -> bool,
+    horizon: Duration,
+) -> Vec<Tid> {
+    let others = recent.iter().copied().filter(|tid| *tid != commit);
+    let stays =
+        |(place, tid): &(usize, Tid)| *place == 0 || tid.node() != commit.node() || !is_known(*tid);
+    let mut list: Vec<Tid> = others.enumerate().filter(stays).map(|(_, tid)| tid).collect();
+    list.push(commit);
+    let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();
+    list.drain(..list.len().saturating_sub(fresh.clamp(FEWEST, MOST)));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tid_of;
+    use super::*;
+
+    const LONG_AGO: Duration = Duration::ZERO;
+
+    fn all(n: u8, node: u8) -> Vec<Tid> {
+        (0..n).map(|age| tid_of(node, age)).collect()
+    }
+
+    #[test]
+    fn a_process_keeps_its_last_commit_and_the_oldest_of_all() {
+        let mut list = Vec::new();
+        for age in 0..100 {
+            list = recent_with(&list, tid_of(age % 2, age), |_| true, LONG_AGO);
+        }
+        assert_eq!(list, [tid_of(0, 0), tid_of(0, 98), tid_of(1, 99)]);
+    }
+
+    #[test]
+    fn what_is_in_doubt_stays_and_so_does_what_others_committed() {
+        let (own, others) = (tid_of(0, 1), tid_of(1, 2));
+        let list = [tid_of(0, 0), own, others];
+        let next = tid_of(0, 3);
+        assert_eq!(recent_with(&list, next, |_| false, LONG_AGO), [list[0], own, others, next]);
+        assert_eq!(recent_with(&list, next, |_| true, LONG_AGO), [list[0], others, next]);
+        // Applied by a helper: what its owner knows is not for others to say.
+        let helped = tid_of(1, 3);
+        let is_known = |tid: Tid| tid.node() == own.node();
+        assert_eq!(recent_with(&list, helped, is_known, LONG_AGO), [list[0], own, others, helped]);
+    }
+
+    #[test]
+    fn the_oldest_go_first_if_they_are_old_or_too_many() {
+        let list = all(20, 0);
+        let next = tid_of(1, 20);
+        let since = |age: u8| tid_of(0, age).unix_time();
+        let ends = |list: Vec<Tid>| (list.first().copied(), list.len());
+        for (horizon, first, len) in [(LONG_AGO, 0, 21), (since(10), 10, 11), (since(20), 15, 6)] {
+            let left = recent_with(&list, next, |_| true, horizon);
+            assert_eq!(ends(left), (Some(tid_of(0, first)), len));
+        }
+        let left = recent_with(&all(100, 0), tid_of(1, 100), |_| true, LONG_AGO);
+        assert_eq!(ends(left), (Some(tid_of(0, 37)), MOST));
+    }
+
+    #[test]
+    fn what_is_written_again_stands_once() {
+        let commit = tid_of(0, 1);
+        assert_eq!(recent_with(&[commit], commit, |_| true, LONG_AGO), [commit]);
+    }
+}
