@@ -47,6 +47,10 @@ fn masked(body: &[u8]) -> String {
 
 /// The string that a piece of an answer is; half a character is replaced.
 pub(crate) fn string(raw: &RawValue) -> Option<String> {
+    // Errors are objects most of the time, of which a refusal would have to be made in words.
+    if !raw.get().starts_with('"') {
+        return None;
+    }
     serde_json::from_str(raw.get()).ok().map(|Loose(text)| text)
 }
 

@@ -147,8 +147,21 @@ impl serde::Serialize for Tid {
 
 impl<'de> serde::Deserialize<'de> for Tid {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        struct TidVisitor;
+
+        impl serde::de::Visitor<'_> for TidVisitor {
+            type Value = Tid;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a tid")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Tid, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(TidVisitor)
     }
 }
 

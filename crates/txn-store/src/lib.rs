@@ -79,15 +79,16 @@ impl Key {
     }
 }
 
-/// Most keys of a process have the very same name of their collection: that is seen without a look at its text.
+/// Most keys of a process have the very same name of their collection, and most that are equal are clones: that is seen without a
+/// look at their text.
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        let collection = match Arc::ptr_eq(&self.collection, &other.collection) {
+        let compare = |one: &Arc<str>, other: &Arc<str>| match Arc::ptr_eq(one, other) {
             true => Ordering::Equal,
-            false => self.collection.cmp(&other.collection),
+            false => one.cmp(other),
         };
-        collection
-            .then_with(|| self.id.cmp(&other.id))
+        compare(&self.collection, &other.collection)
+            .then_with(|| compare(&self.id, &other.id))
             .then_with(|| self.routing.cmp(&other.routing))
     }
 }
@@ -100,10 +101,7 @@ impl PartialOrd for Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-            && self.routing == other.routing
-            && (Arc::ptr_eq(&self.collection, &other.collection)
-                || self.collection == other.collection)
+        self.cmp(other).is_eq()
     }
 }
 

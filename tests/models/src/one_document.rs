@@ -411,13 +411,13 @@ pub fn suite() -> Suite {
     Suite {
         name: "one_document",
         cases: vec![
-            case("two processes with two writers each", long.clone(), 121_266),
+            case("two processes with two writers each", long.clone(), 113_686),
             case("each writer a process", apart, 112_006),
-            case("one process", together, 137_122),
+            case("one process", together, 116_830),
             case("the list is too short", Single { keeps: 1, ..long.clone() }, 124_656),
             Case {
                 bounds: "4 writers, 1 late, 1 vanishing, 1 refused",
-                ..case("one write is applied and refused", refused.clone(), 352_950)
+                ..case("one write is applied and refused", refused.clone(), 319_998)
             },
         ],
         flaws: vec![

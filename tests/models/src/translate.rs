@@ -19,18 +19,20 @@ use crate::state::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 /// The most commits that one causal chain of a model can have.
 const COMMITS: usize = 8;
 
-static TIDS: LazyLock<Vec<Tid>> =
-    LazyLock::new(|| (0..RECORDS).map(|r| timeuuid(0x10 + r / ATTEMPTS, r % ATTEMPTS)).collect());
-static STAMPS: LazyLock<Vec<Tid>> =
-    LazyLock::new(|| (0..COMMITS * TXNS).map(|stamp| timeuuid(0x40 + stamp, 0)).collect());
+static TIDS: LazyLock<Vec<Tid>> = LazyLock::new(|| {
+    (0..RECORDS).map(|r| timeuuid(0x10 + r / ATTEMPTS, r % ATTEMPTS, 0)).collect()
+});
+static STAMPS: LazyLock<Vec<Tid>> = LazyLock::new(|| {
+    (0..COMMITS * TXNS).map(|stamp| timeuuid(0x40 + stamp, 0, stamp % TXNS)).collect()
+});
 static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
     (0..=TXNS).map(|n| Image::parse(&format!("{{\"n\":{n}}}")).unwrap_or_default()).collect()
 });
 static SOURCE: LazyLock<Source> = LazyLock::new(|| "{}".into());
 static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "d".into());
 
-fn timeuuid(ticks: usize, attempt: usize) -> Tid {
-    let text = format!("5e1f00{ticks:02x}-c6a1-11f0-80{attempt:02x}-0123456789ab");
+fn timeuuid(ticks: usize, attempt: usize, process: usize) -> Tid {
+    let text = format!("5e1f00{ticks:02x}-c6a1-11f0-80{attempt:02x}-0123456789{process:02x}");
     text.parse().expect("a version 1 UUID")
 }
 
@@ -45,7 +47,7 @@ pub(crate) fn who(tid: Tid) -> Who {
     u8::try_from(at + 1).unwrap_or_default()
 }
 
-/// The commit tid of a stamp.
+/// The commit tid of a stamp: each transaction is committed by a process of its own.
 pub(crate) fn commit_tid(stamp: u8) -> Tid {
     STAMPS[usize::from(stamp)]
 }

@@ -40,6 +40,7 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::TouchApplied, Schedule("a write that vanishes")),
     (Rule::TouchOwnCommit, Schedule("an own commit that vanishes")),
     (Rule::TouchLaterCommit, Schedule("a later commit that vanishes")),
+    (Rule::KeepInDoubt, Schedule("an own commit that is written over")),
     (Rule::AbsenceFirst, Schedule("an absence that ends and begins")),
     (Rule::ReadTheRecord, Schedule("what a dead owner committed")),
     (Rule::TouchGone, Schedule("a watermark that vanishes")),

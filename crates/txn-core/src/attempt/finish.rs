@@ -17,6 +17,9 @@ use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rules::conflict::HolderState;
 
+/// How many rounds of the runtime somebody is waited for who takes documents over.
+const ROUNDS: usize = 4;
+
 impl Attempt {
     /// Everything behind the acknowledgement. What was committed in parallel is marked first. `hands_over`: whoever comes next
     /// may lock documents over this commit. Returns whether all of it is done.
@@ -116,7 +119,7 @@ impl Attempt {
         }
         // All of them at once: others may want several, too.
         let chain = self.locks.lock().held.values().map(|held| held.chain).max().unwrap_or(0);
-        if chain >= LONGEST_CHAIN {
+        if chain >= LONGEST_CHAIN || !self.is_followed().await {
             return left;
         }
         for (index, participant) in record.participants.iter().enumerate() {
@@ -131,6 +134,18 @@ impl Attempt {
         successions.withdraw(left.keys().filter(|key| !taken.contains(*key)));
         left.retain(|key, _| taken.contains(key));
         left
+    }
+
+    /// Whether somebody wants to write some of its documents next: whoever was just told that it is committed may begin anew. Where
+    /// nobody is ready to run, this takes no time.
+    async fn is_followed(&self) -> bool {
+        for _ in 0..ROUNDS {
+            if self.seat.is_awaited() {
+                return true;
+            }
+            tokio::task::yield_now().await;
+        }
+        self.seat.is_awaited()
     }
 
     /// Of what was left to the next group, applies what it does not lock, each document as soon as that is known.

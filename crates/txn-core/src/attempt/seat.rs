@@ -14,6 +14,9 @@ pub(crate) trait Guard: Debug + Send + Sync {}
 
 /// Documents that are given back by being dropped.
 pub(crate) trait Places: Guard {
+    /// Whether somebody is ready, or expected, to write some of these next.
+    fn are_awaited(&self) -> bool;
+
     /// Offers documents to whoever writes them next, for a moment: who takes them may begin already. `chain`: how many groups they
     /// will have come through then without being applied. Returns those that were taken.
     fn hand_over<'p>(
@@ -69,6 +72,11 @@ impl Seat {
 
     pub(super) fn has_documents(&self) -> bool {
         self.documents.lock().is_some()
+    }
+
+    /// Whether somebody is ready, or expected, to write some of its documents next.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.documents.lock().as_ref().is_some_and(|documents| documents.are_awaited())
     }
 
     /// Whether a document was taken over from an attempt before, which waits for the lock.

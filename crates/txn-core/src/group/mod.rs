@@ -36,7 +36,7 @@ pub(crate) use application::{Application, Told};
 /// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// How many rounds of the runtime an offer stands: whoever was just told that it is committed may begin anew, and be composed.
+/// How many rounds of the runtime an offer stands: those who are ready to run are composed.
 const ROUNDS: usize = 4;
 
 /// Whoever wants to write documents so soon after their last commit is expected to be back as soon after its own: their apply waits
@@ -234,6 +234,11 @@ impl Documents {
 impl Guard for Documents {}
 
 impl Places for Documents {
+    fn are_awaited(&self) -> bool {
+        let written = self.uses.iter().flat_map(|uses| &uses.written);
+        self.awaits_them || self.groups.queue.lock().is_any_wanted(written)
+    }
+
     fn hand_over<'p>(
         &'p mut self,
         keys: &'p BTreeSet<Key>,

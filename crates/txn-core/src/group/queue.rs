@@ -17,8 +17,9 @@ use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
 use txn_protocol::tid::Age;
 
-/// Groups that are under way at once, until they are acknowledged.
-const TURNS: usize = 4;
+/// Groups that are under way at once, until they are acknowledged: one is locked while another commits. More would be smaller, and each
+/// costs the server its requests.
+const TURNS: usize = 2;
 
 /// Turns beyond that, for slow ones.
 const SPARE_TURNS: usize = 60;
@@ -127,6 +128,8 @@ impl<'q> Batch<'q> {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: BTreeMap<Place, Applicant>,
+    /// How many of them use each document.
+    wanted: BTreeMap<Key, usize>,
     /// By groups under way: what is read until they are acknowledged, what is written until it is applied.
     in_use: InUse,
     /// The turns that are taken, and since when.
@@ -141,17 +144,35 @@ impl Queue {
     pub(super) fn enter(&mut self, applicant: Applicant) -> Place {
         let place = (applicant.age(), self.arrivals);
         self.arrivals += 1;
-        self.waiting.insert(place, applicant);
+        self.enter_again(place, applicant);
         place
     }
 
     /// Back to where it was.
     pub(super) fn enter_again(&mut self, place: Place, applicant: Applicant) {
+        for key in applicant.uses.keys() {
+            match self.wanted.get_mut(key) {
+                Some(users) => *users += 1,
+                None => _ = self.wanted.insert(key.clone(), 1),
+            }
+        }
         self.waiting.insert(place, applicant);
     }
 
     pub(super) fn leave(&mut self, place: Place) -> Option<Applicant> {
-        self.waiting.remove(&place)
+        let applicant = self.waiting.remove(&place)?;
+        for key in applicant.uses.keys() {
+            match self.wanted.get_mut(key) {
+                Some(users) if *users > 1 => *users -= 1,
+                _ => _ = self.wanted.remove(key),
+            }
+        }
+        Some(applicant)
+    }
+
+    /// Whether somebody who waits uses one of these.
+    pub(super) fn is_any_wanted<'k>(&self, mut keys: impl Iterator<Item = &'k Key>) -> bool {
+        keys.any(|key| self.wanted.contains_key(key))
     }
 
     /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: one
@@ -238,17 +259,15 @@ impl Queue {
         }
         let taken = batch.taken;
         for place in gone {
-            self.waiting.remove(&place);
+            self.leave(place);
         }
         for place in passed_over {
             if let Some(next) = self.waiting.get_mut(&place) {
                 next.passed_over = true;
             }
         }
-        let taken: Vec<_> = taken
-            .into_iter()
-            .filter_map(|place| Some((place, self.waiting.remove(&place)?)))
-            .collect();
+        let taken: Vec<_> =
+            taken.into_iter().filter_map(|place| Some((place, self.leave(place)?))).collect();
         if !taken.is_empty() {
             self.called.remove(&number);
         }

@@ -66,6 +66,9 @@ pub(super) fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
 
 struct Top<'a>(Vec<Field<'a>>);
 
+/// So many names are compared faster than they are sorted.
+const FEW: usize = 8;
+
 impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TopVisitor;
@@ -78,12 +81,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
-                let mut fields = Vec::new();
+                let mut fields: Vec<Field<'de>> = Vec::with_capacity(FEW);
                 let mut seen = BTreeSet::new();
                 while let Some((key, value)) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
                     let Name(name) =
                         serde_json::from_str(key.get()).map_err(serde::de::Error::custom)?;
-                    if !seen.insert(name.clone()) {
+                    if fields.len() == FEW {
+                        seen.extend(fields.iter().map(|field| field.name.clone()));
+                    }
+                    let is_new = match fields.len() < FEW {
+                        true => fields.iter().all(|field| field.name != name),
+                        false => seen.insert(name.clone()),
+                    };
+                    if !is_new {
                         return Err(duplicate(&name));
                     }
                     // Scalars have no keys; only objects, perhaps within arrays, need the walk.

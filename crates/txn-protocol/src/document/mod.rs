@@ -42,7 +42,9 @@ impl Image {
     }
 
     fn of_fields(fields: &[json::Field<'_>]) -> Self {
-        let mut text = String::from("{");
+        let bytes = fields.iter().map(|field| field.key.len() + field.value.len() + 2);
+        let mut text = String::with_capacity(bytes.sum::<usize>() + 2);
+        text.push('{');
         push_fields(&mut text, fields);
         text.push('}');
         Self(text.into())

@@ -5,14 +5,15 @@
 //! and every commit of its document, so that a list of 64 costs the server as much as all the rest of a small document.
 //!
 //! What can be said of a list depends on who may shorten it, and where:
-//! - **The writer of an entry** takes it out, once it knows what became of it, in the write that appends its next one. So behind
+//! - **The writer of an entry** takes it out, once it knows what became of it, in a write that appends a later one of its own. So behind
 //!   an entry that still stands there is one of each process that committed since.
 //! - **Anybody** takes out the oldest, once nobody can be in doubt about it any more, or if there are too many. So as long as
 //!   an entry stands, what came later was taken out by its own writer or by nobody.
 //! - A deletion ends the list. What is inserted later begins another one.
 //!
-//! The oldest entry stays although its writer knows of it: whoever read it in the list and still finds it there knows that
-//! nothing of its own was lost.
+//! Two entries stay although their writers know of them. The oldest: whoever read it in the list and still finds it there
+//! knows that nothing of its own was lost. And the one whose content is replaced: whoever held the document over that content sees
+//! who followed.
 
 use std::time::Duration;
 
@@ -35,10 +36,11 @@ pub fn recent_with(
     is_known: impl Fn(Tid) -> bool,
     horizon: Duration,
 ) -> Vec<Tid> {
-    let others = recent.iter().copied().filter(|tid| *tid != commit);
+    let ends = [recent.first(), recent.last()];
     let stays =
-        |(place, tid): &(usize, Tid)| *place == 0 || tid.node() != commit.node() || !is_known(*tid);
-    let mut list: Vec<Tid> = others.enumerate().filter(stays).map(|(_, tid)| tid).collect();
+        |tid: &&Tid| ends.contains(&Some(*tid)) || tid.node() != commit.node() || !is_known(**tid);
+    let mut list = Vec::with_capacity(recent.len() + 1);
+    list.extend(recent.iter().filter(stays).filter(|tid| **tid != commit));
     list.push(commit);
     let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();
     list.drain(..list.len().saturating_sub(fresh.clamp(FEWEST, MOST)));
@@ -63,6 +65,11 @@ mod tests {
             list = recent_with(&list, tid_of(age % 2, age), |_| true, LONG_AGO);
         }
         assert_eq!(list, [tid_of(0, 0), tid_of(0, 98), tid_of(1, 99)]);
+        let mut list = Vec::new();
+        for age in 0..100 {
+            list = recent_with(&list, tid_of(0, age), |_| true, LONG_AGO);
+        }
+        assert_eq!(list, [0, 98, 99].map(|age| tid_of(0, age)));
     }
 
     #[test]

@@ -18,7 +18,9 @@ pub(super) enum Fate {
     Kept,
     /// It is carried out; then its answer waits until it is [released](Directed::release).
     Held,
-    /// The same, before it is carried out.
+    /// The same, and the answer is lost.
+    HeldAndLost,
+    /// It waits until it is released, before it is carried out.
     HeldBefore,
     /// Its first item is carried out; the others wait until it is released. No bulk is carried out at once.
     HeldBetween,
@@ -128,6 +130,12 @@ impl Layer for Directed {
                 self.reached.notify_one();
                 self.released.notified().await;
                 outcomes
+            }
+            Some(Fate::HeldAndLost) => {
+                self.server.write_many(writes).await;
+                self.reached.notify_one();
+                self.released.notified().await;
+                unanswered(writes)
             }
             Some(Fate::HeldBefore) => {
                 self.reached.notify_one();

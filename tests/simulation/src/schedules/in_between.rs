@@ -116,6 +116,38 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
+/// A write without a record is carried out, and its answer lost. Before its writer looks, the same process writes the document
+/// again and again: what the first of these replaces is what is in doubt, and each shortens the list.
+#[must_use]
+pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {
+    told(async {
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let way = Directed::new(server.clone());
+        let (_, writer) = coordinator_on(rules, way.clone(), "writer", 0).await?;
+        let things = writer.raw_collection("things").await?;
+        let read = writer.reader().read(&things, "a").await?;
+        way.cue(Fate::HeldAndLost, |write| &*write.key.collection == "things");
+        let (domain, of_writer) = (writer.clone(), things.clone());
+        let writing =
+            tokio::spawn(async move { domain.compare_and_set(&of_writer, &read, &thing(2)).await });
+        way.reached().await;
+        let mut wrong = Vec::new();
+        for n in [3, 4] {
+            let read = writer.reader().verified().read(&things, "a").await?;
+            match writer.compare_and_set(&things, &read, &thing(n)).await? {
+                CompareAndSet::Written(_) => {}
+                other => wrong.push(format!("the document is not written over: {other:?}")),
+            }
+        }
+        way.release();
+        match writing.await {
+            Ok(Ok(CompareAndSet::Written(_))) => {}
+            told => wrong.push(format!("it was written, and it was told {told:?}")),
+        }
+        Ok(wrong)
+    })
+}
+
 /// Writes `a` and inserts or deletes `x`, and waits until that is applied.
 async fn turn(domain: &Domain, a: u64, x: bool) -> Result<(), Error> {
     let things = domain.raw_collection("things").await?;

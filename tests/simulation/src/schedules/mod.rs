@@ -22,12 +22,13 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 17] = [
+pub const OF_RULES: [Schedule; 18] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
     ("an own commit that vanishes", in_between::an_own_commit_that_vanishes),
     ("a later commit that vanishes", in_between::a_later_commit_that_vanishes),
+    ("an own commit that is written over", in_between::an_own_commit_that_is_written_over),
     ("an absence that ends and begins", in_between::an_absence_that_ends_and_begins),
     ("absences that change places", in_between::absences_that_change_places),
     ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
