@@ -157,7 +157,7 @@ impl Turn<'_> {
     /// The next step about one participant.
     fn step(&self, holder: Who, rec: &Rec, d: usize, participant: &Participant) -> Applying {
         let (doc, commit) = (self.world.docs[d].now, commit_tid(rec.stamp));
-        applying(&self.scenario.rules, tid(holder), commit, participant, &view(&doc))
+        applying(&self.scenario.rules, tid(holder), commit, participant, None, &view(&doc))
     }
 
     fn apply_member(

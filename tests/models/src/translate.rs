@@ -191,11 +191,11 @@ mod tests {
         let commit = commit_tid(rec.stamp);
         write(0, 0);
         let passed_over = view(&write(2, stamp(0, 1)));
-        let step = applying(&Rules::all(), tid(1), commit, &participant, &passed_over);
+        let step = applying(&Rules::all(), tid(1), commit, &participant, None, &passed_over);
         assert!(matches!(step, Applying::Overtaken(_)), "{step:?}");
         write(1, rec.stamp);
         let followed = view(&write(2, stamp(rec.stamp, 1)));
-        let step = applying(&Rules::all(), tid(1), commit, &participant, &followed);
+        let step = applying(&Rules::all(), tid(1), commit, &participant, None, &followed);
         assert!(matches!(step, Applying::Touch(_)), "{step:?}");
     }
 }

@@ -260,8 +260,8 @@ impl Engine {
         let mut round = Round::default();
         for (key, index) in apply.pending.clone() {
             let Some(view) = apply.known.get(&key) else { continue };
-            let step =
-                applying(&self.rules, tid, apply.commit, &apply.record.participants[index], view);
+            let (participant, locked) = (&apply.record.participants[index], apply.locked.get(&key));
+            let step = applying(&self.rules, tid, apply.commit, participant, locked, view);
             round.steps.insert(key.clone(), step);
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());

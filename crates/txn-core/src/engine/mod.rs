@@ -14,6 +14,7 @@ pub(crate) mod format;
 pub(crate) mod help;
 pub(crate) mod history;
 pub(crate) mod holder;
+pub(crate) mod in_doubt;
 pub(crate) mod janitor;
 pub(crate) mod lifecycle;
 pub(crate) mod lock_queue;
@@ -56,12 +57,12 @@ use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
+use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
 use crate::engine::server_clock::ServerClock;
 use crate::engine::shared_requests::SharedRequests;
-use crate::engine::single_write::InDoubt;
 use crate::engine::succession::Successions;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
@@ -87,8 +88,8 @@ pub(crate) struct Engine {
     liveness: Liveness,
     /// Tids whose `aborted` record is acknowledged to this process.
     pub(crate) aborted: KnownAborted,
-    /// Its writes without a record that are under way.
-    in_doubt: InDoubt,
+    /// Its commits that it still looks for in documents.
+    pub(crate) in_doubt: InDoubt,
     /// What this process committed last.
     pub(crate) memory: Memory,
     /// How many transactions run.

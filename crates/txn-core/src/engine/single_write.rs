@@ -1,9 +1,6 @@
 //! One conditional write of one document, without a lock and without a record. Whether it happened, where it was not
 //! acknowledged, is told by the document itself: it keeps the last commit tids.
 
-use std::collections::BTreeSet;
-
-use parking_lot::Mutex;
 use txn_protocol::document::{Image, View};
 use txn_protocol::machines::settle::{SingleOutcome, SingleWrite};
 use txn_protocol::tid::Tid;
@@ -17,34 +14,6 @@ use super::settle::{Because, Settled, Unsettled};
 use super::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
-
-/// The commits without a record of which this process does not know yet what became of them: they stay in the lists of their
-/// documents.
-#[derive(Debug, Default)]
-pub(crate) struct InDoubt(Mutex<BTreeSet<Tid>>);
-
-impl InDoubt {
-    /// This one is, until what is returned is dropped.
-    fn begin(&self, commit: Tid) -> Doubt<'_> {
-        self.0.lock().insert(commit);
-        Doubt { in_doubt: self, commit }
-    }
-
-    pub(super) fn contains(&self, commit: Tid) -> bool {
-        self.0.lock().contains(&commit)
-    }
-}
-
-struct Doubt<'d> {
-    in_doubt: &'d InDoubt,
-    commit: Tid,
-}
-
-impl Drop for Doubt<'_> {
-    fn drop(&mut self) {
-        self.in_doubt.0.lock().remove(&self.commit);
-    }
-}
 
 impl Engine {
     /// Writes one document on the version that was read, which carried no lock.

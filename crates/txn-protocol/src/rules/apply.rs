@@ -60,12 +60,13 @@ pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: Tid, now: &Vi
     }
 }
 
-/// One participant of the transaction `tid`, committed as `commit`.
+/// One participant of the transaction `tid`, committed as `commit`. `locked`: the document as it was locked, if the owner applies it.
 pub fn applying(
     rules: &Rules,
     tid: Tid,
     commit: Tid,
     participant: &Participant,
+    locked: Option<&View>,
     now: &View,
 ) -> Applying {
     let View::Present { version, stored, .. } = now else {
@@ -100,28 +101,38 @@ pub fn applying(
         // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
         // nobody; a placeholder alone is never touched, for only its version makes it a lock.
         (Op::Write | Op::Insert | Op::Delete, _) if written_since => {
-            followed(rules, participant, commit, stored, *version)
+            followed(rules, participant, commit, locked, stored, *version)
         }
         (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
     }
 }
 
-/// The content is the commit's or another one's since. The list of recent commits is in their order, and begins anew after a deletion;
-/// behind an entry stands one of each process that committed since ([`super::recent`]): a list that holds the commit under our
-/// lock, and behind it none of the process that committed, says that the others did not follow it.
+/// The content is the commit's or another one's since. The list of recent commits is in their order, and begins anew after a deletion
+/// ([`super::recent`]). An owner that applies keeps its commit in it: a list of which something stood under our lock, and that lacks
+/// our commit, says that the others did not follow it. To whom the owner is gone it says so if it holds the commit under our lock, and
+/// behind it none of the owner's process.
 fn followed(
     rules: &Rules,
     participant: &Participant,
     commit: Tid,
+    locked: Option<&View>,
     stored: &Stored,
     version: Version,
 ) -> Applying {
-    let of_its_process = |tid: &Tid| tid.node() == commit.node();
-    let before = participant.before;
-    let place = before.and_then(|before| stored.recent.iter().position(|tid| *tid == before));
-    let since = place.map(|place| stored.recent[place + 1..].iter().chain(&stored.tid));
-    if since.is_some_and(|mut since| !since.any(of_its_process)) {
+    let stands = |tid: &Tid| stored.recent.contains(tid) || stored.tid == Some(*tid);
+    let is_overtaken = match (locked, participant.before) {
+        (Some(View::Present { stored: locked, .. }), before) => {
+            locked.recent.iter().chain(&before).any(stands) && !stands(&commit)
+        }
+        (_, Some(before)) => {
+            let place = stored.recent.iter().position(|tid| *tid == before);
+            let since = place.map(|place| stored.recent[place + 1..].iter().chain(&stored.tid));
+            since.is_some_and(|mut since| !since.any(|tid| tid.node() == commit.node()))
+        }
+        (_, None) => false,
+    };
+    if is_overtaken {
         return Applying::Overtaken(version);
     }
     if !rules.decides(Rule::TouchApplied) {
@@ -235,8 +246,22 @@ mod tests {
             (Op::Read, at(&written_by(before)), Applying::Done),
             (Op::Read, View::Absent, Applying::Done),
         ] {
-            let does = applying(&Rules::all(), me, commit, &participant(op), &now);
+            let does = applying(&Rules::all(), me, commit, &participant(op), None, &now);
             assert_eq!(does, expect, "{op:?} {now:?}");
+        }
+        // What the owner knows that has locked the document.
+        let under = Stored { recent: [long_before, before].into(), ..locked.clone() };
+        for (now, expect) in [
+            (listing(&[long_before, before, after]), Applying::Overtaken(v)),
+            (listing(&[long_before, after]), Applying::Overtaken(v)),
+            (listing(&[long_before, own_later]), Applying::Overtaken(v)),
+            (listing(&[long_before, commit, after]), Applying::Touch(v)),
+            (listing(&[after]), Applying::Touch(v)),
+        ] {
+            let owned = Some(at(&under));
+            let participant = participant(Op::Write);
+            let does = applying(&Rules::all(), me, commit, &participant, owned.as_ref(), &at(&now));
+            assert_eq!(does, expect, "the owner: {now:?}");
         }
         for (now, expect) in [
             (at(&locked), Applying::Unlock(v)),

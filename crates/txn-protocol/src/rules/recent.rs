@@ -7,12 +7,12 @@
 //! What can be said of a list depends on who may shorten it, and where:
 //! - **The writer of an entry** takes it out, once it knows what became of it, in a write that appends a later one of its own. So behind
 //!   an entry that still stands there is one of each process that committed since.
-//! - **Anybody** takes out the oldest, once nobody can be in doubt about it any more, or if there are too many. So as long as
-//!   an entry stands, what came later was taken out by its own writer or by nobody.
+//! - **Anybody** takes out the oldest, once a later one is too old for anybody to be in doubt about it, or if there are too many. So as
+//!   long as an entry stands, what came later was taken out by its own writer or by nobody.
 //! - A deletion ends the list. What is inserted later begins another one.
 //!
-//! Two entries stay although their writers know of them. The oldest: whoever read it in the list and still finds it there
-//! knows that nothing of its own was lost. And the one whose content is replaced: whoever held the document over that content sees
+//! Two entries stay although their writers know of them. The oldest, which is older than whatever may be in doubt unless the list is
+//! younger itself: whoever is in doubt read it in the list, and still finds it there, so that nothing of its own was lost. And the one whose content is replaced: whoever held the document over that content sees
 //! who followed.
 
 use std::time::Duration;
@@ -43,7 +43,8 @@ pub fn recent_with(
     list.extend(recent.iter().filter(stays).filter(|tid| **tid != commit));
     list.push(commit);
     let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();
-    list.drain(..list.len().saturating_sub(fresh.clamp(FEWEST, MOST)));
+    // One that is not: whoever may be in doubt has read it.
+    list.drain(..list.len().saturating_sub((fresh + 1).clamp(FEWEST, MOST)));
     list
 }
 
@@ -91,12 +92,30 @@ mod tests {
         let next = tid_of(1, 20);
         let since = |age: u8| tid_of(0, age).unix_time();
         let ends = |list: Vec<Tid>| (list.first().copied(), list.len());
-        for (horizon, first, len) in [(LONG_AGO, 0, 21), (since(10), 10, 11), (since(20), 15, 6)] {
+        for (horizon, first, len) in [(LONG_AGO, 0, 21), (since(10), 9, 12), (since(20), 15, 6)] {
             let left = recent_with(&list, next, |_| true, horizon);
             assert_eq!(ends(left), (Some(tid_of(0, first)), len));
         }
         let left = recent_with(&all(100, 0), tid_of(1, 100), |_| true, LONG_AGO);
         assert_eq!(ends(left), (Some(tid_of(0, 37)), MOST));
+    }
+
+    #[test]
+    fn whoever_is_in_doubt_finds_something_of_the_list_that_it_read() {
+        // Ten processes write in turn, each second one; nobody is in doubt for longer than 20 seconds.
+        let tid = |second: u64| -> Tid {
+            let (ticks, process) = (second * 10_000_000, second % 10);
+            format!("{ticks:08x}-dc00-11f0-8000-0123456789{process:02x}").parse().expect("a tid")
+        };
+        let mut lists = vec![vec![tid(0)]];
+        for second in 1..200 {
+            let horizon = tid(second).unix_time().saturating_sub(Duration::from_secs(20));
+            let list = recent_with(&lists[lists.len() - 1], tid(second), |_| true, horizon);
+            assert!(list.len() <= 22, "{}", list.len());
+            let read_since = lists.iter().rev().take(20);
+            assert!(read_since.into_iter().all(|read| read.iter().any(|tid| list.contains(tid))));
+            lists.push(list);
+        }
     }
 
     #[test]
