@@ -315,6 +315,7 @@ impl Attempt {
         images: Vec<Option<Image>>,
     ) -> Result<(Record, Tid), AttemptError> {
         let commit = self.commit_tid()?;
+        *self.doubt.lock() = Some(self.engine.in_doubt.begin(commit));
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
         let record = Record {

@@ -28,9 +28,6 @@ impl Attempt {
         mut committed: CommittedRecord,
         hands_over: bool,
     ) -> bool {
-        // Whoever of this process writes these documents next leaves the commit in their lists until it is found there.
-        let commit = committed.record.commit_tid;
-        let _doubt = commit.map(|commit| self.engine.in_doubt.begin(commit));
         if committed.standing.state == HolderState::Record(State::Staged) {
             match self.mark_committed(&committed.record, committed.standing).await {
                 Ok(standing) => committed.standing = standing,

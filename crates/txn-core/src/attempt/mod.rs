@@ -36,6 +36,7 @@ use crate::config::Options;
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
+use crate::engine::in_doubt::Doubt;
 use crate::engine::lock_queue::AttemptHandle;
 use crate::engine::observe::ReadEntry;
 use crate::engine::wait_reason::WaitReason;
@@ -152,6 +153,8 @@ pub(crate) struct Attempt {
     /// One lock operation of the attempt at a time.
     locking: tokio::sync::Mutex<()>,
     slot: tokio::sync::Mutex<Slot>,
+    /// Its commit by a record stays in the lists of documents until nobody of this process looks for it there.
+    doubt: Mutex<Option<Doubt>>,
     progress: Progress,
     /// Somebody knows the tid and may ask what became of it: only a record can tell.
     asked: AtomicBool,
@@ -213,6 +216,7 @@ impl Attempt {
             locks: Mutex::default(),
             locking: tokio::sync::Mutex::default(),
             slot: tokio::sync::Mutex::default(),
+            doubt: Mutex::default(),
             progress: Progress::default(),
             asked: AtomicBool::new(false),
             pinned: AtomicBool::new(false),

@@ -2,19 +2,20 @@
 //! ([`txn_protocol::rules::recent`]).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use txn_protocol::tid::Tid;
 
-/// Commits without a record of which it is not known what became of them, and those whose apply is not acknowledged.
+/// Commits of which it is not known what became of them, and those whose apply is not acknowledged.
 #[derive(Debug, Default)]
-pub(crate) struct InDoubt(Mutex<BTreeSet<Tid>>);
+pub(crate) struct InDoubt(Arc<Mutex<BTreeSet<Tid>>>);
 
 impl InDoubt {
-    /// This one is, until what is returned is dropped.
-    pub(crate) fn begin(&self, commit: Tid) -> Doubt<'_> {
+    /// This one is, until what is returned is dropped. It begins before it is sent.
+    pub(crate) fn begin(&self, commit: Tid) -> Doubt {
         self.0.lock().insert(commit);
-        Doubt { in_doubt: self, commit }
+        Doubt { all: self.0.clone(), commit }
     }
 
     pub(super) fn contains(&self, commit: Tid) -> bool {
@@ -25,13 +26,13 @@ impl InDoubt {
 /// See [`InDoubt::begin`].
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Doubt<'d> {
-    in_doubt: &'d InDoubt,
+pub(crate) struct Doubt {
+    all: Arc<Mutex<BTreeSet<Tid>>>,
     commit: Tid,
 }
 
-impl Drop for Doubt<'_> {
+impl Drop for Doubt {
     fn drop(&mut self) {
-        self.in_doubt.0.lock().remove(&self.commit);
+        self.all.lock().remove(&self.commit);
     }
 }

@@ -2,6 +2,7 @@
 
 mod costs;
 mod old_reads;
+mod overtaken;
 mod participants;
 mod records;
 mod shop;

@@ -48,7 +48,7 @@ async fn a_holder_without_a_record_is_told_apart() {
 }
 
 /// Two documents are set to 2; the owner cannot write to them from its commit on.
-async fn held_back(w: &Shop) -> (Process, Tid) {
+pub(super) async fn held_back(w: &Shop) -> (Process, Tid) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx = owner.domain.begin(&Options::default()).expect("begins");
     for id in ids(2) {

@@ -11,9 +11,9 @@
 //!   long as an entry stands, what came later was taken out by its own writer or by nobody.
 //! - A deletion ends the list. What is inserted later begins another one.
 //!
-//! Two entries stay although their writers know of them. The oldest, which is older than whatever may be in doubt unless the list is
-//! younger itself: whoever is in doubt read it in the list, and still finds it there, so that nothing of its own was lost. And the one whose content is replaced: whoever held the document over that content sees
-//! who followed.
+//! Two entries stay although their writers know of them. The oldest, which is older than whatever may be in doubt unless the list
+//! is younger itself: whoever is in doubt has read it, and still finds it there, so that nothing of its own was lost. And the one
+//! whose content is replaced: whoever held the document over that content sees who followed.
 
 use std::time::Duration;
 
