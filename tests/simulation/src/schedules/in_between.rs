@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 use txn_core::store::{Key, Read, Store, Write, WriteOp};
-use txn_core::{Acknowledge, CompareAndSet, Domain, Error, ErrorKind, Options};
+use txn_core::{
+    Acknowledge, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Raw, Snapshot,
+};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Server};
 
@@ -20,6 +22,35 @@ const WHILE: Duration = Duration::from_secs(1);
 /// Writes stand on their primary alone.
 fn hangs() -> Manners {
     Manners { slow_replication: 1.0, hung_replication: true, ..Manners::default() }
+}
+
+/// Whoever writes `a`, by a way that is directed.
+struct Writer {
+    server: Arc<Server>,
+    way: Arc<Directed>,
+    domain: Domain,
+    things: Collection<Raw>,
+}
+
+impl Writer {
+    async fn of(rules: &Rules) -> Result<Self, Error> {
+        let server = ground(rules, &["a".to_owned()]).await?;
+        let way = Directed::new(server.clone());
+        let (_, domain) = coordinator_on(rules, way.clone(), "writer", 0).await?;
+        let things = domain.raw_collection("things").await?;
+        Ok(Self { server, way, domain, things })
+    }
+
+    async fn read(&self) -> Result<Snapshot<Raw>, Error> {
+        self.domain.reader().read(&self.things, "a").await
+    }
+
+    /// Writes a 2 over what was read, and the write meets this fate.
+    fn write(&self, read: Snapshot<Raw>, fate: Fate) -> JoinHandle<Result<CompareAndSet, Error>> {
+        self.way.cue(fate, |write| &*write.key.collection == "things");
+        let (domain, things) = (self.domain.clone(), self.things.clone());
+        tokio::spawn(async move { domain.compare_and_set(&things, &read, &thing(2)).await })
+    }
 }
 
 /// Waits until the primary shows this number, or long enough to know that it never will.
@@ -38,10 +69,10 @@ async fn until_seen(server: &Server, n: u64) -> bool {
 /// What is wrong with what the writer of a 2 was told, if something is.
 async fn untrue(
     told: &Result<Result<CompareAndSet, Error>, JoinError>,
-    domain: &Domain,
+    writer: &Writer,
 ) -> Result<Option<String>, Error> {
-    let things = domain.raw_collection("things").await?;
-    let stands = number(domain.reader().verified().get(&things, "a").await?);
+    let Writer { domain, things, .. } = writer;
+    let stands = number(domain.reader().verified().get(things, "a").await?);
     let is_true = match told {
         Ok(Ok(CompareAndSet::Written(_))) => stands == 2,
         Ok(Ok(CompareAndSet::Mismatch)) => stands != 2,
@@ -55,18 +86,13 @@ async fn untrue(
 #[must_use]
 pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(rules, &["a".to_owned()]).await?;
-        let way = Directed::new(server.clone());
-        let (_, writer) = coordinator_on(rules, way.clone(), "writer", 0).await?;
-        let things = writer.raw_collection("things").await?;
-        let read = writer.reader().read(&things, "a").await?;
+        let writer = Writer::of(rules).await?;
+        let server = &writer.server;
+        let read = writer.read().await?;
         server.set_manners(hangs());
-        way.cue(Fate::Unanswered, |write| &*write.key.collection == "things");
-        let domain = writer.clone();
-        let writing =
-            tokio::spawn(async move { domain.compare_and_set(&things, &read, &thing(2)).await });
+        let writing = writer.write(read, Fate::Unanswered);
         let mut wrong = Vec::new();
-        if !until_seen(&server, 2).await {
+        if !until_seen(server, 2).await {
             wrong.push("nothing was written: the schedule shows nothing".to_owned());
         }
         tokio::time::sleep(WHILE).await;
@@ -83,26 +109,21 @@ pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
 #[must_use]
 pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(rules, &["a".to_owned()]).await?;
-        let way = Directed::new(server.clone());
-        let (_, writer) = coordinator_on(rules, way.clone(), "writer", 0).await?;
-        let (process, other) = coordinator(rules, &server, "other", 0).await?;
-        let things = writer.raw_collection("things").await?;
+        let writer = Writer::of(rules).await?;
+        let Writer { server, way, .. } = &writer;
+        let (process, other) = coordinator(rules, server, "other", 0).await?;
         let of_other = other.raw_collection("things").await?;
-        let read = writer.reader().read(&things, "a").await?;
+        let read = writer.read().await?;
         let read_by_other = other.reader().read(&of_other, "a").await?;
         server.set_manners(hangs());
         let overtaking = tokio::spawn(async move {
             other.compare_and_set(&of_other, &read_by_other, &thing(11)).await
         });
         let mut wrong = Vec::new();
-        if !until_seen(&server, 11).await {
+        if !until_seen(server, 11).await {
             wrong.push("nobody overtakes it: the schedule shows nothing".to_owned());
         }
-        way.cue(Fate::Kept, |write| &*write.key.collection == "things");
-        let domain = writer.clone();
-        let writing =
-            tokio::spawn(async move { domain.compare_and_set(&things, &read, &thing(2)).await });
+        let writing = writer.write(read, Fate::Kept);
         way.reached().await;
         tokio::time::sleep(WHILE).await;
         process.kill_after(1);
@@ -121,20 +142,14 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
 #[must_use]
 pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {
     told(async {
-        let server = ground(rules, &["a".to_owned()]).await?;
-        let way = Directed::new(server.clone());
-        let (_, writer) = coordinator_on(rules, way.clone(), "writer", 0).await?;
-        let things = writer.raw_collection("things").await?;
-        let read = writer.reader().read(&things, "a").await?;
-        way.cue(Fate::HeldAndLost, |write| &*write.key.collection == "things");
-        let (domain, of_writer) = (writer.clone(), things.clone());
-        let writing =
-            tokio::spawn(async move { domain.compare_and_set(&of_writer, &read, &thing(2)).await });
+        let writer = Writer::of(rules).await?;
+        let Writer { way, domain, things, .. } = &writer;
+        let writing = writer.write(writer.read().await?, Fate::HeldAndLost);
         way.reached().await;
         let mut wrong = Vec::new();
         for n in [3, 4] {
-            let read = writer.reader().verified().read(&things, "a").await?;
-            match writer.compare_and_set(&things, &read, &thing(n)).await? {
+            let read = domain.reader().verified().read(things, "a").await?;
+            match domain.compare_and_set(things, &read, &thing(n)).await? {
                 CompareAndSet::Written(_) => {}
                 other => wrong.push(format!("the document is not written over: {other:?}")),
             }
