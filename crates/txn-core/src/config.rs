@@ -205,7 +205,8 @@ impl Config {
 /// When a transaction returns to its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// At the commit point: durable, and seen by every transaction and every reader of this crate.
+    /// At the commit point: durable, and seen by every transaction and every reader of this crate. It is applied behind that by a task
+    /// of the caller's runtime, which has to be driven on: until then other transactions of this process wait for its documents.
     #[default]
     Committed,
     /// Once plain GETs see it too.

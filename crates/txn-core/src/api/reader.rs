@@ -70,8 +70,9 @@ impl Domain {
     }
 
     /// Writes one document if it is still as it was read and no transaction holds it: one conditional
-    /// write, and one more request before it if the snapshot is not fresh. If the holder is dead it is cleaned up; the
-    /// answer is [`CompareAndSet::Mismatch`] all the same.
+    /// write, and one more request before it if the snapshot is not fresh. A document that no transaction has written yet has no list of
+    /// commits that could tell what became of that write: it takes a transaction with a record, once. If the holder is dead
+    /// it is cleaned up; the answer is [`CompareAndSet::Mismatch`] all the same.
     ///
     /// The value is the whole new content: fields that its type does not know are gone afterwards.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
@@ -112,6 +113,10 @@ impl Domain {
                 }
                 return Ok(CompareAndSet::Mismatch);
             }
+            if stored.tid.is_none() {
+                cov_mark::hit!(plain_document_is_set_by_a_record);
+                return Ok(self.compare_and_put(snapshot, &image).await?);
+            }
             let commit = engine.commit_tid(stored.tid).map_err(|error| error.at(key))?;
             match engine.write_single(key, &snapshot.entry, &image, commit, &deadline).await? {
                 SingleOutcome::Committed => Ok(CompareAndSet::Written(commit)),
@@ -123,7 +128,8 @@ impl Domain {
 }
 
 impl Domain {
-    /// The same where the past is kept: that is a second document, so it takes a transaction.
+    /// The same by a transaction: where the past is kept, which is a second document, and where only a record can tell what became
+    /// of a write.
     async fn compare_and_put<T>(
         &self,
         snapshot: &Snapshot<T>,

@@ -249,7 +249,8 @@ impl Engine {
 
     /// The reserved list of recent commits after one more.
     pub(crate) fn recent_with(&self, recent: &[Tid], commit: Tid) -> Vec<Tid> {
-        let longest = self.store.request_timeout().saturating_mul(2);
+        // Whoever is in doubt asks until its deadline, and what it sent lands no later than the store gives up on it.
+        let longest = self.store.request_timeout().saturating_mul(2).max(self.config.deadline);
         let horizon = self.config.clock.wall().saturating_sub(longest);
         let keeps = |tid| self.rules.decides(Rule::KeepInDoubt) && self.in_doubt.contains(tid);
         let is_known = |tid: Tid| self.tids.is_own(tid) && !keeps(tid);

@@ -88,3 +88,18 @@ async fn an_old_read_costs_one_request_more_and_a_fresh_one_none() {
         assert_eq!(asked, (1 + verifies, 1, verifies), "{counts}");
     }
 }
+
+/// The list of a document that no transaction has written could not tell what became of a write of it.
+#[tokio::test(start_paused = true)]
+async fn of_two_who_set_a_plain_document_one_hears_of_the_other() {
+    cov_mark::check!(plain_document_is_set_by_a_record);
+    let w = Shop::of(1).await;
+    let p = w.process(Dies::Never).await;
+    w.plainly(&p.items.key("plain"), r#"{"n":1}"#).await;
+    let read = async || p.domain.reader().read(&p.items, "plain").await.expect("reads");
+    let (one, other) = (read().await, read().await);
+    let set = async |snapshot, n| p.domain.compare_and_set(&p.items, snapshot, &Item { n }).await;
+    assert!(matches!(set(&one, 2).await, Ok(CompareAndSet::Written(_))));
+    assert_eq!(set(&other, 3).await.expect("it is known"), CompareAndSet::Mismatch);
+    assert_eq!(read().await.value, Some(Item { n: 2 }));
+}

@@ -14,6 +14,8 @@ pub mod apply;
 pub mod conflict;
 pub mod lock;
 pub mod recent;
+#[cfg(test)]
+mod recent_histories;
 pub mod resolve;
 pub mod single;
 pub mod staged;
