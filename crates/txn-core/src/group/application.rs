@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::standing::{Certainty, SharedStanding};
-use super::uses::Uses;
 use super::{Groups, Place, SLOW};
 use crate::attempt::Receipt;
 use crate::attempt::composition::Composition;
@@ -86,19 +85,10 @@ impl Application {
             Certainty::Soon => None,
             Certainty::InDoubt(tid) => Some(in_doubt("it took longer than the deadline", tid)),
             Certainty::Out => {
-                let uses = self.leave();
+                let uses = self.groups.leave(self.place);
                 Some(too_late(uses.as_ref().and_then(|uses| uses.keys().next())).into())
             }
         }
-    }
-
-    /// Takes it out of the queue, if it is still there: whoever waited for it alone is free then. Returns its documents.
-    fn leave(&self) -> Option<Uses> {
-        let uses = self.groups.leave(self.place);
-        if uses.is_some() {
-            self.groups.call();
-        }
-        uses
     }
 
     /// Whoever composed it is gone.
@@ -112,7 +102,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        self.leave();
+        self.groups.leave(self.place);
     }
 }
 

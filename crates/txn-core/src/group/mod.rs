@@ -147,9 +147,12 @@ impl Groups {
         }
     }
 
-    /// Takes an applicant out of the queue, if it is still there. Returns its documents then.
-    fn leave(&self, place: Place) -> Option<Uses> {
-        self.queue.lock().leave(place).map(|applicant| applicant.uses)
+    /// Takes an applicant out of the queue, if it is still there, and has those composed who waited for it alone. Returns its
+    /// documents then.
+    fn leave(self: &Arc<Self>, place: Place) -> Option<Uses> {
+        let left = self.queue.lock().leave(place)?;
+        self.call();
+        Some(left.uses)
     }
 
     /// The documents of an attempt, if it may be composed with others.

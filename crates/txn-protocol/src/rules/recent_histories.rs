@@ -2,7 +2,6 @@
 //! its list tells of a write is true, however it was shortened.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -18,6 +17,9 @@ use crate::tid::Tid;
 
 /// In seconds: what was committed longer ago is taken out, whoever wrote it.
 const HORIZON: u64 = 20;
+
+/// In ticks of a tid.
+const SECOND: u64 = 10_000_000;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -101,25 +103,19 @@ impl Document {
     /// A tid behind the commit that stands there, by the clock of its process.
     fn tid(&mut self, process: u64) -> Tid {
         self.drawn += 1;
-        let of = |ticks: u64| -> Tid {
-            let (high, low) = (ticks >> 32, ticks & u64::from(u32::MAX));
-            format!("{low:08x}-{high:04x}-11f1-8000-0123456789{process:02x}")
-                .parse()
-                .expect("a tid")
-        };
-        let mut ticks = self.clock(process) * 10_000_000 + self.drawn;
-        while self.stored.tid.is_some_and(|before| of(ticks) <= before) {
-            ticks += 10_000_000;
+        let mut ticks = self.clock(process) * SECOND + self.drawn;
+        while self.stored.tid.is_some_and(|before| tid_at(process, ticks) <= before) {
+            ticks += SECOND;
         }
-        of(ticks)
+        tid_at(process, ticks)
     }
 
     /// What a commit leaves behind, in the words of the process that writes it.
     fn content(&self, process: u64, commit: Tid) -> Stored {
         let own = |tid: Tid| tid.node()[5] == process as u8;
         let is_known = |tid: Tid| own(tid) && !self.in_doubt.contains(&tid);
-        let since = commit_time(0) + Duration::from_secs(self.clock(process));
-        let horizon = since.saturating_sub(Duration::from_secs(HORIZON));
+        let horizon = self.clock(process).saturating_sub(HORIZON) * SECOND;
+        let horizon = tid_at(process, horizon).unix_time();
         let recent = recent_with(&self.stored.recent, commit, is_known, horizon).into();
         Stored { tid: Some(commit), recent, ..self.stored.clone() }
     }
@@ -207,9 +203,10 @@ impl Document {
     }
 }
 
-/// When whoever has a clock that begins at zero begins.
-fn commit_time(ticks: u64) -> Duration {
-    format!("{ticks:08x}-0000-11f1-8000-0123456789ab").parse::<Tid>().expect("a tid").unix_time()
+/// A tid of a process, so many ticks after the beginning.
+fn tid_at(process: u64, ticks: u64) -> Tid {
+    let (high, low) = (ticks >> 32, ticks & u64::from(u32::MAX));
+    format!("{low:08x}-{high:04x}-11f1-8000-0123456789{process:02x}").parse().expect("a tid")
 }
 
 proptest! {
