@@ -17,11 +17,11 @@ use crate::target::{Target, identity_alias};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 
 /// What the account of a domain needs to be granted.
-const PRIVILEGES: &str = "grant the index privileges read, write, view_index_metadata and manage on \
+pub(crate) const PRIVILEGES: &str = "grant the index privileges read, write, view_index_metadata and manage on \
                           the index, and all on txn-*";
 
 impl Inner {
-    async fn admin(
+    pub(crate) async fn admin(
         &self,
         method: Method,
         path: &str,

@@ -23,6 +23,7 @@ mod collection;
 mod config;
 mod definition;
 mod documents;
+mod identify;
 mod mapping;
 mod mget;
 mod names;
@@ -41,8 +42,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use txn_store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
-    StoreError, Write,
+    CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
+    Read, Store, StoreError, Write,
 };
 
 pub use config::{EsAuth, EsConfig};
@@ -148,6 +149,10 @@ impl Store for EsStore {
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
         self.told(self.inner.open_collection(spec).await)
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        self.told(self.inner.identify(name).await)
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

@@ -3,4 +3,5 @@
 mod live;
 mod live_access;
 mod live_collections;
+mod live_identities;
 mod live_routing;

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_store::embedded;
 use txn_store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Store,
-    StoreError, StoreErrorKind, Write,
+    CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
+    Read, Role, Store, StoreError, StoreErrorKind, Write,
 };
 
 use crate::apply::Command;
@@ -217,6 +217,12 @@ impl Store for RedbStore {
         }
         let opened = self.administer(Command::Open(spec.clone())).await?;
         opened.ok_or_else(|| embedded::not_found(&spec.name))
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        let found = read::find(&self.open.file, name)?;
+        let CollectionInfo { name, uid, .. } = found.ok_or_else(|| embedded::not_found(name))?;
+        Ok(CollectionIdentity { name, uid })
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

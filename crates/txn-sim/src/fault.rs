@@ -15,8 +15,8 @@ use tokio::time::Instant;
 pub use plan::{FaultPlan, Injected};
 use plan::{FaultRng, Outage, ReadFault, WriteFault};
 use txn_store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
-    StoreError, StoreErrorKind, Write, WriteOp,
+    CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
+    Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
 
 /// How many contents of one document are remembered for stale reads.
@@ -440,6 +440,10 @@ impl Store for FaultStore {
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
         self.reach(&spec.name, self.shared.inner.open_collection(spec)).await
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        self.reach(name, self.shared.inner.identify(name)).await
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Store,
-    StoreError, Write,
+    CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
+    Read, Store, StoreError, Write,
 };
 
 /// A store in front of another one: what it does not change is passed on. Every layer is a [`Store`].
@@ -96,6 +96,11 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         self.around(self.inner().open_collection(spec)).await
     }
 
+    /// See [`Store::identify`].
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        self.around(self.inner().identify(name)).await
+    }
+
     /// See [`Store::drop_collection`].
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
         self.around(self.inner().drop_collection(name)).await
@@ -165,6 +170,10 @@ impl<L: Layer> Store for L {
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
         Layer::open_collection(self, spec).await
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        Layer::identify(self, name).await
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

@@ -394,6 +394,15 @@ pub struct CollectionInfo {
     pub owner: Option<String>,
 }
 
+/// Which collection a name stands for, as [`Store::identify`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectionIdentity {
+    /// The physical name, with aliases resolved.
+    pub name: Arc<str>,
+    /// The same as [`CollectionInfo::uid`].
+    pub uid: Arc<str>,
+}
+
 /// Which documents a scan is about. Fields are top-level keyword fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
@@ -472,6 +481,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// [`StoreErrorKind::NotFound`] if it is missing and not to be made;
     /// [`StoreErrorKind::Misconfigured`] if it cannot serve transactions, naming the remedy.
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError>;
+
+    /// Asks the server which collection a name stands for now. The answer is never from memory, and the call changes
+    /// nothing. An alias stands for its one collection, or for the one of its collections that takes its writes.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] if there is no such collection and no such alias;
+    /// [`StoreErrorKind::Misconfigured`] if the name stands for several collections, and none takes the writes.
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError>;
 
     /// Drops a collection with its documents and aliases; dropping a missing one succeeds.
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError>;

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use crate::embedded::{self, Decision, LIMITS, Place};
 use crate::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Source,
-    Store, StoreError, Version, Write,
+    CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
+    Read, Role, Source, Store, StoreError, Version, Write,
 };
 
 /// Documents in the memory of this process. Linearizable, and gone with the process.
@@ -179,6 +179,13 @@ impl Store for MemoryStore {
         }
         let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
         Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        let state = self.state.lock();
+        let found = state.resolve(name).and_then(|name| state.collections.get_key_value(name));
+        let (name, collection) = found.ok_or_else(|| embedded::not_found(name))?;
+        Ok(CollectionIdentity { name: name.clone(), uid: collection.uid.clone() })
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use txn_store::embedded::{self, LIMITS};
 use txn_store::{
-    CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page, Read, Role, Store,
-    StoreError, StoreErrorKind, Write,
+    CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
+    Read, Role, Store, StoreError, StoreErrorKind, Write,
 };
 
 use super::slow::{Call, timed_out};
@@ -72,6 +72,13 @@ impl Store for Server {
         }
         let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
         Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        let mut state = self.state.lock();
+        let physical = state.resolve(name).ok_or_else(|| embedded::not_found(name))?;
+        let uid = state.existing(&physical)?.uid.clone();
+        Ok(CollectionIdentity { name: physical, uid })
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

@@ -151,6 +151,8 @@ parts! {
     scans;
     /// Aliases, what opening a collection shows, and `require_alias`.
     aliases;
+    /// Which collection a name stands for now.
+    identities;
     /// Lists of collections, and what is taken off a collection that is released.
     listings;
     /// The write block.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use txn_store::{
-    CollectionSpec, Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Read, Refusal,
-    RefusalKind, Role, Source, Store, StoreError, Version, Write, WriteOp,
+    CollectionIdentity, CollectionSpec, Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page,
+    Read, Refusal, RefusalKind, Role, Source, Store, StoreError, Version, Write, WriteOp,
 };
 
 /// Which rule is broken.
@@ -45,6 +45,7 @@ pub(crate) enum Fault {
     ListIsShort,
     OwnerStays,
     TimeInSeconds,
+    IdentityRemembered,
 }
 
 /// A store that is right but for its fault.
@@ -55,12 +56,14 @@ pub(crate) struct Broken {
     writes: AtomicU64,
     /// Versions by document, where the fault is that they begin again.
     own: Mutex<BTreeMap<Key, Vec<Version>>>,
+    /// What names stood for when they were first asked for.
+    identities: Mutex<BTreeMap<String, CollectionIdentity>>,
 }
 
 impl Broken {
     pub(crate) fn new(fault: Fault) -> Self {
-        let (inner, writes, own) = Default::default();
-        Self { fault, inner, writes, own }
+        let (inner, writes, own, identities) = Default::default();
+        Self { fault, inner, writes, own, identities }
     }
 
     async fn now(&self, key: &Key) -> Option<Version> {
@@ -279,6 +282,19 @@ impl Layer for Broken {
             _ => {}
         }
         Ok(page)
+    }
+
+    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        let remembered = self.identities.lock().expect("no task panics here").get(name).cloned();
+        match remembered.filter(|_| self.fault == Fault::IdentityRemembered) {
+            Some(identity) => Ok(identity),
+            None => {
+                let identity = self.inner.identify(name).await?;
+                let mut identities = self.identities.lock().expect("no task panics here");
+                identities.insert(name.to_owned(), identity.clone());
+                Ok(identity)
+            }
+        }
     }
 
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {

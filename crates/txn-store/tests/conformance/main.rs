@@ -54,6 +54,7 @@ async fn a_store_that_breaks_a_rule_fails() {
         (Fault::ListIsShort, Some("list_collections names every collection")),
         (Fault::OwnerStays, Some("a released collection has no owner")),
         (Fault::TimeInSeconds, Some("server_time is the time since the Unix epoch")),
+        (Fault::IdentityRemembered, Some("identify of a dropped collection fails")),
     ];
     let mut misses = Vec::new();
     for (fault, rule) in faults {

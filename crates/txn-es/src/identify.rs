@@ -1,0 +1,144 @@
+//! Which index a name stands for now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use txn_store::{CollectionIdentity, StoreError, StoreErrorKind};
+
+use crate::classify;
+use crate::collection::PRIVILEGES;
+use crate::definition::misconfigured;
+use crate::documents::{Inner, no_index};
+use crate::names;
+use crate::transport::Answer;
+
+#[derive(Deserialize)]
+struct OfIndex {
+    settings: Settings,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    #[serde(rename = "index.uuid")]
+    uuid: Arc<str>,
+}
+
+#[derive(Deserialize)]
+struct AliasesOf {
+    aliases: BTreeMap<String, Alias>,
+}
+
+#[derive(Deserialize)]
+struct Alias {
+    #[serde(default)]
+    is_write_index: bool,
+}
+
+type Identities = BTreeMap<Arc<str>, OfIndex>;
+
+impl Inner {
+    /// Asks the server; no name is looked up in what is known. One request, and a second one for an alias of several
+    /// indices.
+    pub(crate) async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
+        if let Some(fault) = names::fault(name) {
+            return Err(misconfigured(format!("{name:?} is not the name of an index: {fault}")));
+        }
+        let what = format!("asking which index {name} is");
+        // The settings of an index are smaller than its mapping by far.
+        let path = format!("/{}/_settings/index.uuid", names::segment(name));
+        let answer = self.admin(Method::GET, &path, &[("flat_settings", "true")], None).await?;
+        let found: Identities = read(name, &what, &answer)?;
+        if found.len() < 2 {
+            return sole(name, found);
+        }
+        let path = format!("/_alias/{}", names::segment(name));
+        let answer = self.admin(Method::GET, &path, &[], None).await?;
+        written(name, found, &read(name, &what, &answer)?)
+    }
+}
+
+fn read<T: DeserializeOwned>(name: &str, what: &str, answer: &Answer) -> Result<T, StoreError> {
+    if answer.status == 200 {
+        return serde_json::from_slice(&answer.body).map_err(|e| {
+            let text = format!("{what}: the answer cannot be read, at byte {}", e.column());
+            StoreError::new(StoreErrorKind::Unavailable, text)
+        });
+    }
+    let mut error = classify::error(what, answer);
+    match error.kind {
+        StoreErrorKind::NotFound => error = no_index(name),
+        StoreErrorKind::Denied => error.message = format!("{}; {PRIVILEGES}", error.message),
+        _ => {}
+    }
+    Err(error)
+}
+
+fn sole(name: &str, found: Identities) -> Result<CollectionIdentity, StoreError> {
+    let identity =
+        |(name, index): (_, OfIndex)| CollectionIdentity { name, uid: index.settings.uuid };
+    found.into_iter().next().map(identity).ok_or_else(|| no_index(name))
+}
+
+/// Of the indices behind an alias, the one that takes its writes.
+fn written(
+    alias: &str,
+    mut found: Identities,
+    aliases: &BTreeMap<String, AliasesOf>,
+) -> Result<CollectionIdentity, StoreError> {
+    let count = found.len();
+    let is_written = |index: &str| {
+        let of = aliases.get(index).and_then(|index| index.aliases.get(alias));
+        of.is_some_and(|alias| alias.is_write_index)
+    };
+    found.retain(|index, _| is_written(index));
+    if found.is_empty() {
+        return Err(misconfigured(format!(
+            "{alias} stands for {count} indices, and none of them takes its writes (is_write_index); name one index"
+        )));
+    }
+    sole(alias, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identities(text: &str) -> Identities {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn aliases(text: &str) -> BTreeMap<String, AliasesOf> {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn alias_of_several_indices_stands_for_its_write_index() {
+        let two =
+            r#"{"a-1":{"settings":{"index.uuid":"u"}},"a-2":{"settings":{"index.uuid":"v"}}}"#;
+        let rolled = r#"{"a-1":{"aliases":{"a":{"is_write_index":false}}},
+            "a-2":{"aliases":{"a":{"is_write_index":true,"is_hidden":true}}}}"#;
+        let identity = written("a", identities(two), &aliases(rolled)).unwrap();
+        assert_eq!((&*identity.name, &*identity.uid), ("a-2", "v"));
+        let plain = r#"{"a-1":{"aliases":{"a":{}}},"a-2":{"aliases":{"a":{}}}}"#;
+        let error = written("a", identities(two), &aliases(plain)).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert!(error.message.contains("a stands for 2 indices"), "{error}");
+    }
+
+    #[test]
+    fn missing_name_is_not_found() {
+        let answer = |status, body: &'static str| Answer { status, body: body.into() };
+        let missing = answer(
+            404,
+            r#"{"error":{"type":"index_not_found_exception","reason":"no such index [a]"}}"#,
+        );
+        let error = read::<Identities>("a", "looking", &missing).err().unwrap();
+        assert_eq!(error.kind, StoreErrorKind::NotFound);
+        let garbled = read::<Identities>("a", "looking", &answer(200, "{")).err().unwrap();
+        assert_eq!(garbled.kind, StoreErrorKind::Unavailable);
+        assert_eq!(sole("a", Identities::new()).unwrap_err().kind, StoreErrorKind::NotFound);
+    }
+}
