@@ -1,11 +1,10 @@
 use txn_store::{StoreErrorKind, Version};
 
 use super::*;
-
-const UID: &str = "uMz0YBdmS5i9vKTh9RA3_g";
+use crate::uuid::samples::uuid;
 
 fn target() -> Arc<Target> {
-    Arc::new(Target::new("a", UID, true))
+    Arc::new(Target::new("a", &uuid("uu"), true))
 }
 
 fn item(op: Op<'static>) -> Item<'static> {

@@ -123,7 +123,7 @@ impl Inner {
         aliased: Result<(), StoreError>,
         data: bool,
     ) -> Result<Arc<Target>, StoreError> {
-        let mut target = Target::new(&index.name, index.uid()?, aliased.is_ok());
+        let mut target = Target::new(&index.name, &index.uuid()?, aliased.is_ok());
         target.data = data;
         let target = Arc::new(target);
         self.targets.put(asked, target.clone());
@@ -132,12 +132,12 @@ impl Inner {
 
     /// Gives an index its identity alias. The inner error: this account may not.
     async fn give_identity(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
-        let uid = index.uid()?;
-        if index.has_identity_alias(&identity_alias(uid)) {
+        let uuid = index.uuid()?;
+        if index.has_identity_alias(&identity_alias(&uuid)) {
             return Ok(Ok(()));
         }
         let what = format!("adding the alias that identifies {}", index.name);
-        let actions = index.identity_actions(uid);
+        let actions = index.identity_actions(&uuid);
         match self.change(&what, Method::POST, "/_aliases", Some(&actions)).await {
             Ok(_) => Ok(Ok(())),
             Err(changed) => match changed.into_error() {
@@ -189,7 +189,7 @@ impl Inner {
         };
         let data = matches!(spec.role, Role::Data { .. });
         let target = self.remember(name, &index, aliased, data)?;
-        Ok(CollectionInfo { name: target.name.clone(), uid: target.uid.clone(), owner })
+        Ok(CollectionInfo { name: target.name.clone(), uid: target.uuid.text().clone(), owner })
     }
 
     async fn make(&self, spec: &CollectionSpec) -> Result<(), StoreError> {

@@ -399,7 +399,7 @@ pub(crate) fn without_alias(target: &Target) -> StoreError {
         "writing to {} needs the alias {}, which is missing and may not be added: grant the index \
          privilege manage on {} and on txn-*, or let an administrator open the collection once",
         target.name,
-        crate::target::identity_alias(&target.uid),
+        crate::target::identity_alias(&target.uuid),
         target.name,
     );
     StoreError::new(StoreErrorKind::Denied, text)

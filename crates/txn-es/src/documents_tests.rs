@@ -9,6 +9,7 @@ use txn_store::Store;
 
 use super::*;
 use crate::classify::MOST_REFUSED;
+use crate::uuid::samples::uuid;
 use crate::{EsConfig, EsStore};
 
 type Handler = Box<dyn Fn(&str, &str) -> (u16, String) + Send + Sync>;
@@ -32,9 +33,10 @@ impl Fake {
         tune: impl Fn(EsConfig) -> EsConfig,
         handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
-        let mine = crate::target::identity_alias("u");
+        let mine = crate::target::identity_alias(&uuid("uu"));
         let index = format!(
-            r#"{{"a":{{"aliases":{{"{mine}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"u"}}}}}}"#
+            r#"{{"a":{{"aliases":{{"{mine}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"{}"}}}}}}"#,
+            uuid("uu").text()
         );
         let missing = r#"{"error":{"type":"index_not_found_exception","reason":"r"},"status":404}"#;
         let handler: Handler = Box::new(move |path, body| match path {
@@ -42,7 +44,7 @@ impl Fake {
             "/a?flat_settings=true" => (200, index.clone()),
             "/b?flat_settings=true" => {
                 let index = index.replace(r#"{"a":"#, r#"{"b":"#).replace(&mine, "other");
-                (200, index.replace(r#""u""#, r#""v""#))
+                (200, index.replace(&**uuid("uu").text(), uuid("vv").text()))
             }
             "/d?flat_settings=true" => {
                 let fields = r#""mappings":{"properties":{"transaction_tid":{"type":"keyword"}}}"#;
@@ -293,7 +295,7 @@ async fn a_large_request_that_is_refused_whole_is_in_doubt() {
 async fn what_cannot_be_valid_is_not_sent() {
     let fake = Fake::new(|_, _| panic!("asked")).await;
     let replace = |version| WriteOp::Replace("{}".into(), version);
-    let version = |term, seq_no| txn_store::Version { term, seq_no };
+    let version = |term, seq_no| txn_store::Version::new(term, seq_no);
     let a = Key::new("a", "1");
     let cases = [
         (Key::new("a", ""), WriteOp::Create("{}".into()), "Invalid(Refusal { kind: Id"),
@@ -466,7 +468,7 @@ fn a_dry_run_and_the_lock_of_one_document_go_in_any_order() {
         at: 0,
         route: "a".into(),
         require_alias: false,
-        target: Arc::new(Target::new("a", "uMz0YBdmS5i9vKTh9RA3_g", true)),
+        target: Arc::new(Target::new("a", &uuid("uu"), true)),
         id,
         routing: None,
         op,

@@ -35,6 +35,7 @@ mod server;
 mod target;
 mod terms;
 mod transport;
+mod uuid;
 
 use std::fmt;
 use std::sync::Arc;

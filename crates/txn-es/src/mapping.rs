@@ -8,6 +8,7 @@ use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::definition::{self, misconfigured};
 use crate::target::{IDENTITY_ALIAS, identity_alias};
+use crate::uuid::IndexUuid;
 
 /// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
 const FIELDS: &str = "fields";
@@ -84,11 +85,8 @@ impl Index {
     }
 
     /// The UUID of this very index.
-    pub(crate) fn uid(&self) -> Result<&str, StoreError> {
-        self.setting("index.uuid").filter(|uid| !uid.is_empty()).ok_or_else(|| {
-            let text = format!("{}: the server does not show the UUID of the index", self.name);
-            StoreError::new(StoreErrorKind::Unavailable, text)
-        })
+    pub(crate) fn uuid(&self) -> Result<IndexUuid, StoreError> {
+        IndexUuid::parse(&self.name, self.setting("index.uuid").unwrap_or_default())
     }
 
     /// Whether a write block is set.
@@ -133,8 +131,8 @@ impl Index {
     }
 
     /// The request that gives the index its identity alias and takes those of others away.
-    pub(crate) fn identity_actions(&self, uid: &str) -> Value {
-        let mine = identity_alias(uid);
+    pub(crate) fn identity_actions(&self, uuid: &IndexUuid) -> Value {
+        let mine = identity_alias(uuid);
         let add = json!({"add": {"index": self.name, "alias": mine, "is_hidden": true}});
         let remove = self
             .foreign_identities(&mine)

@@ -1,8 +1,9 @@
 use super::*;
+use crate::uuid::samples::uuid;
 
 fn index(mappings: Value, settings: Value) -> Index {
     let mut settings = settings;
-    settings["index.uuid"] = json!("u");
+    settings["index.uuid"] = json!(**uuid("uu").text());
     let answer = json!({"a": {"aliases": {}, "mappings": mappings, "settings": settings}});
     sole("a", answer.to_string().as_bytes()).unwrap()
 }
@@ -205,7 +206,7 @@ fn what_is_released() {
     assert_eq!(meta(noted), Some(json!({"_meta": {"txn": {"note": "n"}}})));
     assert_eq!(meta(json!({"app": 1})), None);
     let mut index = index(json!({}), json!({}));
-    for alias in ["mine", &identity_alias("u"), &committed_alias(&index.name)] {
+    for alias in ["mine", &identity_alias(&uuid("uu")), &committed_alias(&index.name)] {
         index.aliases.insert(alias.to_owned(), json!({}));
     }
     let actions = index.release_actions().unwrap();
@@ -216,15 +217,15 @@ fn what_is_released() {
 
 #[test]
 fn an_identity_alias_is_there_once() {
-    let mine = identity_alias("u");
-    let other = identity_alias("v");
+    let mine = identity_alias(&uuid("uu"));
+    let other = identity_alias(&uuid("vv"));
     let mut index = index(json!({}), json!({}));
     assert!(!index.has_identity_alias(&mine));
     index.aliases.insert(mine.clone(), json!({}));
     assert!(index.has_identity_alias(&mine));
     index.aliases.insert(other.clone(), json!({}));
     assert!(!index.has_identity_alias(&mine));
-    let actions = index.identity_actions("u");
+    let actions = index.identity_actions(&uuid("uu"));
     assert_eq!(actions["actions"][0]["add"]["alias"], mine);
     assert_eq!(actions["actions"][1]["remove"]["alias"], other);
 }

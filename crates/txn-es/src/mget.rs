@@ -163,10 +163,11 @@ pub(crate) fn unavailable(text: &str) -> Read {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uuid::samples::uuid;
 
     #[test]
     fn answers() {
-        let target = std::sync::Arc::new(Target::new("a", "u", true));
+        let target = std::sync::Arc::new(Target::new("a", &uuid("uu"), true));
         let keys = ["1", "2", "3", "4", "5", "6"].map(|id| Key::new("a", id));
         let asks: Vec<_> =
             keys.iter().map(|key| Ask { at: 0, key, target: target.clone() }).collect();
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_document_under_another_routing_is_refused() {
-        let target = std::sync::Arc::new(Target::new("a", "u", true));
+        let target = std::sync::Arc::new(Target::new("a", &uuid("uu"), true));
         for (asked, stored, advice) in [
             (None, Some("r"), Some("DocumentId::routed(id, \"r\")")),
             (Some("q"), Some("r"), Some("DocumentId::routed(id, \"r\")")),
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_one_document_hurts_no_other() {
-        let target = std::sync::Arc::new(Target::new("a", "u", true));
+        let target = std::sync::Arc::new(Target::new("a", &uuid("uu"), true));
         let keys = ["1", "2", "3"].map(|id| Key::new("a", id));
         let asks = keys.each_ref().map(|key| Ask { at: 0, key, target: target.clone() });
         let doc = |id: &str, source: &str| {
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn the_request() {
         let keys = [Key::new("a", "1\""), Key::new("a", "2").routed("r")];
-        let target = std::sync::Arc::new(Target::new("a", "u", false));
+        let target = std::sync::Arc::new(Target::new("a", &uuid("uu"), false));
         let asks = keys.each_ref().map(|key| Ask { at: 0, key, target: target.clone() });
         let expected =
             r#"{"docs":[{"_index":"a","_id":"1\""},{"_index":"a","_id":"2","routing":"r"}]}"#;

@@ -149,6 +149,7 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uuid::samples::uuid;
 
     const PAGE: &str = r#"{"_scroll_id":"s","took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},
         "hits":{"total":{"value":1,"relation":"eq"},"max_score":null,"hits":[
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn pages() {
-        let target = Target::new("a", "u", true);
+        let target = Target::new("a", &uuid("uu"), true);
         let found = decode(&target, PAGE.as_bytes()).unwrap();
         let key = Key::new("a", "1").routed("r");
         let version = target.version(7, 2).unwrap();
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn partial_pages_are_errors() {
-        let target = Target::new("a", "u", true);
+        let target = Target::new("a", &uuid("uu"), true);
         for (from, to, kind) in [
             ("\"failed\":0", "\"failed\":1", StoreErrorKind::Unavailable),
             ("\"timed_out\":false", "\"timed_out\":true", StoreErrorKind::Unavailable),
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_document_that_is_no_text_is_named() {
-        let target = Target::new("a", "u", true);
+        let target = Target::new("a", &uuid("uu"), true);
         let page = PAGE.replace("1.10", "\"?\"").into_bytes();
         let bad = page.iter().map(|byte| if *byte == b'?' { 0xFF } else { *byte });
         let error = decode(&target, &bad.collect::<Vec<_>>()).unwrap_err();

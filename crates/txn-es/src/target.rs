@@ -5,7 +5,7 @@
 //! version must never return, but an index that is dropped and made again counts from the
 //! beginning. So each index has an *identity alias*, which carries the UUID of the index in its name.
 //! Operations go through it and require an alias, so that they reach this very index or fail; and
-//! versions carry a stamp of the identity in the upper half of their term.
+//! versions carry a part of the UUID, their incarnation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use txn_store::Version;
+
+use crate::uuid::IndexUuid;
 
 /// What the names of identity aliases begin with.
 pub(crate) const IDENTITY_ALIAS: &str = "txn-identity-";
@@ -22,13 +24,11 @@ pub(crate) const IDENTITY_ALIAS: &str = "txn-identity-";
 pub(crate) struct Target {
     /// The index.
     pub(crate) name: Arc<str>,
-    /// Its UUID.
-    pub(crate) uid: Arc<str>,
+    pub(crate) uuid: IndexUuid,
     /// It holds documents of an application, which may have a routing.
     pub(crate) data: bool,
     /// The identity alias, through which operations go; `None` if it is missing and cannot be added.
     pub(crate) identity_alias: Option<Arc<str>>,
-    stamp: u64,
     /// Set when an answer showed that the name stands for something else by now.
     stale: AtomicBool,
     /// So many documents may be in a page of a scan, by the size of those that were too large.
@@ -46,19 +46,14 @@ pub(crate) struct Condition {
 pub(crate) const IMPOSSIBLE: Condition =
     Condition { seq_no: 9_007_199_254_740_991, primary_term: 9_007_199_254_740_991 };
 
-const TERM_BITS: u32 = 32;
-
 impl Target {
-    pub(crate) fn new(name: &str, uid: &str, aliased: bool) -> Self {
-        let identity_alias = aliased.then(|| identity_alias(uid).into());
-        // 31 bits, so that a term is a positive number for every reader of JSON.
-        let stamp = (fnv1a(uid.as_bytes()) >> 33) << TERM_BITS;
+    pub(crate) fn new(name: &str, uuid: &IndexUuid, aliased: bool) -> Self {
+        let identity_alias = aliased.then(|| identity_alias(uuid).into());
         Self {
             name: name.into(),
-            uid: uid.into(),
+            uuid: uuid.clone(),
             data: true,
             identity_alias,
-            stamp,
             stale: AtomicBool::new(false),
             most_per_page: AtomicUsize::new(usize::MAX),
         }
@@ -80,28 +75,23 @@ impl Target {
 
     /// The version of a document of this index; `None` if the figures are out of all bounds.
     pub(crate) fn version(&self, seq_no: u64, primary_term: u64) -> Option<Version> {
-        let fits = primary_term != 0 && primary_term >> TERM_BITS == 0;
-        fits.then_some(Version { term: self.stamp | primary_term, seq_no })
+        let version = Version { incarnation: self.uuid.incarnation(), term: primary_term, seq_no };
+        self.condition(version).map(|_| version)
     }
 
     /// What to condition a write on; `None` for a version that no document of this index ever had.
     pub(crate) fn condition(&self, version: Version) -> Option<Condition> {
-        let primary_term = version.term & ((1 << TERM_BITS) - 1);
-        let ours = version.term ^ primary_term == self.stamp;
-        let possible = primary_term != 0 && i64::try_from(version.seq_no).is_ok();
-        (ours && possible).then_some(Condition { seq_no: version.seq_no, primary_term })
+        let Version { incarnation, term: primary_term, seq_no } = version;
+        let is_long = |number| i64::try_from(number).is_ok();
+        let possible = primary_term != 0 && is_long(primary_term) && is_long(seq_no);
+        (incarnation == self.uuid.incarnation() && possible)
+            .then_some(Condition { seq_no, primary_term })
     }
 }
 
-/// The name of the identity alias of an index: lower case, as some tools expect of every name.
-pub(crate) fn identity_alias(uid: &str) -> String {
-    let hex = uid.bytes().map(|byte| format!("{byte:02x}"));
-    std::iter::once(IDENTITY_ALIAS.to_owned()).chain(hex).collect()
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+/// The name of the identity alias of an index.
+pub(crate) fn identity_alias(uuid: &IndexUuid) -> String {
+    format!("{IDENTITY_ALIAS}{}", uuid.hex())
 }
 
 /// What is known of names, of indices and of aliases.
@@ -137,32 +127,32 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uuid::samples::uuid;
 
     #[test]
     fn versions_belong_to_one_incarnation() {
-        let first = Target::new("a", "uMz0YBdmS5i9vKTh9RA3_g", true);
-        let again = Target::new("a", "Zq3yC0nXTdqXFh2C6hHEXw", true);
+        let first = Target::new("a", &uuid("uu"), true);
+        let again = Target::new("a", &uuid("vv"), true);
         let version = first.version(0, 1).unwrap();
         assert_eq!(first.condition(version), Some(Condition { seq_no: 0, primary_term: 1 }));
         assert_eq!(again.condition(version), None);
         assert_ne!(again.version(0, 1), Some(version));
-        assert_eq!(Target::new("b", &first.uid, false).version(0, 1), Some(version));
-        assert!(i64::try_from(version.term).is_ok());
+        assert_eq!(Target::new("b", &first.uuid, false).version(0, 1), Some(version));
     }
 
     #[test]
     fn figures_out_of_bounds_are_no_versions() {
-        let target = Target::new("a", "u", true);
+        let target = Target::new("a", &uuid("uu"), true);
         assert_eq!(target.version(1, 0), None);
-        assert_eq!(target.version(1, 1 << 32), None);
+        assert_eq!(target.version(1, 1 << 63), None);
         let good = target.version(1, 1).unwrap();
         assert_eq!(target.condition(Version { seq_no: u64::MAX, ..good }), None);
-        assert_eq!(target.condition(Version { term: 0, seq_no: 0 }), None);
+        assert_eq!(target.condition(Version { term: 0, ..good }), None);
     }
 
     #[test]
     fn identity_aliases_are_names_of_aliases() {
-        let name = identity_alias("uMz0YBdmS5i9vKTh9RA3_g");
+        let name = identity_alias(&uuid("uu"));
         assert!(crate::names::fault_of_new(&name).is_none(), "{name}");
         assert!(name.starts_with(IDENTITY_ALIAS));
     }
@@ -170,8 +160,8 @@ mod tests {
     #[test]
     fn forgetting_a_name_forgets_its_aliases() {
         let targets = Targets::default();
-        targets.put("alias", Arc::new(Target::new("a", "u", true)));
-        targets.put("b", Arc::new(Target::new("b", "v", true)));
+        targets.put("alias", Arc::new(Target::new("a", &uuid("uu"), true)));
+        targets.put("b", Arc::new(Target::new("b", &uuid("vv"), true)));
         assert_eq!(targets.get("alias").unwrap().name, targets.get("a").unwrap().name);
         targets.forget("a");
         assert!(targets.get("a").is_none() && targets.get("alias").is_none());

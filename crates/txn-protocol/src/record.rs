@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_record_survives_a_round_trip_with_the_bytes_of_its_images() {
         let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
-        let version = Version { term: 2, seq_no: 40 };
+        let version = Version { incarnation: 7, term: 2, seq_no: 40 };
         let participant = |id: &str, op, expected, placeholder| Participant {
             collection: "accounts".into(),
             id: id.into(),
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn no_record_takes_more_bytes_than_it_is_said_to_take_at_most() {
         let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
-        let longest = Some(Version { term: u64::MAX, seq_no: u64::MAX });
+        let longest = Some(Version::MAX);
         let names: Arc<str> = "\u{1}\u{2}\"\\ü".repeat(20).into();
         let participant = Participant {
             collection: names.clone(),

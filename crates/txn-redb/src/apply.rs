@@ -85,7 +85,7 @@ impl<'t> Changes<'t> {
         if let Step::Answer(outcome) = step {
             return Ok(outcome);
         }
-        let version = Version { term: TERM, seq_no: self.tick()? };
+        let version = Version::new(TERM, self.tick()?);
         self.changed = true;
         match step {
             Step::Put(key, source) => {

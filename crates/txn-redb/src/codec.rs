@@ -131,7 +131,7 @@ fn split_value(value: &[u8]) -> Result<(Version, &[u8]), Fault> {
     let (term, rest) = value.split_first_chunk().ok_or_else(damaged)?;
     let (seq_no, source) = rest.split_first_chunk().ok_or_else(damaged)?;
     let (term, seq_no) = (u64::from_be_bytes(*term), u64::from_be_bytes(*seq_no));
-    Ok((Version { term, seq_no }, source))
+    Ok((Version::new(term, seq_no), source))
 }
 
 /// The version in the value of a document.
@@ -184,7 +184,7 @@ mod tests {
                 assert_eq!(Record::decode("c", &record.encode()).unwrap(), record);
             }
         }
-        let version = Version { term: 3, seq_no: u64::MAX };
+        let version = Version::new(3, u64::MAX);
         let value = document_value(version, "{}");
         assert_eq!(decode_document(&value).unwrap(), (version, "{}"));
         assert_eq!(decode_version(&value).unwrap(), version);

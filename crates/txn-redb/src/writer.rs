@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_failed_commit_leaves_no_false_knowledge() {
         let fault = Fault::Storage("disk".to_owned());
-        let version = Version { term: 1, seq_no: 1 };
+        let version = Version::new(1, 1);
         let before = vec![Outcome::Applied(version), Outcome::Conflict, Outcome::Holds];
         let Answer::Writes(after) = in_doubt(Answer::Writes(before), &fault) else {
             panic!("the answer changed its kind");

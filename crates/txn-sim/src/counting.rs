@@ -182,7 +182,7 @@ mod tests {
         let store: &dyn Store = &counting;
         assert_eq!(counting.counts(), Counts::default());
         let key = Key::new("c", "1");
-        let at = Version { term: 1, seq_no: 1 };
+        let at = Version::new(1, 1);
         let ops = [
             WriteOp::Create("{}".into()),
             WriteOp::Replace("{}".into(), at),

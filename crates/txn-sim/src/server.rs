@@ -358,7 +358,7 @@ impl Server {
         };
         collection.last += 1;
         let (term, seq_no) = (collection.term, collection.last);
-        let version = Version { term, seq_no };
+        let version = Version::new(term, seq_no);
         state.writes += 1;
         let number = state.writes;
         let document = collection.documents.entry(place).or_default();

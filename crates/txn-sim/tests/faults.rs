@@ -239,7 +239,7 @@ async fn what_only_asks_is_answered_truly_or_not_at_all() {
 async fn story(seed: u64) -> (Vec<String>, Injected) {
     let store = faulty(FaultPlan::rough(seed)).await;
     let mut told = Vec::new();
-    let mut version = Version { term: 1, seq_no: 1 };
+    let mut version = Version::new(1, 1);
     for round in 0..100 {
         let keys: Vec<Key> = (0..5).map(|at| key(&format!("{}", (round + at) % 7))).collect();
         let ops = [create(), replace(version), WriteOp::Delete(version), WriteOp::Verify(None)];

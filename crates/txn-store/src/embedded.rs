@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn decisions_follow_the_version() {
         let source: Source = "{}".into();
-        let (v, w) = (Version { term: 1, seq_no: 1 }, Version { term: 1, seq_no: 2 });
+        let (v, w) = (Version::new(1, 1), Version::new(1, 2));
         let conflict = Decision::Answer(Outcome::Conflict);
         let holds = Decision::Answer(Outcome::Holds);
         let put = Decision::Put(&source);

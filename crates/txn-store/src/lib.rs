@@ -125,17 +125,38 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The version of one document: Elasticsearch's `_seq_no` and `_primary_term`, as a pair. A `seq_no`
-/// alone may be used again after a failover. Compare for equality only; the engine draws no
-/// conclusion from the order.
+/// The version of one document: Elasticsearch's `_seq_no` and `_primary_term`, and the index that they count in.
+///
+/// A `seq_no` alone may be used again after a failover, and both numbers in an index that is dropped and made again. Compare
+/// for equality only; the engine draws no conclusion from the order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct Version {
+    /// Tells collections of one name apart, where their other numbers begin again. Zero in a store whose numbers never
+    /// return. Stored in records, as a JSON number: stay below 2<sup>63</sup>.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub incarnation: u64,
     /// The term of the primary that took the write.
     pub term: u64,
     /// The position of the write in its history.
     pub seq_no: u64,
+}
+
+impl Version {
+    /// The version with the longest text.
+    pub const MAX: Self = Self { incarnation: u64::MAX, term: u64::MAX, seq_no: u64::MAX };
+
+    /// A version of a store whose numbers never return.
+    #[must_use]
+    pub const fn new(term: u64, seq_no: u64) -> Self {
+        Self { incarnation: 0, term, seq_no }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this signature")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The text of one JSON object. The engine hands out sources without raw CR or LF (a raw line

@@ -77,7 +77,7 @@ impl State {
 
     fn tick(&mut self) -> Version {
         self.clock += 1;
-        Version { term: 1, seq_no: self.clock }
+        Version::new(1, self.clock)
     }
 
     fn read(&self, key: &Key) -> Read {

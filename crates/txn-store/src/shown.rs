@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn no_body_is_shown() {
         let source: Source = r#"{"card":"4929123412341234"}"#.into();
-        let (key, version) = (Key::new("a", "1"), Version { term: 1, seq_no: 2 });
+        let (key, version) = (Key::new("a", "1"), Version::new(1, 2));
         let writes = [
             WriteOp::Create(source.clone()),
             WriteOp::Replace(source.clone(), version),

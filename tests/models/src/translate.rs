@@ -60,7 +60,7 @@ pub(crate) fn stamp(after: u8, txn: usize) -> u8 {
 
 /// A version of the store.
 pub(crate) fn version(number: u8) -> Version {
-    Version { term: 1, seq_no: u64::from(number) }
+    Version::new(1, u64::from(number))
 }
 
 fn lock(who: Who) -> Option<Tid> {

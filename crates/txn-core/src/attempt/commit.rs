@@ -403,7 +403,7 @@ impl Attempt {
         wanted: &BTreeMap<Key, Option<ReadEntry>>,
         writes: &BTreeMap<Key, Mutation>,
     ) -> Result<(), Error> {
-        let longest = Version { term: u64::MAX, seq_no: u64::MAX };
+        let longest = Version::MAX;
         let held = self.locks.lock().held.keys().cloned().collect::<Vec<_>>();
         let keys: std::collections::BTreeSet<&Key> =
             wanted.keys().chain(writes.keys()).chain(&held).collect();

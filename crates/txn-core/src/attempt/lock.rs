@@ -475,7 +475,7 @@ impl Attempt {
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
                     let Want { view, chain, .. } = wants.remove(&key).unwrap_or_default();
-                    self.hold(&key, Version { term: 0, seq_no: 0 }, write.op, view, chain);
+                    self.hold(&key, Version::new(0, 0), write.op, view, chain);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     self.engine.memory.forget(&key);

@@ -52,7 +52,7 @@ pub mod testing {
     /// A version of the first term.
     #[must_use]
     pub fn version(seq_no: u64) -> Version {
-        Version { term: 1, seq_no }
+        Version::new(1, seq_no)
     }
 
     /// A content.

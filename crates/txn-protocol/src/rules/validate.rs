@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(b.same_logical_version(&a), same, "{b:?} {a:?}");
         }
         let mut other_term = read(1, None, 1);
-        other_term.version = Some(Version { term: 2, seq_no: 1 });
+        other_term.version = Some(Version::new(2, 1));
         assert!(!read(1, None, 1).same_logical_version(&other_term), "a seq_no used again");
     }
 

@@ -66,9 +66,10 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
 }
 
 /// Versions that the document was never at.
-fn never(version: Version) -> [(&'static str, Version); 2] {
+fn never(version: Version) -> [(&'static str, Version); 3] {
     [
         ("a version yet to come", Version { seq_no: version.seq_no + 1_000_000, ..version }),
         ("the seq_no of another term", Version { term: version.term + 1, ..version }),
+        ("a version of another incarnation", Version { incarnation: version.incarnation ^ 1, ..version }),
     ]
 }

@@ -8,7 +8,7 @@ const SOURCE: &str = r#"{"title":"gone"}"#;
 pub(super) async fn run(fixture: &mut Fixture<'_>) {
     let missing = fixture.name("missing");
     fixture.discard(&missing).await;
-    let some = Version { term: 1, seq_no: 1 };
+    let some = Version::new(1, 1);
     nothing_there(fixture, "a collection that never was", &missing, some).await;
     let what = "block_writes of a missing collection fails";
     not_found(what, fixture.store.block_writes(&missing, true).await);

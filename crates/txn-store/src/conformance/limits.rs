@@ -32,7 +32,7 @@ async fn names(fixture: &Fixture<'_>, docs: &str, max: usize) {
         fixture.applied(what, &key, WriteOp::Delete(version)).await;
     }
 
-    let version = Version { term: 1, seq_no: 1 };
+    let version = Version::new(1, 1);
     let bad = [
         Key::new(docs, format!("{ascii}x")),
         Key::new(docs, format!("{wide}x")),

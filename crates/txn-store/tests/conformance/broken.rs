@@ -137,7 +137,7 @@ impl Broken {
             (Fault::WritesLost, WriteOp::Replace(_, version))
                 if now == Some(*version) && count.is_multiple_of(7) =>
             {
-                return Outcome::Applied(Version { term: 9, seq_no: count });
+                return Outcome::Applied(Version::new(9, count));
             }
             (Fault::CheckThenWrite, WriteOp::Replace(_, version)) if now == Some(*version) => {
                 // Has looked, lets others go on, and then writes over whatever stands.
@@ -168,7 +168,7 @@ impl Broken {
             }
             life.len() as u64
         };
-        let stands = Version { term: 1, seq_no: count };
+        let stands = Version::new(1, count);
         match &mut write.op {
             WriteOp::Replace(_, version) | WriteOp::Delete(version) => {
                 let Some(now) = now.filter(|_| *version == stands) else {
@@ -194,12 +194,12 @@ impl Broken {
         if deletes {
             life.clear();
         }
-        Outcome::Applied(Version { term: 1, seq_no })
+        Outcome::Applied(Version::new(1, seq_no))
     }
 
     fn shown(&self, key: &Key, version: Version) -> Version {
         match self.own.lock().expect("no task panics here").get(key) {
-            Some(life) => Version { term: 1, seq_no: life.len() as u64 },
+            Some(life) => Version::new(1, life.len() as u64),
             None => version,
         }
     }

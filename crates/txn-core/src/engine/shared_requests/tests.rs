@@ -374,7 +374,7 @@ fn keys() -> Vec<Key> {
 /// The writes of a batch on the store as it stands.
 async fn writes_of(steps: &[Step], store: &MemoryStore) -> Vec<Write> {
     let reads = store.get_many(&keys()).await;
-    let never = Version { term: 77, seq_no: 77 };
+    let never = Version::new(77, 77);
     let at = |id: u8, stale: bool| match &reads[usize::from(id)] {
         Read::Found { version, .. } if !stale => *version,
         _ => never,
