@@ -14,18 +14,23 @@ use crate::times::Times;
 use crate::{Failure, prerequisites, tidy};
 
 /// The servers of the suites that need one node of each kind.
-const SINGLE: [ServerKind; 4] = [
-    ServerKind::Elasticsearch,
+const SINGLE: [ServerKind; 6] = [
     ServerKind::Elasticsearch7,
+    ServerKind::Elasticsearch,
+    ServerKind::Elasticsearch9,
+    ServerKind::OpenSearch2,
     ServerKind::OpenSearch,
     ServerKind::Secured,
 ];
 
 /// The test target that starts and crashes one server of each kind, each by itself.
-const SERVERS_THEMSELVES: &str = "live";
+pub(crate) const SERVERS_THEMSELVES: &str = "live";
+
+/// Tests whose names hold this are left to `cargo xtask live`.
+const LEFT_OUT: &str = "matrix::";
 
 /// How many tests run at once on servers: most of their time they wait for leases to run out.
-const AT_ONCE: &str = "8";
+pub(crate) const AT_ONCE: &str = "8";
 
 /// Runs every check, stops at the first that fails, and says in the end what was run.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {
@@ -110,7 +115,7 @@ fn on(what: &str, kinds: &'static [ServerKind], targets: &[String], guess: Durat
         Ok(())
     });
     let mut tests = cargo_test(targets);
-    tests.args(["--", "--test-threads", AT_ONCE]);
+    tests.args(["--", "--test-threads", AT_ONCE, "--skip", LEFT_OUT]);
     let tests = Step::work(format!("tests on {what}"), guess, move |results| {
         let servers: Option<Borrowed> = up.take();
         let variables = servers.iter().flat_map(|servers| servers.variables().iter().cloned());

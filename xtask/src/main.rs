@@ -6,6 +6,7 @@ mod cargo;
 mod checks;
 mod circles;
 mod links;
+mod live;
 mod package;
 mod prerequisites;
 mod servers;
@@ -51,6 +52,15 @@ enum Task {
     Package,
     /// Make a book of the documents, in the folder `book`.
     Book,
+    /// Run the suites on real servers against one version: those that `test` runs there, and the others.
+    Live {
+        /// Which version.
+        #[arg(long, value_parser = versions())]
+        target: ServerKind,
+        /// Options of the test programs, behind `--`.
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
     /// Run loads with exact books through faults for as long as it is told, and end in a table.
     Torture {
         /// How long.
@@ -96,6 +106,11 @@ fn kinds() -> impl clap::builder::TypedValueParser<Value = ServerKind> {
         .try_map(|name| name.parse::<ServerKind>())
 }
 
+fn versions() -> impl clap::builder::TypedValueParser<Value = ServerKind> {
+    PossibleValuesParser::new(ServerKind::VERSIONS.map(ServerKind::name))
+        .try_map(|name| name.parse::<ServerKind>())
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Servers(ServersTask::Up { kinds }) => servers::up(&kinds),
@@ -108,6 +123,7 @@ fn main() -> ExitCode {
         Task::Torture { seconds, target, system, faults, rest } => {
             torture::run(target, system, seconds, &faults, &rest)
         }
+        Task::Live { target, rest } => live::run(target, &rest),
         Task::Bench(bench) => bench.run(),
     };
     match result {

@@ -1,18 +1,33 @@
 //! `cargo xtask servers`, and the servers that other tasks start for themselves.
 
-use txn_testkit::servers::{self, ServerKind};
+use std::thread;
+
+use txn_testkit::servers::{self, Running, ServerKind};
 
 use crate::{Failure, prerequisites};
 
 /// Starts servers and prints their variables, one in a line, on stdout.
 pub(crate) fn up(kinds: &[ServerKind]) -> Result<(), Failure> {
     prerequisites::for_servers(kinds)?;
-    for &kind in kinds {
-        for (name, value) in servers::up(kind)?.variables() {
+    for server in start(kinds) {
+        for (name, value) in server?.variables() {
             println!("{name}={value}");
         }
     }
     Ok(())
+}
+
+/// Starts servers at the same time: a server that starts spends much of the time waiting.
+fn start(kinds: &[ServerKind]) -> Vec<servers::Result<Running>> {
+    thread::scope(|scope| {
+        let starts = kinds.iter().map(|&kind| scope.spawn(move || servers::up(kind)));
+        let starts: Vec<_> = starts.collect();
+        let ends = starts.into_iter().map(|start| match start.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ends.collect()
+    })
 }
 
 /// Stops servers; all of them if none is named.
@@ -67,14 +82,19 @@ impl Borrowed {
     /// Starts what is not up.
     pub(crate) fn up(kinds: &[ServerKind]) -> Result<Self, Failure> {
         let mut borrowed = Self::default();
-        for &kind in kinds {
-            let server = servers::up(kind)?;
-            if !server.was_reused() {
-                borrowed.started.push(kind);
+        let mut failed = None;
+        for server in start(kinds) {
+            match server {
+                Ok(server) => {
+                    if !server.was_reused() {
+                        borrowed.started.push(server.kind());
+                    }
+                    borrowed.variables.extend(server.variables());
+                }
+                Err(error) => failed = Some(error),
             }
-            borrowed.variables.extend(server.variables());
         }
-        Ok(borrowed)
+        failed.map_or(Ok(borrowed), |error| Err(error.into()))
     }
 
     /// The variables that tell tests where the servers are.

@@ -12,10 +12,16 @@ use crate::{Failure, prerequisites};
 pub(crate) enum Target {
     /// Simulated worlds, by seeds that choose their faults.
     Simulation,
-    /// One Elasticsearch behind a proxy.
+    /// One Elasticsearch 8 behind a proxy.
     Elasticsearch,
-    /// One OpenSearch behind a proxy.
+    /// One Elasticsearch 7 behind a proxy.
+    Elasticsearch7,
+    /// One Elasticsearch 9 behind a proxy.
+    Elasticsearch9,
+    /// One OpenSearch 3 behind a proxy.
     Opensearch,
+    /// One OpenSearch 2 behind a proxy.
+    Opensearch2,
     /// Three nodes of Elasticsearch.
     Cluster,
 }
@@ -29,7 +35,10 @@ impl Target {
     fn server(self) -> Option<ServerKind> {
         match self {
             Self::Elasticsearch => Some(ServerKind::Elasticsearch),
+            Self::Elasticsearch7 => Some(ServerKind::Elasticsearch7),
+            Self::Elasticsearch9 => Some(ServerKind::Elasticsearch9),
             Self::Opensearch => Some(ServerKind::OpenSearch),
+            Self::Opensearch2 => Some(ServerKind::OpenSearch2),
             Self::Simulation | Self::Cluster => None,
         }
     }
@@ -66,7 +75,7 @@ pub(crate) fn run(
             command.arg("--seconds").arg(seconds.to_string()).args(rest);
             command
         }
-        Target::Elasticsearch | Target::Opensearch | Target::Cluster => {
+        _ => {
             prerequisites::for_servers(&[target.server().unwrap_or(ServerKind::Cluster)])?;
             let mut command = cargo("run --release -q -p txn-torture --");
             command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());

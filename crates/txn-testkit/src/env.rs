@@ -11,8 +11,12 @@ use crate::servers::{Password, ServerKind};
 pub const ELASTICSEARCH_URL: &str = "TXN_ELASTICSEARCH_URL";
 /// Address of a single Elasticsearch 7.
 pub const ELASTICSEARCH7_URL: &str = "TXN_ELASTICSEARCH7_URL";
-/// Address of a single OpenSearch.
+/// Address of a single Elasticsearch 9.
+pub const ELASTICSEARCH9_URL: &str = "TXN_ELASTICSEARCH9_URL";
+/// Address of a single OpenSearch 3.
 pub const OPENSEARCH_URL: &str = "TXN_OPENSEARCH_URL";
+/// Address of a single OpenSearch 2.
+pub const OPENSEARCH2_URL: &str = "TXN_OPENSEARCH2_URL";
 /// Addresses of the nodes of one cluster, separated by commas.
 pub const CLUSTER_URL: &str = "TXN_CLUSTER_URL";
 /// Address of an Elasticsearch with users and TLS.
@@ -55,13 +59,46 @@ pub fn elasticsearch7_url() -> String {
     require(ELASTICSEARCH7_URL, ServerKind::Elasticsearch7)
 }
 
-/// Address of a single OpenSearch.
+/// Address of a single Elasticsearch 9.
+///
+/// # Panics
+/// If `TXN_ELASTICSEARCH9_URL` is not set.
+#[must_use]
+pub fn elasticsearch9_url() -> String {
+    require(ELASTICSEARCH9_URL, ServerKind::Elasticsearch9)
+}
+
+/// Address of a single OpenSearch 3.
 ///
 /// # Panics
 /// If `TXN_OPENSEARCH_URL` is not set.
 #[must_use]
 pub fn opensearch_url() -> String {
     require(OPENSEARCH_URL, ServerKind::OpenSearch)
+}
+
+/// Address of a single OpenSearch 2.
+///
+/// # Panics
+/// If `TXN_OPENSEARCH2_URL` is not set.
+#[must_use]
+pub fn opensearch2_url() -> String {
+    require(OPENSEARCH2_URL, ServerKind::OpenSearch2)
+}
+
+/// Addresses of one server of each supported version.
+///
+/// # Panics
+/// If one of the variables is not set.
+#[must_use]
+pub fn version_urls() -> [String; 5] {
+    [
+        elasticsearch7_url(),
+        elasticsearch_url(),
+        elasticsearch9_url(),
+        opensearch2_url(),
+        opensearch_url(),
+    ]
 }
 
 /// Addresses of the nodes of a three-node Elasticsearch 8.

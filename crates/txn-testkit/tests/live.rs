@@ -104,6 +104,18 @@ fn elasticsearch7_survives() {
 }
 
 #[test]
+#[ignore = "takes another minute"]
+fn elasticsearch9_survives() {
+    survives(ServerKind::Elasticsearch9);
+}
+
+#[test]
+#[ignore = "takes another minute"]
+fn opensearch2_survives() {
+    survives(ServerKind::OpenSearch2);
+}
+
+#[test]
 fn opensearch_survives() {
     survives(ServerKind::OpenSearch);
 }

@@ -17,83 +17,59 @@ macro_rules! run {
     };
 }
 
-macro_rules! on_servers {
-    ($($family:ident::$name:ident;)*) => {
-        mod elasticsearch {
+/// Declares the tests of the schedules on one kind of server.
+macro_rules! on_server {
+    ($server:ident, $url:ident: $($family:ident::$name:ident;)*) => {
+        mod $server {
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    run!(env::elasticsearch_url(), $family::$name);
-                }
-            )*
-        }
-        mod opensearch {
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    run!(env::opensearch_url(), $family::$name);
+                    run!(env::$url(), $family::$name);
                 }
             )*
         }
     };
 }
 
-schedules!(on_servers);
-
-/// Elasticsearch 7 speaks the same protocol: the schedules that would tell a difference.
-mod elasticsearch7 {
-    use super::*;
-
-    macro_rules! some {
-        ($($family:ident::$name:ident;)*) => {$(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                run!(env::elasticsearch7_url(), $family::$name);
-            }
-        )*};
-    }
-
-    some! {
-        writes::p4_lost_update;
-        reads::a_commit_that_is_not_applied_is_read;
-        skews::g2_item_write_skew;
-        skews::g2_item_write_skew_through_absent_documents;
-        lifetimes::a_document_that_is_deleted_and_inserted_again;
-        locks::three_that_lock_in_a_circle;
-    }
+macro_rules! on_servers {
+    ($($schedules:tt)*) => {
+        on_server! { elasticsearch7, elasticsearch7_url: $($schedules)* }
+        on_server! { elasticsearch8, elasticsearch_url: $($schedules)* }
+        on_server! { elasticsearch9, elasticsearch9_url: $($schedules)* }
+        on_server! { opensearch2, opensearch2_url: $($schedules)* }
+        on_server! { opensearch3, opensearch_url: $($schedules)* }
+    };
 }
 
-/// Runs a schedule with searches, on an index that is refreshed only on demand.
+schedules!(on_servers);
+
+/// Declares the tests of the schedules with searches on one kind of server, on an index that is refreshed only on demand.
+macro_rules! searches_on_server {
+    ($server:ident, $url:ident: $($name:ident;)*) => {
+        mod $server {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let server = Server::at(&env::$url()).await;
+                    searching(&server, async |fixture, search| {
+                        anomalies::searches::$name(fixture, search).await;
+                    }).await;
+                    server.clear().await;
+                }
+            )*
+        }
+    };
+}
+
 macro_rules! searches {
-    ($($name:ident;)*) => {
-        mod searches_on_elasticsearch {
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let server = Server::at(&env::elasticsearch_url()).await;
-                    searching(&server, async |fixture, search| {
-                        anomalies::searches::$name(fixture, search).await;
-                    }).await;
-                    server.clear().await;
-                }
-            )*
-        }
-        mod searches_on_opensearch {
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    let server = Server::at(&env::opensearch_url()).await;
-                    searching(&server, async |fixture, search| {
-                        anomalies::searches::$name(fixture, search).await;
-                    }).await;
-                    server.clear().await;
-                }
-            )*
-        }
+    ($($schedules:tt)*) => {
+        searches_on_server! { searches_elasticsearch7, elasticsearch7_url: $($schedules)* }
+        searches_on_server! { searches_elasticsearch8, elasticsearch_url: $($schedules)* }
+        searches_on_server! { searches_elasticsearch9, elasticsearch9_url: $($schedules)* }
+        searches_on_server! { searches_opensearch2, opensearch2_url: $($schedules)* }
+        searches_on_server! { searches_opensearch3, opensearch_url: $($schedules)* }
     };
 }
 

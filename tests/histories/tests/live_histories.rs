@@ -36,27 +36,28 @@ async fn holds(url: &str, model: Model) {
     fixture.clear().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn list_appends_on_elasticsearch() {
-    holds(&env::elasticsearch_url(), Model::ListAppend).await;
+macro_rules! on_servers {
+    ($($server:ident, $url:ident;)*) => {$(
+        mod $server {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn list_appends() {
+                holds(&env::$url(), Model::ListAppend).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn registers() {
+                holds(&env::$url(), Model::Register).await;
+            }
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registers_on_elasticsearch() {
-    holds(&env::elasticsearch_url(), Model::Register).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn list_appends_on_opensearch() {
-    holds(&env::opensearch_url(), Model::ListAppend).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registers_on_opensearch() {
-    holds(&env::opensearch_url(), Model::Register).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn list_appends_on_elasticsearch_7() {
-    holds(&env::elasticsearch7_url(), Model::ListAppend).await;
+on_servers! {
+    elasticsearch7, elasticsearch7_url;
+    elasticsearch8, elasticsearch_url;
+    elasticsearch9, elasticsearch9_url;
+    opensearch2, opensearch2_url;
+    opensearch3, opensearch_url;
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use txn_es::{EsConfig, EsStore};
 use txn_store::conformance::{self, Options};
-use txn_testkit::env;
 
 async fn conforms(url: &str) {
     let config = EsConfig::from_url(url).expect("an address");
@@ -17,17 +16,21 @@ async fn conforms(url: &str) {
     conformance::run(Arc::new(store), options).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn elasticsearch_8_conforms() {
-    conforms(&env::elasticsearch_url()).await;
+macro_rules! on_servers {
+    ($($server:ident, $url:ident;)*) => {$(
+        mod $server {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn conforms() {
+                super::conforms(&txn_testkit::env::$url()).await;
+            }
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn elasticsearch_7_conforms() {
-    conforms(&env::elasticsearch7_url()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opensearch_conforms() {
-    conforms(&env::opensearch_url()).await;
+on_servers! {
+    elasticsearch7, elasticsearch7_url;
+    elasticsearch8, elasticsearch_url;
+    elasticsearch9, elasticsearch9_url;
+    opensearch2, opensearch2_url;
+    opensearch3, opensearch_url;
 }

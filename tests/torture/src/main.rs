@@ -40,10 +40,16 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Target {
-    /// The Elasticsearch of `TXN_ELASTICSEARCH_URL`.
+    /// The Elasticsearch 8 of `TXN_ELASTICSEARCH_URL`.
     Elasticsearch,
-    /// The OpenSearch of `TXN_OPENSEARCH_URL`.
+    /// The Elasticsearch 7 of `TXN_ELASTICSEARCH7_URL`.
+    Elasticsearch7,
+    /// The Elasticsearch 9 of `TXN_ELASTICSEARCH9_URL`.
+    Elasticsearch9,
+    /// The OpenSearch 3 of `TXN_OPENSEARCH_URL`.
     Opensearch,
+    /// The OpenSearch 2 of `TXN_OPENSEARCH2_URL`.
+    Opensearch2,
     /// Three nodes of its own.
     Cluster,
 }
@@ -78,21 +84,30 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
+impl Target {
+    /// The address of the server; none for nodes of its own.
+    fn url(self) -> Option<String> {
+        match self {
+            Self::Elasticsearch => Some(env::elasticsearch_url()),
+            Self::Elasticsearch7 => Some(env::elasticsearch7_url()),
+            Self::Elasticsearch9 => Some(env::elasticsearch9_url()),
+            Self::Opensearch => Some(env::opensearch_url()),
+            Self::Opensearch2 => Some(env::opensearch2_url()),
+            Self::Cluster => None,
+        }
+    }
+}
+
 async fn soak(system: System, target: Target, span: Duration) -> Result<Report, String> {
-    let url = match target {
-        Target::Elasticsearch => env::elasticsearch_url(),
-        Target::Opensearch => env::opensearch_url(),
-        Target::Cluster => return Err("a soak of a system runs on one server".to_owned()),
-    };
+    let url = target.url().ok_or("a soak of a system runs on one server")?;
     let binary = std::env::current_exe().map_err(|error| error.to_string())?;
     Plan::new(system, &url, span, binary).run().await
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
     let (faults, shape) = (arguments.faults.as_slice(), arguments.shape);
-    match arguments.target {
-        Target::Elasticsearch => single::run(&env::elasticsearch_url(), faults, span, shape).await,
-        Target::Opensearch => single::run(&env::opensearch_url(), faults, span, shape).await,
-        Target::Cluster => cluster::run(faults, span, shape).await,
+    match arguments.target.url() {
+        Some(url) => single::run(&url, faults, span, shape).await,
+        None => cluster::run(faults, span, shape).await,
     }
 }

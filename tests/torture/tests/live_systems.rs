@@ -1,4 +1,4 @@
-//! A short kill soak of each system on top of the engine, on an Elasticsearch and on an OpenSearch. `cargo xtask torture` runs
+//! A short kill soak of each system on top of the engine, on every version of every server. `cargo xtask torture` runs
 //! them for as long as it is told.
 
 use std::path::PathBuf;
@@ -17,40 +17,41 @@ async fn soak(system: System, url: &str) {
     assert!(report.violations.is_empty(), "{report}");
 }
 
-mod elasticsearch {
-    use super::*;
+macro_rules! on_servers {
+    ($($server:ident, $url:ident;)*) => {$(
+        mod $server {
+            use super::*;
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn requests_outlive_killed_processors() {
-        soak(System::Requests, &env::elasticsearch_url()).await;
-    }
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn requests_outlive_killed_processors() {
+                soak(System::Requests, &env::$url()).await;
+            }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn locks_outlive_killed_holders() {
-        soak(System::Locks, &env::elasticsearch_url()).await;
-    }
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn locks_outlive_killed_holders() {
+                soak(System::Locks, &env::$url()).await;
+            }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn events_outlive_killed_processors() {
-        soak(System::Outbox, &env::elasticsearch_url()).await;
-    }
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn events_outlive_killed_processors() {
+                soak(System::Outbox, &env::$url()).await;
+            }
+        }
+    )*};
 }
 
-mod opensearch {
+on_servers! {
+    elasticsearch8, elasticsearch_url;
+    opensearch3, opensearch_url;
+}
+
+/// `cargo xtask test` leaves these out, and `cargo xtask live` runs them.
+mod matrix {
     use super::*;
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn requests_outlive_killed_processors() {
-        soak(System::Requests, &env::opensearch_url()).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn locks_outlive_killed_holders() {
-        soak(System::Locks, &env::opensearch_url()).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn events_outlive_killed_processors() {
-        soak(System::Outbox, &env::opensearch_url()).await;
+    on_servers! {
+        elasticsearch7, elasticsearch7_url;
+        elasticsearch9, elasticsearch9_url;
+        opensearch2, opensearch2_url;
     }
 }

@@ -8,8 +8,11 @@ use txn_es::{EsConfig, EsStore};
 
 pub(crate) const ELASTICSEARCH: &str = "TXN_ELASTICSEARCH_URL";
 pub(crate) const ELASTICSEARCH7: &str = "TXN_ELASTICSEARCH7_URL";
+pub(crate) const ELASTICSEARCH9: &str = "TXN_ELASTICSEARCH9_URL";
 pub(crate) const OPENSEARCH: &str = "TXN_OPENSEARCH_URL";
-pub(crate) const ALL: [&str; 3] = [ELASTICSEARCH, ELASTICSEARCH7, OPENSEARCH];
+pub(crate) const OPENSEARCH2: &str = "TXN_OPENSEARCH2_URL";
+pub(crate) const ALL: [&str; 5] =
+    [ELASTICSEARCH, ELASTICSEARCH7, ELASTICSEARCH9, OPENSEARCH, OPENSEARCH2];
 
 /// The value of a variable. A suite that is left out in silence proves nothing.
 pub(crate) fn url(variable: &str) -> String {

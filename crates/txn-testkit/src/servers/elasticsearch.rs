@@ -21,6 +21,8 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
     let state = setup.state;
     let certificates =
         if state.kind == ServerKind::Secured { Some(Certificates::make()?) } else { None };
+    create(&state.snapshots())?;
+    setup.home.give(&state.snapshots())?;
     for node in &state.nodes {
         let config = node.folder.join("config");
         for folder in ["config", "data", "logs", "tmp"] {
@@ -93,12 +95,17 @@ fn settings(state: &State, node: &Node) -> String {
          node.name: {}\n\
          path.data: \"{folder}/data\"\n\
          path.logs: \"{folder}/logs\"\n\
+         path.repo: [\"{}\"]\n\
          network.host: 127.0.0.1\n\
          http.port: {}\n\
          transport.port: {}\n\
          cluster.routing.allocation.disk.threshold_enabled: false\n\
          xpack.ml.enabled: false\n",
-        state.cluster_name, node.name, node.http_port, node.transport_port,
+        state.cluster_name,
+        node.name,
+        state.snapshots().display(),
+        node.http_port,
+        node.transport_port,
     );
     if state.nodes.len() == 1 {
         text += "discovery.type: single-node\n";

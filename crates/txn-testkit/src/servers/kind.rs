@@ -16,8 +16,12 @@ pub enum ServerKind {
     Elasticsearch,
     /// Elasticsearch 7, one node, security off.
     Elasticsearch7,
+    /// Elasticsearch 9, one node, security off.
+    Elasticsearch9,
     /// OpenSearch 3, one node, security off.
     OpenSearch,
+    /// OpenSearch 2, one node, security off.
+    OpenSearch2,
     /// Elasticsearch 8, three nodes, security off.
     Cluster,
     /// Elasticsearch 8, one node, with TLS for its HTTP interface and one user, the superuser.
@@ -29,8 +33,24 @@ pub enum ServerKind {
 
 impl ServerKind {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Elasticsearch, Self::Elasticsearch7, Self::OpenSearch, Self::Cluster, Self::Secured];
+    pub const ALL: [Self; 7] = [
+        Self::Elasticsearch,
+        Self::Elasticsearch7,
+        Self::Elasticsearch9,
+        Self::OpenSearch,
+        Self::OpenSearch2,
+        Self::Cluster,
+        Self::Secured,
+    ];
+
+    /// The kinds with one node and without security: one for each supported version.
+    pub const VERSIONS: [Self; 5] = [
+        Self::Elasticsearch,
+        Self::Elasticsearch7,
+        Self::Elasticsearch9,
+        Self::OpenSearch,
+        Self::OpenSearch2,
+    ];
 
     /// The name used on the command line and for folders.
     #[must_use]
@@ -38,7 +58,9 @@ impl ServerKind {
         match self {
             Self::Elasticsearch => "elasticsearch",
             Self::Elasticsearch7 => "elasticsearch7",
+            Self::Elasticsearch9 => "elasticsearch9",
             Self::OpenSearch => "opensearch",
+            Self::OpenSearch2 => "opensearch2",
             Self::Cluster => "cluster",
             Self::Secured => "secured",
         }
@@ -54,9 +76,9 @@ impl ServerKind {
     #[must_use]
     pub fn java_versions(self) -> Versions {
         match self {
-            // It needs the security manager, which Java 24 dropped.
-            Self::Elasticsearch7 => Versions { oldest: 17, newest: Some(23) },
-            Self::OpenSearch => Versions { oldest: 21, newest: None },
+            // Both need the security manager, which Java 24 dropped.
+            Self::Elasticsearch7 | Self::OpenSearch2 => Versions { oldest: 17, newest: Some(23) },
+            Self::Elasticsearch9 | Self::OpenSearch => Versions { oldest: 21, newest: None },
             Self::Elasticsearch | Self::Cluster | Self::Secured => {
                 Versions { oldest: 17, newest: None }
             }
@@ -69,8 +91,16 @@ impl ServerKind {
                 Distribution::Elasticsearch("8.19.21")
             }
             Self::Elasticsearch7 => Distribution::Elasticsearch("7.17.29"),
-            Self::OpenSearch => Distribution::OpenSearch("3.8.0"),
+            Self::Elasticsearch9 => Distribution::Elasticsearch("9.5.0"),
+            Self::OpenSearch => Distribution::OpenSearch { version: "3.8.0", runner: "3.8.0.0" },
+            Self::OpenSearch2 => Distribution::OpenSearch { version: "2.19.6", runner: "2.19.1.0" },
         }
+    }
+
+    /// The version that is downloaded, such as `8.19.21`.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        self.distribution().version()
     }
 }
 
@@ -96,8 +126,12 @@ impl FromStr for ServerKind {
 pub(crate) enum Distribution {
     /// Elastic's packaged distribution: a folder with `bin/elasticsearch`.
     Elasticsearch(&'static str),
-    /// The OpenSearch runner: a folder of jars.
-    OpenSearch(&'static str),
+    /// OpenSearch and a program that runs it: a folder of jars.
+    OpenSearch {
+        version: &'static str,
+        /// The version of the program. Not every version of OpenSearch has one of its own.
+        runner: &'static str,
+    },
 }
 
 impl Distribution {
@@ -105,7 +139,13 @@ impl Distribution {
     pub(crate) fn folder(self) -> String {
         match self {
             Self::Elasticsearch(version) => format!("elasticsearch-{version}"),
-            Self::OpenSearch(version) => format!("opensearch-{version}"),
+            Self::OpenSearch { version, .. } => format!("opensearch-{version}"),
+        }
+    }
+
+    fn version(self) -> &'static str {
+        match self {
+            Self::Elasticsearch(version) | Self::OpenSearch { version, .. } => version,
         }
     }
 }

@@ -29,14 +29,14 @@ const USUAL_CLUSTER_TIMEOUT: u64 = 600;
 fn configure(setup: &Setup<'_>) -> Result<()> {
     match setup.state.kind.distribution() {
         Distribution::Elasticsearch(_) => elasticsearch::configure(setup),
-        Distribution::OpenSearch(_) => opensearch::configure(setup),
+        Distribution::OpenSearch { .. } => opensearch::configure(setup),
     }
 }
 
 fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     match setup.state.kind.distribution() {
         Distribution::Elasticsearch(_) => elasticsearch::start_command(setup, node),
-        Distribution::OpenSearch(_) => opensearch::start_command(setup, node),
+        Distribution::OpenSearch { .. } => opensearch::start_command(setup, node),
     }
 }
 
@@ -52,8 +52,13 @@ pub(crate) fn launch(
     let product = install(home, kind.distribution())?;
     remove(folder)?;
     create(folder)?;
-    let mut state = plan(kind, folder, java, owner)?;
-    state.save()?;
+    let mut state = {
+        let _lock = home.lock("ports")?;
+        let ports = Ports::except(ports_of_servers(home));
+        let state = plan(kind, folder, java, owner, ports)?;
+        state.save()?;
+        state
+    };
     eprintln!("{}: starting", state.cluster_name);
     let began = Instant::now();
     let result = configure_and_start(home, &product, &mut state);
@@ -77,9 +82,22 @@ fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result
     start(home, product, state, &all)
 }
 
-fn plan(kind: ServerKind, folder: &Path, java: PathBuf, owner: Option<Process>) -> Result<State> {
-    let mut ports = Ports::default();
-    let is_opensearch = matches!(kind.distribution(), Distribution::OpenSearch(_));
+/// The ports of every server that is written down. A server that is starting does not listen on its ports yet.
+fn ports_of_servers(home: &Home) -> Vec<u16> {
+    let folders = fs::read_dir(home.servers()).into_iter().flatten().flatten();
+    let nodes =
+        folders.filter_map(|folder| State::load(&folder.path())).flat_map(|state| state.nodes);
+    nodes.flat_map(|node| [node.http_port, node.transport_port]).collect()
+}
+
+fn plan(
+    kind: ServerKind,
+    folder: &Path,
+    java: PathBuf,
+    owner: Option<Process>,
+    mut ports: Ports,
+) -> Result<State> {
+    let is_opensearch = matches!(kind.distribution(), Distribution::OpenSearch { .. });
     let is_secured = kind == ServerKind::Secured;
     let scheme = if is_secured { "https" } else { "http" };
     let mut nodes = Vec::new();

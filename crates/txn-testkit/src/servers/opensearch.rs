@@ -5,11 +5,15 @@ use std::process::Command;
 
 use super::error::{OnPath, Result};
 use super::home::create;
+use super::kind::ServerKind;
 use super::node::Node;
 use super::setup::Setup;
 
 /// Writes the configuration of the node.
 pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
+    let snapshots = setup.state.snapshots();
+    create(&snapshots)?;
+    setup.home.give(&snapshots)?;
     for node in &setup.state.nodes {
         create(&node.folder.join("logs"))?;
         create(&node.folder.join("tmp"))?;
@@ -21,8 +25,10 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
         let settings = format!(
             "network.host: 127.0.0.1\n\
              transport.port: {}\n\
+             path.repo: [\"{}\"]\n\
              cluster.routing.allocation.disk.threshold_enabled: false\n",
             node.transport_port,
+            snapshots.display(),
         );
         fs::write(&path, settings).on("write", &path)?;
         setup.home.give(&node.folder)?;
@@ -34,9 +40,12 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
 pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     let state = setup.state;
     let mut command = setup.command(state.java.join("bin/java").as_ref(), node, true);
+    command.args(["-Xms512m", "-Xmx512m"]);
+    if state.kind != ServerKind::OpenSearch2 {
+        command.args(["--add-modules", "jdk.incubator.vector"]);
+        command.arg("--enable-native-access=ALL-UNNAMED");
+    }
     command
-        .args(["-Xms512m", "-Xmx512m", "--add-modules", "jdk.incubator.vector"])
-        .arg("--enable-native-access=ALL-UNNAMED")
         .arg(format!("-Djava.io.tmpdir={}", node.folder.join("tmp").display()))
         .arg("-cp")
         .arg(setup.product.join("lib").join("*"))

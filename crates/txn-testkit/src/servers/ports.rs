@@ -21,6 +21,11 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
+    /// Finds none of these ports.
+    pub(crate) fn except(taken: impl IntoIterator<Item = u16>) -> Self {
+        Self { given: taken.into_iter().collect() }
+    }
+
     /// A port for whatever purpose.
     pub(crate) fn general(&mut self) -> Result<u16> {
         self.free(GENERAL)
@@ -64,5 +69,16 @@ mod tests {
         assert!(!is_free(one));
         drop(taken);
         assert!(OPENSEARCH_HTTP.contains(&ports.opensearch_http().unwrap()));
+    }
+
+    #[test]
+    fn ports_of_other_servers_are_not_given() {
+        let last = *OPENSEARCH_HTTP.end();
+        let mut ports = Ports::except(OPENSEARCH_HTTP.filter(|port| *port != last));
+        match ports.opensearch_http() {
+            Ok(port) => assert_eq!(port, last),
+            // Another program has it.
+            Err(error) => assert!(error.to_string().contains("is free"), "{error}"),
+        }
     }
 }

