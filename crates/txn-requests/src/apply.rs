@@ -8,8 +8,9 @@ use txn_core::store::Key;
 use txn_core::{Collection, DocumentId, Error, Raw, Tid, Transaction, Typed};
 
 use crate::number::{compare, negated, sum};
+use crate::patch::{self, CopyBudget};
 use crate::refusal::{Refusal, Why};
-use crate::request::{Add, Condition, Document, Expect, Field, Operation, Put, Target};
+use crate::request::{Add, Condition, Document, Expect, Field, Operation, Patch, Put, Target};
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -75,11 +76,12 @@ impl Undo {
     }
 }
 
-/// Carries out the operations. Refused, the transaction must not commit.
+/// Carries out the operations, whose copies add at most `most_copied` bytes. Refused, the transaction must not commit.
 pub(crate) async fn carry_out(
     tx: &Transaction,
     handles: &Handles,
     operations: &[Operation],
+    most_copied: usize,
 ) -> Result<Vec<Undo>, Stop> {
     // By their physical names: a collection may be named by an alias, too.
     let mut keys = Vec::with_capacity(operations.len());
@@ -104,8 +106,9 @@ pub(crate) async fn carry_out(
             }
         }
     }
+    let mut copies = CopyBudget::new(most_copied);
     for (at, operation) in operations.iter().enumerate() {
-        carry_out_one(tx, handles, at, operation).await?;
+        carry_out_one(tx, handles, at, operation, &mut copies).await?;
     }
     let mut steps = Vec::new();
     for (key, (target, before)) in before {
@@ -133,6 +136,7 @@ async fn carry_out_one(
     handles: &Handles,
     at: usize,
     operation: &Operation,
+    copies: &mut CopyBudget,
 ) -> Result<(), Stop> {
     let target = operation.target();
     let Handle { raw, values } = handle(handles, target)?;
@@ -154,14 +158,12 @@ async fn carry_out_one(
             })
             .await?;
         }
-        Operation::Patch(patch) => {
+        Operation::Patch(Patch { patch: json_patch::Patch(steps), .. }) => {
             change(tx, values, at, target, |value| {
-                json_patch::patch(value, &patch.patch).map_err(|error| {
-                    let place =
-                        patch.patch.0.get(error.operation).map(json_patch::PatchOperation::path);
-                    let path = place.map(|path| path.as_str().to_owned());
+                patch::apply(value, steps, copies).map_err(|(step, why)| {
+                    let path = steps.get(step).map(|step| step.path().as_str().to_owned());
                     let current = path.as_deref().and_then(|path| value.pointer(path).cloned());
-                    (path, Why::PatchFails, current)
+                    (path, why, current)
                 })
             })
             .await?;

@@ -10,9 +10,9 @@ use crate::error::{RequestError, Result};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestsConfig {
-    /// Most operations of a request, its events and HTTP requests included. Default 1,000.
+    /// Most operations of a request. Each step of a JSON patch, each event and each HTTP request counts as one. Default 1,000.
     pub max_operations: usize,
-    /// Most bytes of a request as JSON. Default 1 MiB.
+    /// Most bytes of a request as JSON, and most bytes that its `copy` steps may add to documents. Default 1 MiB.
     pub max_bytes: usize,
     /// Most requests that may be open; beyond, submissions are refused. Each process counts now and then, so that
     /// several together may pass the bound by a quarter of the room that was left. Default 10,000.
@@ -28,6 +28,11 @@ pub struct RequestsConfig {
     pub batch: usize,
     /// How often a request may fail before it is set aside. Default 5.
     pub max_failures: u32,
+    /// How many processors may die while they carry a request out until it is set aside. A request that one processor died over
+    /// is a suspect: a process carries out one suspect at a time, so a request that kills its process is found out by the
+    /// second death. With 1 a request is set aside after the first death, and so are all others that the process was carrying
+    /// out. Default 2.
+    pub max_deaths: u32,
     /// How often a processor looks for requests that need recovery. Default one minute.
     pub recover_every: Duration,
     /// How long a request must have stood unchanged to need recovery, by the wall clock. Default two minutes.
@@ -50,6 +55,7 @@ impl Default for RequestsConfig {
             poll: Duration::from_secs(1),
             batch: 100,
             max_failures: 5,
+            max_deaths: 2,
             recover_every: Duration::from_secs(60),
             recover_after: Duration::from_secs(120),
             longest_pause: Duration::from_millis(250),
@@ -88,6 +94,8 @@ setters! {
     with_batch: batch: usize;
     /// Sets [`RequestsConfig::max_failures`].
     with_max_failures: max_failures: u32;
+    /// Sets [`RequestsConfig::max_deaths`].
+    with_max_deaths: max_deaths: u32;
     /// Sets [`RequestsConfig::recover_every`].
     with_recover_every: recover_every: Duration;
     /// Sets [`RequestsConfig::recover_after`].
@@ -103,7 +111,7 @@ impl RequestsConfig {
         let refuse = |why| Err(RequestError::InvalidConfig(why));
         let counts =
             [self.max_operations, self.max_bytes, self.max_open, self.concurrency, self.batch];
-        if counts.contains(&0) || self.max_failures == 0 {
+        if counts.contains(&0) || self.max_failures == 0 || self.max_deaths == 0 {
             return refuse("a bound is zero");
         }
         if self.lease < Duration::from_millis(100) || self.lease > Duration::from_secs(3600) {

@@ -148,7 +148,7 @@ impl Requests {
                     let (id, state) = (id.to_owned(), entry.state);
                     return Err(RequestError::WrongState { id, state, wanted: "released" });
                 }
-                entry.failures = 0;
+                (entry.failures, entry.deaths) = (0, 0);
                 entry.enter(State::Created, now);
                 Ok((true, ()))
             })

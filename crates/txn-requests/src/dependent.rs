@@ -35,8 +35,11 @@ pub const TOPIC: &str = UPDATES;
 /// The newest format of logged updates.
 const NEWEST: u32 = 1;
 
-/// Most updates of a write.
+/// Most updates of a write. Each step of a JSON patch counts as one.
 const MOST_UPDATES: usize = 1_000;
+
+/// Most bytes that the `copy` steps of a write, or of the updates of one document, may add.
+const MOST_COPIED: usize = 1 << 20;
 
 /// Most bytes of the key of a queue.
 const MOST_KEY: usize = 300;
@@ -133,7 +136,7 @@ impl Dependents {
         }
         let options = Options::default();
         let done = domain.run(&options, async |tx| {
-            carry_out(tx, &opened, &own).await.map_err(|stop| match stop {
+            carry_out(tx, &opened, &own, MOST_COPIED).await.map_err(|stop| match stop {
                 Stop::Refused(refusal) => RequestError::Refused(refusal),
                 Stop::Engine(error) => RequestError::Engine(error),
             })?;
@@ -155,8 +158,8 @@ fn check(write: &DependentWrite, domain: &Domain) -> Result<Vec<Operation>> {
     if matches!(change, Operation::Expect(_)) {
         return invalid("the write changes nothing".to_owned());
     }
-    if updates.len() > MOST_UPDATES {
-        let count = updates.len();
+    let count: usize = updates.iter().map(validate::steps).sum();
+    if count > MOST_UPDATES {
         return invalid(format!("it has {count} updates, at most {MOST_UPDATES} are allowed"));
     }
     let expect = Expect { target: change.target().clone(), that: condition.clone() };
@@ -218,7 +221,7 @@ impl Handler for Dependents {
         let handles = self.inner.handles.of(&logged.operations).await.map_err(failure)?;
         delivery
             .transact::<_, Failure, _>(async |tx| {
-                let done = carry_out(tx, &handles, &logged.operations).await;
+                let done = carry_out(tx, &handles, &logged.operations, MOST_COPIED).await;
                 done.map(drop).map_err(|stop| match stop {
                     Stop::Refused(refusal) => Failure::hopeless(*refusal),
                     Stop::Engine(error) => error.into(),

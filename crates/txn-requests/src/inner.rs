@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) watchers: Watchers,
     /// The requests that this process is at.
     pub(crate) working: Mutex<BTreeSet<String>>,
+    /// Held while a suspect is carried out: a request that a processor died over.
+    pub(crate) suspects: tokio::sync::Mutex<()>,
     /// Those that failed here, or that something else is in the way of.
     pub(crate) deferred: Mutex<BTreeMap<String, Deferral>>,
     /// What was submitted here, for the processors of this process.
@@ -151,6 +153,7 @@ impl Inner {
             backlog: Mutex::default(),
             watchers: Watchers::default(),
             working: Mutex::default(),
+            suspects: tokio::sync::Mutex::default(),
             deferred: Mutex::default(),
             fresh: Mutex::default(),
             processors: AtomicUsize::new(0),
@@ -169,7 +172,8 @@ impl Inner {
         handles: &Handles,
         request: &Request,
     ) -> Result<Vec<Undo>, Halt> {
-        let undo = carry_out(tx, handles, &request.operations).await?;
+        let most_copied = self.config.max_bytes;
+        let undo = carry_out(tx, handles, &request.operations, most_copied).await?;
         if let Some(emitter) = &self.emitter {
             let emitted = emitter.emit(tx, &request.events, &request.after_commit).await;
             emitted.map_err(|error| Halt::from_error(error.into()))?;
@@ -329,16 +333,16 @@ impl Inner {
         Ok(value)
     }
 
-    /// Requests that match, the oldest first. Those of a newer format are left to those who know it.
+    /// Requests that match, the oldest first. A request that this program cannot read holds up no other.
     pub(crate) async fn select(&self, selection: &Selection) -> Result<Vec<Entry>> {
         let (found, newer) = self.select_all(selection).await?;
         if let Some(error) = newer {
-            tracing::warn!(%error, "a request is left to others");
+            tracing::warn!(%error, "a request cannot be read here, and is left as it is");
         }
         Ok(found)
     }
 
-    /// Requests that match, the oldest first, and the first that cannot be read because its format is newer.
+    /// Requests that match, the oldest first, and why the first that cannot be read cannot.
     pub(crate) async fn select_all(
         &self,
         selection: &Selection,
@@ -349,18 +353,41 @@ impl Inner {
         };
         let ids = candidates(&self.domain, self.entries.name(), filter, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().collect();
-        let (mut found, mut newer) = (Vec::new(), None);
+        let (mut found, mut unread) = (Vec::new(), None);
         for ids in ids.chunks(PAGE) {
-            let entries = self.domain.reader().get_many(&self.entries, ids).await?;
-            for (id, entry) in ids.iter().zip(entries) {
-                match entry.map(|entry| known(id, entry)).transpose() {
+            for entry in self.read_each(ids).await? {
+                match entry {
                     Ok(entry) => found.extend(entry.filter(|entry| selection.admits(entry))),
-                    Err(error) => newer = newer.or(Some(error)),
+                    Err(error) => unread = unread.or(Some(error)),
                 }
             }
         }
         found.sort_by(|a, b| (a.times.created_ms, &a.id).cmp(&(b.times.created_ms, &b.id)));
-        Ok((found, newer))
+        Ok((found, unread))
+    }
+
+    /// Reads requests, of which each may be one that this program cannot read.
+    async fn read_each(&self, ids: &[Arc<str>]) -> Result<Vec<Result<Option<Entry>>>> {
+        let reader = self.domain.reader();
+        let each = |(id, entry): (&Arc<str>, Option<Stored<Entry>>)| {
+            entry.map(|entry| known(id, entry)).transpose()
+        };
+        match reader.get_many(&self.entries, ids).await {
+            Ok(entries) => Ok(ids.iter().zip(entries).map(each).collect()),
+            // One of them is no request: each is read by itself.
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                let mut entries = Vec::with_capacity(ids.len());
+                for id in ids {
+                    entries.push(match reader.get(&self.entries, &**id).await {
+                        Ok(entry) => each((id, entry)),
+                        Err(error) if error.kind() == ErrorKind::Invalid => Err(error.into()),
+                        Err(error) => return Err(error.into()),
+                    });
+                }
+                Ok(entries)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Marks a committed request as finished behind its acknowledgement, in its turn: many are committed at once. Where as many wait

@@ -13,6 +13,7 @@ mod handles;
 mod inner;
 mod model;
 mod number;
+mod patch;
 mod process;
 mod processor;
 mod recovery;

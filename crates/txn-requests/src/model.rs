@@ -24,7 +24,7 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
         "rolled_back_ms":{"type":"date","format":"epoch_millis"},"quarantined_ms":{"type":"date","format":"epoch_millis"}}},
     "claim":{"dynamic":"strict","properties":{"instance":{"type":"keyword"},"name":{"type":"keyword"},
         "grant":{"type":"keyword"},"lease_ms":{"type":"long"}}},
-    "failures":{"type":"integer"},"reason":{"type":"object","enabled":false},
+    "failures":{"type":"integer"},"deaths":{"type":"integer"},"reason":{"type":"object","enabled":false},
     "commit_tid":{"type":"keyword"},"reverses":{"type":"keyword"},"reversed_by":{"type":"keyword"}}}"#;
 
 /// Where a request stands.
@@ -130,7 +130,7 @@ pub enum Reason {
     Cancelled(String),
     /// Trying it failed, with this error.
     Failed(String),
-    /// Processors died over it.
+    /// Processors died while they carried it out.
     Died,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for Reason {
             Self::Refused(refusal) => write!(f, "{refusal}"),
             Self::Cancelled(why) => write!(f, "cancelled: {why}"),
             Self::Failed(why) => write!(f, "it failed: {why}"),
-            Self::Died => f.write_str("its processors died over it"),
+            Self::Died => f.write_str("its processors died while they carried it out"),
         }
     }
 }
@@ -165,6 +165,9 @@ pub(crate) struct Entry {
     pub(crate) request: Request,
     pub(crate) claim: Option<Claim>,
     pub(crate) failures: u32,
+    /// How many processors died while they carried the request out.
+    #[serde(default)]
+    pub(crate) deaths: u32,
     pub(crate) reason: Option<Reason>,
     pub(crate) undo: Option<Vec<Undo>>,
     pub(crate) commit_tid: Option<Tid>,
@@ -185,6 +188,7 @@ impl Entry {
             request,
             claim: None,
             failures: 0,
+            deaths: 0,
             reason: None,
             undo: None,
             commit_tid: None,
@@ -229,6 +233,7 @@ impl Entry {
             times: self.times,
             processor: self.claim.map(|claim| claim.name),
             failures: self.failures,
+            deaths: self.deaths,
             reason: self.reason,
             commit_tid: self.commit_tid,
             reverses: self.reverses,
@@ -254,6 +259,8 @@ pub struct Status {
     pub processor: Option<String>,
     /// How often trying it failed.
     pub failures: u32,
+    /// How many processors died while they carried the request out.
+    pub deaths: u32,
     /// Why it is where it is; of one that is still open, why it failed last.
     pub reason: Option<Reason>,
     /// The version of what it wrote, once it is finished.

@@ -1,9 +1,11 @@
 //! One request on its way: claimed, carried out, finished. Its effects and its state change in one transaction, so that
 //! whoever is at it, and however many, it happens once.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use txn_core::{Acknowledge, ErrorKind, Options};
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::{Dead, random, wall_ms};
@@ -55,6 +57,8 @@ impl Drop for Working<'_> {
 
 enum Claimed {
     Ours(Box<Entry>),
+    /// A processor died over it: claim it again while no other suspect is carried out here.
+    Suspect,
     Quarantined,
     NotOurs,
 }
@@ -78,16 +82,25 @@ impl Inner {
             self.instances.beat().await?;
         }
         let grant = random(&self.domain);
-        let entry = match self.claim(id, &grant, dead).await? {
-            Claimed::Ours(entry) => entry,
-            Claimed::Quarantined => return Ok(Processed::Quarantined),
-            Claimed::NotOurs => return Ok(Processed::NotOurs),
+        let mut alone = None;
+        let entry = loop {
+            match self.claim(id, &grant, dead, alone.is_some()).await? {
+                Claimed::Ours(entry) => break entry,
+                Claimed::Suspect => alone = Some(self.suspects.lock().await),
+                Claimed::Quarantined => return Ok(Processed::Quarantined),
+                Claimed::NotOurs => return Ok(Processed::NotOurs),
+            }
         };
         self.watchers.changed(id);
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
         let mut tries = 0;
         loop {
-            let error = match self.carry_out(&entry, &grant).await {
+            let carried_out = AssertUnwindSafe(self.carry_out(&entry, &grant)).catch_unwind().await;
+            let Ok(carried_out) = carried_out else {
+                // The transaction was dropped, and so nothing of it happened.
+                return self.failed(&entry, &grant, "carrying it out panicked").await;
+            };
+            let error = match carried_out {
                 Ok(processed) => {
                     if !matches!(processed, Processed::Failed | Processed::Waits) {
                         self.deferred.lock().remove(id);
@@ -116,7 +129,15 @@ impl Inner {
         }
     }
 
-    async fn claim(&self, id: &str, grant: &str, dead: Option<&Dead>) -> Result<Claimed> {
+    /// Claims a request. A death of its processor is counted by a write of its own, before the request is tried again:
+    /// whatever the next try does to its process, the count stays.
+    async fn claim(
+        &self,
+        id: &str,
+        grant: &str,
+        dead: Option<&Dead>,
+        alone: bool,
+    ) -> Result<Claimed> {
         let own = self.instances.id();
         let claim = Claim {
             instance: own.clone(),
@@ -136,7 +157,7 @@ impl Inner {
                 (State::Pending, None) => {}
                 (State::Pending, Some(_)) => match dead {
                     Some(dead) if self.instances.is_still_dead(tx, dead).await? => {
-                        entry.failures += 1;
+                        entry.deaths += 1;
                         entry.reason = Some(Reason::Died);
                     }
                     _ => return Ok(Claimed::NotOurs),
@@ -144,17 +165,22 @@ impl Inner {
                 _ => return Ok(Claimed::NotOurs),
             }
             let now = wall_ms(&self.domain);
-            let claimed = match entry.failures >= self.config.max_failures {
-                true => {
+            let config = &self.config;
+            let claimed =
+                if entry.failures >= config.max_failures || entry.deaths >= config.max_deaths {
                     entry.enter(State::Quarantined, now);
                     Claimed::Quarantined
-                }
-                false => {
+                } else if entry.deaths > 0 && !alone {
+                    if entry.state == State::Created {
+                        return Ok(Claimed::Suspect);
+                    }
+                    entry.enter(State::Created, now);
+                    Claimed::Suspect
+                } else {
                     entry.claim = Some(claim.clone());
                     entry.enter(State::Pending, now);
                     Claimed::Ours(Box::new(entry.clone()))
-                }
-            };
+                };
             tx.put(&self.entries, id, &Stored::Known(entry))?;
             Ok::<_, RequestError>(claimed)
         });

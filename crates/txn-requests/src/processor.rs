@@ -156,6 +156,22 @@ impl Inner {
     }
 }
 
+/// A request that a processor takes up.
+struct Work {
+    id: String,
+    /// What was seen of the instance that had it.
+    dead: Option<Dead>,
+    /// Whether a processor died over it.
+    suspect: bool,
+}
+
+impl Work {
+    fn of((entry, dead): (Entry, Option<Dead>)) -> Self {
+        let suspect = dead.is_some() || entry.deaths > 0;
+        Self { id: entry.id, dead, suspect }
+    }
+}
+
 /// Shows that this process lives, as long as the processor runs and is at anything.
 async fn beat(inner: Weak<Inner>, stop: CancellationToken) {
     loop {
@@ -196,30 +212,33 @@ async fn run(
     drop(this);
     let fits = |of: &Option<String>| application.is_none() || *of == application;
     while let Some(this) = inner.upgrade().filter(|_| !stop.is_cancelled()) {
-        let mut work: Vec<(String, Option<Dead>)> = Vec::new();
+        let mut work: Vec<Work> = Vec::new();
         {
             let mut fresh = this.fresh.lock();
             let (ours, others): (VecDeque<_>, _) = fresh.drain(..).partition(|(_, of)| fits(of));
             *fresh = others;
-            work.extend(ours.into_iter().map(|(id, _)| (id, None)));
+            let fresh = |(id, _)| Work { id, dead: None, suspect: false };
+            work.extend(ours.into_iter().map(fresh));
         }
         let mut more = false;
         if this.now() >= look_at {
             match this.find_work(application.as_deref()).await {
                 Ok(found) => {
                     more = found.len() >= this.config.batch;
-                    work.extend(found.into_iter().map(|(entry, dead)| (entry.id, dead)));
+                    work.extend(found.into_iter().map(Work::of));
                 }
                 Err(error) => tracing::warn!(%error, "could not look for requests"),
             }
             look_at = this.now() + poll;
         }
-        for (id, dead) in work {
+        for Work { id, dead, suspect } in work {
+            // Suspects wait for each other: meanwhile they take no permit from sound requests.
+            let permits = u32::from(!suspect);
             // Not more are taken up than there is room for; the others stay where everybody finds them.
             let permit = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                permit = room.clone().acquire_owned() => permit,
+                permit = room.clone().acquire_many_owned(permits) => permit,
             };
             let Ok(permit) = permit else { break };
             let this = this.clone();

@@ -62,6 +62,11 @@ pub enum Why {
     VersionDiffers,
     /// The patch does not fit the document.
     PatchFails,
+    /// The `copy` steps of the request add more bytes than [`RequestsConfig::max_bytes`](crate::RequestsConfig::max_bytes), or
+    /// those of a dependent write more than 1 MiB.
+    CopiesTooMuch,
+    /// A step of the patch nests containers deeper than 127.
+    TooDeep,
     /// The outcome is no document that can be stored.
     NoDocument,
 }
@@ -78,6 +83,10 @@ impl fmt::Display for Why {
             Self::FieldDiffers => "the field has another value",
             Self::VersionDiffers => "another transaction wrote it last",
             Self::PatchFails => "the patch does not fit the document",
+            Self::CopiesTooMuch => {
+                "the `copy` steps add too many bytes (`RequestsConfig::max_bytes`)"
+            }
+            Self::TooDeep => "the patch nests containers deeper than 127",
             Self::NoDocument => "the outcome cannot be stored as a document",
         })
     }

@@ -22,10 +22,11 @@ pub(crate) fn check(
     if request.operations.is_empty() {
         return Err("it has no operations".to_owned());
     }
-    let count = request.operations.len() + request.events.len() + request.after_commit.len();
+    let operations: usize = request.operations.iter().map(steps).sum();
+    let count = operations + request.events.len() + request.after_commit.len();
     if count > max_operations {
         return Err(format!(
-            "it has {count} operations, events and HTTP requests, at most {max_operations} are allowed"
+            "it has {count} operations, patch steps, events and HTTP requests, at most {max_operations} are allowed"
         ));
     }
     if bytes > max_bytes {
@@ -39,6 +40,14 @@ pub(crate) fn check(
         ));
     }
     of_operations(&request.operations, limits)
+}
+
+/// How many operations one counts as: a patch as many as it has steps.
+pub(crate) fn steps(operation: &Operation) -> usize {
+    match operation {
+        Operation::Patch(patch) => patch.patch.0.len(),
+        _ => 1,
+    }
 }
 
 /// Why one of some operations can never be carried out.

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "each suite uses a part of it")]
 
 mod dependents;
+mod hostile;
 mod outbox;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use txn_requests::{
 };
 
 pub(crate) use dependents::*;
+pub(crate) use hostile::*;
 pub(crate) use outbox::*;
 
 /// Hands all scenarios to what declares them as tests.
@@ -46,6 +48,10 @@ macro_rules! all {
             updates_of_a_document_keep_their_order;
             whoever_is_killed_each_update_happens_once;
             a_poisoned_update_concerns_its_own_document;
+            patch_that_multiplies_a_document_is_refused;
+            request_that_kills_its_process_is_found_out;
+            panic_counts_as_a_failure;
+            unreadable_request_holds_up_no_other;
         }
     };
 }

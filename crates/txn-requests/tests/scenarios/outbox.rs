@@ -187,7 +187,7 @@ pub(crate) async fn what_could_never_be_emitted_is_refused(world: &World) {
             ),
         ),
         (
-            "it has 4 operations, events and HTTP requests",
+            "it has 4 operations, patch steps, events and HTTP requests",
             (0..3).fold(sound(), |request, _| request.with_event(emit("t", "k"))),
         ),
     ] {

@@ -183,7 +183,8 @@ async fn open(world: &World, lease: Duration) -> Result<Requests, String> {
         .with_recover_every(Duration::from_secs(2))
         .with_recover_after(lease)
         // Whoever is killed over a request again and again says nothing of the request here.
-        .with_max_failures(10_000);
+        .with_max_failures(10_000)
+        .with_max_deaths(10_000);
     Requests::open(&world.domain, config).await.map_err(said)
 }
 
