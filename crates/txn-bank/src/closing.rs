@@ -63,7 +63,8 @@ impl Bank {
         let other = tx.get(accounts, to).await?;
         let (mut after, entries) = rules::apply(&legs, vec![Some(account), other])?;
         after[0].closed_at = closed_at;
-        let moved = self.record(tx, &format!("{CLOSING}{name}"), &legs, after, entries).await?;
+        let moved =
+            self.record(tx, &format!("{CLOSING}{name}"), &legs, after, entries, None).await?;
         let account = tx.get(accounts, name).await?.ok_or_else(unknown)?;
         Ok(Closed { account, moved: Some(moved), already: false })
     }

@@ -85,9 +85,14 @@ pub enum BankError {
         /// The leg.
         amount: i64,
     },
-    /// Another transfer was made under this key.
-    #[error("another transfer was made under the key {0:?}: use a new key")]
+    /// Another transfer was made under this key: of other legs, or with other HTTP requests or accounts to open.
+    #[error(
+        "another transfer was made under the key {0:?}, with other legs, notifications or accounts to open: use a new key"
+    )]
     KeyReused(String),
+    /// What was asked for with a transfer cannot be written as JSON.
+    #[error("the notifications cannot be written as JSON: {0}")]
+    InvalidExtras(String),
     /// An opening balance below zero.
     #[error("an account cannot be opened with {0}: the opening balance is a deposit")]
     NegativeDeposit(i64),

@@ -162,6 +162,9 @@ pub struct Transfer {
     pub legs: Vec<Entry>,
     /// When it was made, in milliseconds since the Unix epoch.
     pub created_at: u64,
+    /// A digest of what else was asked for with it: HTTP requests, and accounts to open. `None` if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extras: Option<String>,
 }
 
 /// What the keys of opening deposits begin with.

@@ -62,7 +62,7 @@ impl Bank {
         if let Some(found) = known(requests, key).await? {
             return same(found, key, legs, &after_commit);
         }
-        let request = self.request(key, legs).await?;
+        let request = self.request(key, legs, &after_commit).await?;
         let request = after_commit.into_iter().fold(request, Request::with_after_commit);
         match requests.submit(&request, key).await {
             Err(RequestError::IdReused(_)) => {
@@ -91,7 +91,7 @@ impl Bank {
         });
         let turned = turned.collect::<Result<Vec<Leg>>>()?;
         rules::check_transfer(Some(reversal), &turned)?;
-        let request = self.request(reversal, &turned).await?;
+        let request = self.request(reversal, &turned, &[]).await?;
         match requests.reverse_with(key, reversal, &request).await {
             // Submitted meanwhile, by somebody else and at another time, it is the same.
             Err(RequestError::IdReused(reused)) => {
@@ -112,7 +112,8 @@ impl Bank {
     }
 
     /// A transfer as a request: what each account has to be, what it gets or gives, and the entry of the ledger.
-    async fn request(&self, key: &str, legs: &[Leg]) -> Result<Request> {
+    async fn request(&self, key: &str, legs: &[Leg], calls: &[HttpRequest]) -> Result<Request> {
+        let extras = rules::extras(&[], calls)?;
         let (accounts, transfers) = self.collections();
         let names: Vec<&str> = legs.iter().map(|leg| leg.account.as_str()).collect();
         let options = Options::default().with_read_only(true);
@@ -136,7 +137,7 @@ impl Bank {
         }
         entries.sort();
         let (kind, created_at) = (Kind::Transfer, self.now());
-        let transfer = Transfer { kind, key: key.to_owned(), legs: entries, created_at };
+        let transfer = Transfer { kind, key: key.to_owned(), legs: entries, created_at, extras };
         let document =
             Document::new(&transfer).map_err(|e| RequestError::Invalid(e.to_string()))?;
         operations.push(Operation::insert(Target::new(transfers.name(), key), document));

@@ -2,8 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base16ct::HexDisplay;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use txn_outbox::http::HttpRequest;
+
 use crate::error::{BankError, Result};
-use crate::input::{Leg, check_key, check_name};
+use crate::input::{Leg, NewAccount, check_key, check_name};
 use crate::model::{Account, Currency, Entry};
 
 /// Sums per currency. `i128` holds the sum of any number of legs that fits into memory.
@@ -78,6 +83,19 @@ pub(crate) fn apply(
         }
     }
     Ok((found, entries))
+}
+
+/// A digest of what is asked for beside the legs of a transfer: under one key it has to be the same again.
+pub(crate) fn extras(open: &[NewAccount], calls: &[HttpRequest]) -> Result<Option<String>> {
+    if open.is_empty() && calls.is_empty() {
+        return Ok(None);
+    }
+    let account =
+        |new: &NewAccount| json!([new.name, new.owner, new.deposit, new.currency, new.overdraft]);
+    let open: Vec<_> = open.iter().map(account).collect();
+    let text = serde_json::to_string(&(open, calls))
+        .map_err(|error| BankError::InvalidExtras(error.to_string()))?;
+    Ok(Some(format!("{:x}", HexDisplay(&Sha256::digest(text)))))
 }
 
 /// Whether a stored transfer has exactly these legs.

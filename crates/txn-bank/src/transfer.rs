@@ -150,7 +150,8 @@ impl Bank {
         let entry =
             Entry { account: new.name.clone(), amount: new.deposit, currency: new.currency };
         let legs = vec![entry];
-        let deposit = Transfer { kind: Kind::Deposit, key: key.clone(), legs, created_at: now };
+        let deposit =
+            Transfer { kind: Kind::Deposit, key: key.clone(), legs, created_at: now, extras: None };
         tx.insert(accounts, new.name.as_str(), &account)?;
         tx.insert(transfers, key, &deposit)?;
         if let Some(owners) = self.owners() {
@@ -189,10 +190,12 @@ impl Bank {
         {
             calls.check(call)?;
         }
+        let extras = rules::extras(&options.open, &options.after_commit)?;
         let mut looks = 0;
         loop {
             let done = self.domain().run(&options.transaction, async |tx| {
-                let (status, transfer) = self.move_money(tx, &key, legs, options).await?;
+                let moved = self.move_money(tx, &key, legs, options, extras.as_deref()).await;
+                let (status, transfer) = moved?;
                 if let (Some(calls), Status::Done) = (&calls, status) {
                     for call in &options.after_commit {
                         calls.after_commit(tx, call).await?;
@@ -219,13 +222,15 @@ impl Bank {
         key: &str,
         legs: &[Leg],
         options: &TransferOptions,
+        extras: Option<&str>,
     ) -> Result<(Status, Transfer)> {
         let (accounts, transfers) = self.collections();
         let names = legs.iter().map(|leg| leg.account.as_str());
         let (mut found, earlier) =
             futures::try_join!(tx.get_many(accounts, names), tx.get(transfers, key))?;
         if let Some(earlier) = earlier {
-            return match rules::same_legs(&earlier.legs, legs) {
+            let same = rules::same_legs(&earlier.legs, legs) && earlier.extras.as_deref() == extras;
+            return match same {
                 true => Ok((Status::AlreadyDone, earlier)),
                 false => Err(BankError::KeyReused(key.to_owned())),
             };
@@ -240,7 +245,7 @@ impl Bank {
         if !options.pause.is_zero() {
             self.clock().sleep(options.pause).await;
         }
-        Ok((Status::Done, self.record(tx, key, legs, after, entries).await?))
+        Ok((Status::Done, self.record(tx, key, legs, after, entries, extras).await?))
     }
 
     /// Writes a transfer: the accounts as they are after it, the ledger, and what else is kept of them.
@@ -251,6 +256,7 @@ impl Bank {
         legs: &[Leg],
         mut after: Vec<Account>,
         mut entries: Vec<Entry>,
+        extras: Option<&str>,
     ) -> Result<Transfer> {
         let (accounts, transfers) = self.collections();
         let now = self.now();
@@ -269,7 +275,8 @@ impl Bank {
         }
         entries.sort();
         let (kind, key) = (Kind::Transfer, key.to_owned());
-        let transfer = Transfer { kind, key: key.clone(), legs: entries, created_at: now };
+        let extras = extras.map(str::to_owned);
+        let transfer = Transfer { kind, key: key.clone(), legs: entries, created_at: now, extras };
         tx.insert(transfers, key, &transfer)?;
         Ok(transfer)
     }

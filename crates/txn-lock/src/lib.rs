@@ -5,6 +5,7 @@ mod attempt;
 pub mod backoff;
 mod config;
 mod error;
+pub mod exact;
 mod grant;
 mod guard;
 mod inner;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
 use txn_core::store::Key;
 use txn_core::{Collection, DocumentId, Error, Raw, Tid, Transaction, Typed};
+use txn_lock::exact;
 
 use crate::number::{compare, negated, sum};
 use crate::patch::{self, CopyBudget};
@@ -139,7 +141,8 @@ async fn carry_out_one(
     copies: &mut CopyBudget,
 ) -> Result<(), Stop> {
     let target = operation.target();
-    let Handle { raw, values } = handle(handles, target)?;
+    let of = handle(handles, target)?;
+    let Handle { raw, .. } = of;
     let refuse = |path: Option<&str>, why, current| Err(refused(at, target, path, why, current));
     match operation {
         Operation::Put(put) => tx.put(raw, id_of(target), &Raw::new(put.document.as_str()))?,
@@ -152,14 +155,14 @@ async fn carry_out_one(
         Operation::Delete(_) => tx.delete(raw, id_of(target))?,
         Operation::Merge(merge) => {
             let patch = Value::Object(merge.patch.clone());
-            change(tx, values, at, target, |value| {
+            change(tx, of, at, target, |value, _| {
                 json_patch::merge(value, &patch);
                 Ok(())
             })
             .await?;
         }
         Operation::Patch(Patch { patch: json_patch::Patch(steps), .. }) => {
-            change(tx, values, at, target, |value| {
+            change(tx, of, at, target, |value, _| {
                 patch::apply(value, steps, copies).map_err(|(step, why)| {
                     let path = steps.get(step).map(|step| step.path().as_str().to_owned());
                     let current = path.as_deref().and_then(|path| value.pointer(path).cloned());
@@ -169,7 +172,7 @@ async fn carry_out_one(
             .await?;
         }
         Operation::Add(add) => {
-            change(tx, values, at, target, |value| {
+            change(tx, of, at, target, |value, text| {
                 let fail = |why, current| Err((Some(add.path.clone()), why, current));
                 let Some(place) = value.pointer_mut(&add.path) else {
                     return fail(Why::NotANumber, None);
@@ -177,6 +180,9 @@ async fn carry_out_one(
                 let Value::Number(found) = place else {
                     return fail(Why::NotANumber, Some(place.clone()));
                 };
+                if !exact::pointer(text, &add.path).is_some_and(exact::is_exact) {
+                    return fail(Why::WouldRound, None);
+                }
                 match added(found, add) {
                     Ok(sum) => *found = sum,
                     Err(why) => return fail(why, Some(place.clone())),
@@ -192,11 +198,12 @@ async fn carry_out_one(
                 _ => {}
             },
             Condition::Field(Field { path, equals }) => {
-                let Some(found) = tx.get(values, id_of(target)).await? else {
+                let Some(text) = tx.get(raw, id_of(target)).await? else {
                     return refuse(Some(path), Why::Missing, None);
                 };
-                let found = found.pointer(path).cloned();
-                if found.as_ref().unwrap_or(&Value::Null) != equals {
+                let found = exact::pointer(text.as_str(), path);
+                if !exact::same(found.unwrap_or("null"), &equals.to_string()) {
+                    let found = found.and_then(|found| serde_json::from_str(found).ok());
                     return refuse(Some(path), Why::FieldDiffers, found);
                 }
             }
@@ -221,26 +228,45 @@ fn added(found: &Number, add: &Add) -> Result<Number, Why> {
 /// Why a change does not fit: the place, the reason, and what stands there.
 type Misfit = (Option<String>, Why, Option<Value>);
 
-/// Changes the value of a document that exists. What does not change keeps its bytes.
+/// Changes the value of a document that exists; `change` is given its text, too. What does not change keeps its bytes.
 async fn change(
     tx: &Transaction,
-    values: &Collection<Typed<Value>>,
+    Handle { raw, values }: &Handle,
     at: usize,
     target: &Target,
-    change: impl FnOnce(&mut Value) -> Result<(), Misfit>,
+    change: impl FnOnce(&mut Value, &str) -> Result<(), Misfit>,
 ) -> Result<(), Stop> {
     // Tried on a copy: what `update` is given is written whatever becomes of it.
-    let Some(mut value) = tx.get(values, id_of(target)).await? else {
+    let text = tx.get(raw, id_of(target)).await?;
+    let (Some(text), Some(mut value)) = (text, tx.get(values, id_of(target)).await?) else {
         return Err(refused(at, target, None, Why::Missing, None));
     };
-    if let Err((path, why, current)) = change(&mut value) {
+    if let Err((path, why, current)) = change(&mut value, text.as_str()) {
         return Err(refused(at, target, path.as_deref(), why, current));
     }
-    if !value.is_object() {
+    let Some(fields) = value.as_object() else {
         return Err(refused(at, target, None, Why::NoDocument, None));
+    };
+    if let Some(field) = rounded(text.as_str(), fields) {
+        return Err(refused(at, target, Some(&field), Why::WouldRound, None));
     }
     tx.update(values, id_of(target), |found| *found = value).await?;
     Ok(())
+}
+
+/// A field that changes, and holds a number that is rounded where it is read.
+fn rounded(text: &str, after: &Map<String, Value>) -> Option<String> {
+    if exact::is_exact(text) {
+        return None;
+    }
+    let before: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+    let changes = |(name, raw): &(&String, &&RawValue)| {
+        let new = after.get(*name);
+        new.is_some() && new != serde_json::from_str(raw.get()).ok().as_ref()
+    };
+    let inexact = |(_, raw): &(&String, &&RawValue)| !exact::is_exact(raw.get());
+    let name = before.iter().filter(inexact).find(changes).map(|(name, _)| name)?;
+    Some(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
 }
 
 /// The content of a document as the transaction sees it.

@@ -13,6 +13,7 @@ pub struct Emit {
     /// The key within it: events of one key are handled in the order of the commits.
     pub key: String,
     /// What is emitted.
+    #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub payload: Value,
 }
 

@@ -67,6 +67,8 @@ pub enum Why {
     CopiesTooMuch,
     /// A step of the patch nests containers deeper than 127.
     TooDeep,
+    /// A field that changes holds a number that would be rounded.
+    WouldRound,
     /// The outcome is no document that can be stored.
     NoDocument,
 }
@@ -87,6 +89,9 @@ impl fmt::Display for Why {
                 "the `copy` steps add too many bytes (`RequestsConfig::max_bytes`)"
             }
             Self::TooDeep => "the patch nests containers deeper than 127",
+            Self::WouldRound => {
+                "the field holds a number with more digits than 64 bits or a double keep: use `put`"
+            }
             Self::NoDocument => "the outcome cannot be stored as a document",
         })
     }

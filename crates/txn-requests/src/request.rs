@@ -11,6 +11,9 @@ use txn_outbox::http::HttpRequest;
 use crate::event::Emit;
 
 /// What a transaction is to do: all of its operations, in their order, or none of them.
+///
+/// A number that would be rounded (a whole one beyond 64 bits, another one with more than 17 digits) is refused where a request
+/// is read from JSON. The [`Document`]s of `put` and `insert` keep every digit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -28,7 +31,11 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after_commit: Vec<HttpRequest>,
     /// Whatever the client wants to keep with the request. Nothing looks into it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "txn_lock::exact::deserialize"
+    )]
     pub metadata: Option<Value>,
 }
 
@@ -90,6 +97,7 @@ pub struct Merge {
     /// The document.
     pub target: Target,
     /// The patch: members replace those of the document, `null` removes.
+    #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub patch: serde_json::Map<String, Value>,
 }
 
@@ -100,6 +108,7 @@ pub struct Patch {
     /// The document.
     pub target: Target,
     /// The patch.
+    #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub patch: json_patch::Patch,
 }
 
@@ -112,12 +121,21 @@ pub struct Add {
     /// Where the number is: a JSON pointer, such as `/balance`.
     pub path: String,
     /// What is added. Whole numbers are added exactly, others as doubles.
+    #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub amount: Number,
     /// The least that the sum may be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "txn_lock::exact::deserialize"
+    )]
     pub min: Option<Number>,
     /// The most that the sum may be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "txn_lock::exact::deserialize"
+    )]
     pub max: Option<Number>,
 }
 
@@ -151,6 +169,7 @@ pub struct Field {
     /// Where it is: a JSON pointer, such as `/state`.
     pub path: String,
     /// What it has to be. A field that is missing is `null`.
+    #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub equals: Value,
 }
 
@@ -266,11 +285,10 @@ impl Document {
     }
 }
 
-/// As JSON, whatever white space and order.
+/// As JSON, whatever white space and order of fields. Numbers are compared by all of their digits.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
-        let value = |text| serde_json::from_str::<Value>(text).ok();
-        self.as_str() == other.as_str() || value(self.as_str()) == value(other.as_str())
+        txn_lock::exact::same(self.as_str(), other.as_str())
     }
 }
 

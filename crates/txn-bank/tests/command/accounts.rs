@@ -71,6 +71,11 @@ fn accounts_are_listed_by_owner_and_opened_by_transfers() {
     let desk = desk();
     desk.run("transfer alice:-30 bob:+10 dan:+20 --open dan=Bob").done();
     desk.run("transfer alice:-1 zoe:+1").refused(1, "no account \"zoe\"");
+    let opening = "transfer alice:-1 eve:+1 --open eve=Eve --id eve";
+    desk.run(opening).done();
+    assert!(desk.run(opening).done().out.starts_with("Already done"));
+    desk.run("transfer alice:-1 eve:+1 --id eve").refused(1, "accounts to open");
+    desk.run("transfer alice:+1 eve:-1").done();
     desk.run("transfer alice:-1 bob:+1 --open bob=Bob").refused(1, "is open already");
     desk.run("transfer alice:-1 bob:+1 --open zoe").refused(1, "NAME=OWNER");
     desk.run("transfer alice:-1 usd:+1 --open usd=Bob --currency USD").refused(1, "sum to");

@@ -48,6 +48,12 @@ fn others_are_told_of_transfers_that_are_done() {
     let one = format!("transfer alice:-30 bob:+30 --id one --notify {origin}/hook");
     desk.run(&one).done();
     assert!(desk.run(&one).done().out.starts_with("Already done"));
+    // The same money and another notification is another transfer.
+    desk.run("transfer alice:-30 bob:+30 --id one").refused(1, "other legs, notifications");
+    desk.run("transfer alice:-1 bob:+1 --id quiet").done();
+    let late = format!("transfer alice:-1 bob:+1 --id quiet --notify {origin}/hook");
+    desk.run(&late).refused(1, "\"quiet\"");
+    desk.run("transfer alice:+1 bob:-1").done();
     desk.run("transfer alice:-1 bob:+1 --notify nowhere").refused(1, "the URL");
     assert!(desk.run("events").done().out.starts_with("1 events of 1 keys wait"));
     let dispatch = format!("dispatch --allow {origin}");

@@ -122,7 +122,7 @@ impl HeaderText {
 #[non_exhaustive]
 pub enum Body {
     /// A JSON value; its type is `application/json` unless a header says otherwise.
-    Json(Value),
+    Json(#[serde(deserialize_with = "txn_lock::exact::deserialize")] Value),
     /// A text with these very bytes; its type is `text/plain; charset=utf-8` unless a header says otherwise.
     Text(String),
 }

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use txn_core::{Error, Raw, Transaction};
 use txn_fixtures::process::Process;
 use txn_requests::{
-    Companion, Reason, Request, RequestError, Requests, Result, Selection, State, Status, Why,
+    Companion, Document, Operation, Reason, Request, RequestError, Requests, Result, Selection,
+    State, Status, Why,
 };
 
 use super::{PATIENCE, World};
@@ -148,4 +149,71 @@ pub(crate) async fn unreadable_request_holds_up_no_other(world: &World) {
     requests.purge(Duration::ZERO).await.expect("purges");
     let told = requests.list(&Selection::default()).await.expect_err("one cannot be read");
     assert!(told.to_string().contains("broken"), "{told}");
+}
+
+pub(crate) async fn requests_are_told_apart_to_the_last_digit(world: &World) {
+    let domain = world.fund(&[]).await;
+    let requests = world.requests().await;
+    let put = |document: &str| {
+        let document = Document::parse(document).expect("JSON");
+        Request::new(vec![Operation::put(world.target("alice"), document)])
+    };
+    let first = put(r#"{"balance": 123456789012345678901, "owner": "alice"}"#);
+    let other = put(r#"{"balance": 123456789012345678902, "owner": "alice"}"#);
+    requests.submit(&first, "submitted").await.expect("stored");
+    requests.execute(&first, "executed").await.expect("done");
+    for id in ["submitted", "executed"] {
+        for refused in [requests.submit(&other, id).await, requests.execute(&other, id).await] {
+            assert!(matches!(refused, Err(RequestError::IdReused(_))), "{id}: {refused:?}");
+        }
+        let same = put(r#"{"owner":"alice","balance":123456789012345678901}"#);
+        requests.submit(&same, id).await.expect("the same one");
+    }
+    let raw = domain.collection::<Raw>(&world.accounts_name()).await.expect("opens");
+    let kept = domain.reader().verified().get(&raw, "alice").await.expect("reads");
+    assert!(kept.expect("there").as_str().contains("123456789012345678901"));
+    let merge = |patch: Value| {
+        world.parse(
+            json!([{"merge": {"target": {"collection": "C", "id": "alice"}, "patch": patch}}]),
+        )
+    };
+    requests
+        .execute(&merge(json!({"owner": "bob"})), "other-field")
+        .await
+        .expect("it keeps its bytes");
+    let list = put(r#"{"balance": 123456789012345678901, "list": [123456789012345678901]}"#);
+    requests.execute(&list, "list").await.expect("done");
+    let append = json!([{"patch": {"target": {"collection": "C", "id": "alice"}, "patch": [
+        {"op": "add", "path": "/list/-", "value": 1}]}}]);
+    let add = json!([{"add": {"target": {"collection": "C", "id": "alice"}, "path": "/balance", "amount": 1}}]);
+    for (path, change) in [("/list", append), ("/balance", add)] {
+        let refused =
+            requests.execute(&world.parse(change), path).await.expect_err("it would be rounded");
+        let RequestError::Refused(refusal) = refused else { panic!("{refused}") };
+        assert_eq!((refusal.why, refusal.path.as_deref()), (Why::WouldRound, Some(path)));
+    }
+    let expect = json!([{"expect": {"target": {"collection": "C", "id": "alice"},
+        "that": {"field": {"path": "/balance", "equals": 1.2345678901234568e20}}}}]);
+    let refused = requests.execute(&world.parse(expect), "expect").await.expect_err("not the same");
+    assert!(
+        matches!(&refused, RequestError::Refused(found) if found.why == Why::FieldDiffers),
+        "{refused}"
+    );
+    requests.execute(&merge(json!({"list": null})), "removed").await.expect("nothing is rounded");
+    // Where a number would be rounded, a request is not read at all.
+    for part in [
+        r#"{"merge": {"target": T, "patch": {"a": N}}}"#,
+        r#"{"patch": {"target": T, "patch": [{"op": "add", "path": "/a", "value": N}]}}"#,
+        r#"{"add": {"target": T, "path": "/a", "amount": N}}"#,
+        r#"{"expect": {"target": T, "that": {"field": {"path": "/a", "equals": N}}}}"#,
+    ] {
+        let read = |number: &str| {
+            let operation =
+                part.replace('T', r#"{"collection": "c", "id": "i"}"#).replace('N', number);
+            serde_json::from_str::<Request>(&format!(r#"{{"operations": [{operation}]}}"#))
+        };
+        read("1234567890123456789").expect("it fits");
+        let refused = read("123456789012345678901").expect_err("it would be rounded");
+        assert!(refused.to_string().contains("more digits"), "{refused}");
+    }
 }

@@ -52,6 +52,7 @@ macro_rules! all {
             request_that_kills_its_process_is_found_out;
             panic_counts_as_a_failure;
             unreadable_request_holds_up_no_other;
+            requests_are_told_apart_to_the_last_digit;
         }
     };
 }
