@@ -155,7 +155,7 @@ impl Error {
 impl From<&Refusal> for ErrorKind {
     fn from(refusal: &Refusal) -> Self {
         match refusal.kind {
-            RefusalKind::Denied => Self::Misconfigured,
+            RefusalKind::Denied | RefusalKind::Misconfigured => Self::Misconfigured,
             RefusalKind::Damaged => Self::Damaged,
             RefusalKind::Document | RefusalKind::Id | RefusalKind::TooLarge => Self::Invalid,
         }

@@ -94,6 +94,11 @@ pub(crate) fn encode(items: &[Item<'_>]) -> Bytes {
 }
 
 impl Item<'_> {
+    /// Whether it can change a document.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self.op, Op::Create(_) | Op::Replace(..) | Op::Delete(_))
+    }
+
     /// About how many bytes it takes.
     pub(crate) fn len(&self) -> usize {
         let source = match self.op {
@@ -134,7 +139,7 @@ impl Item<'_> {
     /// The same result of a later try, where an earlier one may have been carried out. A missing privilege is
     /// never told as proof.
     pub(crate) fn in_doubt(&self, settled: Settled) -> Settled {
-        let changes = matches!(self.op, Op::Create(_) | Op::Replace(..) | Op::Delete(_));
+        let changes = self.changes();
         match settled {
             Settled::Write(Outcome::Invalid(refusal)) if refusal.kind == RefusalKind::Denied => {
                 Settled::Write(Outcome::Invalid(refusal))

@@ -7,7 +7,7 @@ use txn_store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 use crate::answers::{Text, string};
 use crate::reason;
-use crate::transport::Answer;
+use crate::transport::{Answer, Failure};
 
 /// An error as the servers describe it.
 #[derive(Debug, Default)]
@@ -109,6 +109,23 @@ pub(crate) fn fate(cause: &Cause) -> Fate {
     }
 }
 
+/// The fate of the operations of a request that has no answer. What can never work is refused for good: another try would
+/// only wait for the deadline.
+pub(crate) fn fate_of_failure(failure: Failure) -> Fate {
+    let refuse = |kind, error: StoreError| Fate::Invalid(Refusal { kind, reason: error.message });
+    match failure {
+        Failure::NotSent(error) if error.kind == StoreErrorKind::Misconfigured => {
+            refuse(RefusalKind::Misconfigured, error)
+        }
+        Failure::NotSent(error) => Fate::Rejected(error.message),
+        // A redirect: what sent it may have passed the request on before.
+        Failure::Lost(error) if error.kind == StoreErrorKind::Misconfigured => {
+            refuse(RefusalKind::Denied, error)
+        }
+        Failure::Lost(error) | Failure::TooLarge(error) => Fate::Unknown(error.message),
+    }
+}
+
 /// The fate of one item of a bulk request, by its error and its status.
 pub(crate) fn fate_of_item(cause: &Cause, status: Option<u16>) -> Fate {
     match (fate(cause), status) {
@@ -181,6 +198,20 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
         (403, _) if of_server => Whole::Same(denied()),
         (403, _) => Whole::Barred(denied()),
         _ => Whole::Same(Fate::Unknown(text)),
+    }
+}
+
+/// Whether a node, or a proxy before it, says that it cannot serve at the moment, whatever the request. Servers use 503 also
+/// for one index that is not available, which any other node would answer, too.
+pub(crate) fn is_unable(answer: &Answer) -> bool {
+    if !matches!(answer.status, 502..=504) {
+        return false;
+    }
+    match cause_of(answer).map(|cause| cause.kind).as_deref() {
+        None | Some("") => true,
+        Some(kind) => {
+            matches!(kind, "cluster_block_exception" | "master_not_discovered_exception")
+        }
     }
 }
 
@@ -408,6 +439,41 @@ mod tests {
         for (status, body, expected) in cases {
             let whole = format!("{:?}", whole(&answer(status, body)));
             assert!(whole.starts_with(expected), "{status} {body}: {whole}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_cannot_serve_is_told_from_an_index_that_is_missing_shards() {
+        let blocked = r#"{"error":{"type":"cluster_block_exception","reason":"blocked by: [SERVICE_UNAVAILABLE/2/no master];"}}"#;
+        let shards =
+            r#"{"error":{"type":"search_phase_execution_exception","reason":"all shards failed"}}"#;
+        for (status, body, unable) in [
+            (503, blocked, true),
+            (403, blocked, false),
+            (503, shards, false),
+            (503, "<html>", true),
+            (502, "", true),
+            (504, r#"{"error":"gateway timeout"}"#, true),
+            (500, "", false),
+            (429, "", false),
+            (200, "{}", false),
+        ] {
+            assert_eq!(is_unable(&answer(status, body)), unable, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn only_a_failure_that_may_pass_is_tried_again() {
+        use StoreErrorKind::{Misconfigured, Unavailable};
+        for (failure, kind, expected) in [
+            (Failure::NotSent as fn(_) -> _, Unavailable, "Rejected"),
+            (Failure::NotSent, Misconfigured, "Invalid(Refusal { kind: Misconfigured"),
+            (Failure::Lost, Unavailable, "Unknown"),
+            (Failure::Lost, Misconfigured, "Invalid(Refusal { kind: Denied"),
+            (Failure::TooLarge, Unavailable, "Unknown"),
+        ] {
+            let fate = format!("{:?}", fate_of_failure(failure(StoreError::new(kind, "why"))));
+            assert!(fate.starts_with(expected), "{fate}");
         }
     }
 

@@ -357,7 +357,7 @@ impl Inner {
             body: None,
             items: 0,
             room: ADMIN_ROOM,
-            class: RequestClass::Data,
+            class: RequestClass::Read,
         };
         let answer = self.transport.send(request).await.map_err(Failure::into_error)?;
         if answer.status != 200 {

@@ -15,6 +15,8 @@ pub struct EsConfig {
     pub(crate) urls: Vec<Url>,
     pub(crate) auth: EsAuth,
     pub(crate) certificate_authority: Option<Vec<u8>>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) admin_timeout: Duration,
     pub(crate) max_bulk_items: usize,
@@ -92,6 +94,8 @@ impl EsConfig {
             urls: Vec::new(),
             auth: EsAuth::None,
             certificate_authority: None,
+            connect_timeout: Duration::from_secs(3),
+            idle_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),
             admin_timeout: Duration::from_secs(30),
             max_bulk_items: 500,
@@ -147,7 +151,25 @@ impl EsConfig {
         self
     }
 
-    /// How long a read or a write may be under way (default 10 s). What is unknown after it may
+    /// How long a connection may take to be made, with its TLS handshake (default 3 s). After this time the request goes
+    /// to another node, because this node has got nothing of it. Longer than the network and a pause of the server
+    /// (garbage collection) take; shorter than the request timeout, or no time is left for another node.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long an idle connection is kept (default 30 s). Shorter than any load balancer or firewall on the way keeps
+    /// one: a request on a forgotten connection is lost. Each new connection costs a round trip, with TLS two or three.
+    #[must_use]
+    pub fn with_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// How long a read or a write may be under way (default 10 s). A node that answers nothing for a tenth of this time
+    /// is left out until it answers a probe, and reads go to another node. What is unknown after it may
     /// still be applied later.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {

@@ -137,7 +137,7 @@ impl Inner {
     }
 
     async fn bulk_chunk(&self, items: &[Item<'_>]) -> Vec<Settled> {
-        let timeout = self.transport.server_timeout(RequestClass::Data);
+        let timeout = self.transport.server_timeout(RequestClass::Write);
         let mut settled = Vec::with_capacity(items.len());
         let mut parts = Parts::default();
         // Whether an earlier try may have been carried out.
@@ -156,6 +156,7 @@ impl Inner {
             // Errors may repeat what was sent.
             let only_reads = items.iter().all(|item| item.op == Op::Read);
             let documents = if only_reads { self.max_bytes } else { 0 };
+            let changes = items.iter().any(Item::changes);
             let request = Request {
                 method: Method::POST,
                 path: "/_bulk",
@@ -163,7 +164,7 @@ impl Inner {
                 body: Some(body),
                 items: items.len(),
                 room: room_for(items.len(), documents).saturating_add(2 * len),
-                class: RequestClass::Data,
+                class: if changes { RequestClass::Write } else { RequestClass::Read },
             };
             let fate = match self.transport.send(request).await {
                 Ok(answer) if answer.status == 200 => {
@@ -216,10 +217,7 @@ impl Inner {
                     settled.resize(settled.len() + items.len(), read);
                     continue;
                 }
-                Err(Failure::NotSent(error)) => Fate::Rejected(error.message),
-                Err(Failure::Lost(error) | Failure::TooLarge(error)) => {
-                    Fate::Unknown(error.message)
-                }
+                Err(failure) => classify::fate_of_failure(failure),
             };
             let all = items.iter().map(|item| item.settle(fate.clone())).collect();
             settled.extend(told(all));
@@ -259,7 +257,11 @@ impl Inner {
                 body: Some(body.into()),
                 items: size,
                 room: room_for(size, self.max_bytes),
-                class: RequestClass::Data,
+                // A scroll moves on when it is asked.
+                class: match from {
+                    None => RequestClass::Read,
+                    Some(_) => RequestClass::Write,
+                },
             };
             match self.transport.send(request).await {
                 Ok(answer) => break answer,
@@ -314,7 +316,7 @@ impl Inner {
             body: Some(scan::clear(&scroll_id).into()),
             items: 0,
             room: ADMIN_ROOM,
-            class: RequestClass::Data,
+            class: RequestClass::Read,
         };
         if let Err(failure) = self.transport.send(request).await {
             tracing::debug!(?failure, "a finished scan was not freed");

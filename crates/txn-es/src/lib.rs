@@ -116,7 +116,7 @@ impl Store for EsStore {
     }
 
     fn request_timeout(&self) -> Duration {
-        self.inner.transport.timeout(RequestClass::Data)
+        self.inner.transport.timeout(RequestClass::Write)
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {

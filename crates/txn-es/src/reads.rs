@@ -54,7 +54,7 @@ impl Inner {
                     body: Some(mget::encode(asks)),
                     items: asks.len(),
                     room: room_for(asks.len(), self.max_bytes),
-                    class: RequestClass::Data,
+                    class: RequestClass::Read,
                 };
                 let sent = self.transport.send(request).await;
                 let divisible = match &sent {

@@ -41,38 +41,36 @@ impl Server {
     }
 }
 
-/// Asks the nodes until one answers.
+/// Asks the nodes until one tells what it is. A node whose address is wrong does not keep the others from being used.
 pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> {
+    let misconfigured = |text| StoreError::new(StoreErrorKind::Misconfigured, text);
     let mut failure = None;
     for _ in 0..transport.nodes() {
-        match ask(transport).await {
+        let error = match ask(transport).await {
             Ok(Some(server)) if server.is_supported() => {
                 tracing::debug!(%server, "connected");
                 return Ok(server);
             }
-            Ok(Some(server)) => {
-                let text = format!(
-                    "{server} is not supported: use Elasticsearch 7.17 or newer, or OpenSearch 2 or newer"
-                );
-                return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
-            }
-            Ok(None) => {
-                let text = format!(
-                    "what answers at {transport} is neither Elasticsearch nor OpenSearch; correct the address"
-                );
-                return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
-            }
-            Err(error) if error.kind == StoreErrorKind::Unavailable => failure = Some(error),
-            Err(error) => return Err(error),
+            Ok(Some(server)) => misconfigured(format!(
+                "{server} is not supported: use Elasticsearch 7.17 or newer, or OpenSearch 2 or newer"
+            )),
+            Ok(None) => misconfigured(format!(
+                "what answers at {transport} is neither Elasticsearch nor OpenSearch; correct the address"
+            )),
+            Err(error) => error,
+        };
+        // The one that names a remedy is worth more.
+        let is_better = |known: &StoreError| known.kind == StoreErrorKind::Unavailable;
+        if failure.as_ref().is_none_or(is_better) {
+            failure = Some(error);
         }
     }
-    let none = || StoreError::new(StoreErrorKind::Misconfigured, "no server address is given");
-    Err(failure.unwrap_or_else(none))
+    Err(failure.unwrap_or_else(|| misconfigured("no server address is given".to_owned())))
 }
 
 async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
     let get = |path| {
-        let (method, class, room) = (Method::GET, RequestClass::Data, ADMIN_ROOM);
+        let (method, class, room) = (Method::GET, RequestClass::Read, ADMIN_ROOM);
         transport.send(Request { method, path, query: &[], body: None, items: 0, room, class })
     };
     // Some packages do not serve the root.
@@ -101,7 +99,7 @@ pub(crate) async fn time(transport: &Transport) -> Result<Option<Duration>, Stor
     // The smallest of what tells it: the servers send no `Date`.
     let path = "/_nodes/_local/stats/process";
     let query = [("filter_path", "nodes.*.timestamp")];
-    let (method, class) = (Method::GET, RequestClass::Data);
+    let (method, class) = (Method::GET, RequestClass::Read);
     let request =
         Request { method, path, query: &query, body: None, items: 0, room: ADMIN_ROOM, class };
     let answer = transport.send(request).await.map_err(Failure::into_error)?;

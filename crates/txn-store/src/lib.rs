@@ -312,6 +312,9 @@ pub enum RefusalKind {
     TooLarge,
     /// The credentials do not allow it.
     Denied,
+    /// The store can never be reached in this way, or a setting of it forbids every such write; the reason names the
+    /// remedy. Nothing of the write was applied.
+    Misconfigured,
     /// What the store holds is damaged, so that it cannot be written: restore it. Nothing of the write was applied.
     Damaged,
 }

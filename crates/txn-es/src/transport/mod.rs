@@ -1,0 +1,169 @@
+//! One request, one answer.
+//!
+//! No write is sent twice. A write goes to another node only if the node before it has got nothing of it. A read goes
+//! to another node, or takes a new connection, if no answer comes. Redirects are not followed, because they would
+//! carry documents to another place. Answers are taken up to the size that the request allows.
+
+mod connections;
+mod delivery;
+mod driver;
+mod health;
+mod node;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::Method;
+use reqwest::header::HeaderValue;
+use txn_store::{StoreError, StoreErrorKind};
+
+use crate::config::EsConfig;
+use crate::secrets::Secrets;
+use connections::Connections;
+use delivery::Nodes;
+use driver::Driver;
+use node::Node;
+
+/// The connections to the nodes of one cluster.
+pub(crate) struct Transport {
+    nodes: Arc<Nodes>,
+    driver: Driver,
+    pub(crate) secrets: Secrets,
+    request_timeout: Duration,
+    admin_timeout: Duration,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.nodes.labels()).finish()
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.nodes.labels().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// What a request is: how long it may take, and whether it may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestClass {
+    /// Changes nothing, so that it may be sent a second time if no answer comes.
+    Read,
+    /// Writes documents.
+    Write,
+    /// Changes or looks at the cluster: every node has to agree.
+    Admin,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    /// Names in it are already escaped.
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a [(&'a str, &'a str)],
+    pub(crate) body: Option<Bytes>,
+    /// How many documents it is about.
+    pub(crate) items: usize,
+    /// The largest answer that is taken, in bytes.
+    pub(crate) room: usize,
+    pub(crate) class: RequestClass,
+}
+
+/// Room for an answer without documents.
+pub(crate) const ADMIN_ROOM: usize = 16 << 20;
+
+/// No answer is larger, unless a single document is. Reads of more are sent again in parts.
+const MOST_ROOM: usize = 128 << 20;
+
+/// Beside a document: its names, its version, or an error about it.
+const BESIDE: usize = 8 << 10;
+
+/// Room for an answer about so many documents of at most so many bytes each.
+pub(crate) fn room_for(documents: usize, bytes: usize) -> usize {
+    let one = bytes.saturating_add(BESIDE);
+    one.saturating_mul(documents).min(MOST_ROOM).max(one).max(1 << 20)
+}
+
+/// The answer of a server, of whatever status.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+}
+
+/// No answer, or none that can be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No node has got a byte of the request.
+    NotSent(StoreError),
+    /// The request may have been carried out, or may be later.
+    Lost(StoreError),
+    /// The request may have been carried out; the answer is larger than its room.
+    TooLarge(StoreError),
+}
+
+impl Failure {
+    pub(crate) fn into_error(self) -> StoreError {
+        let (Self::NotSent(error) | Self::Lost(error) | Self::TooLarge(error)) = self;
+        error
+    }
+}
+
+impl Transport {
+    pub(crate) fn new(config: &EsConfig) -> Result<Self, StoreError> {
+        let fault = |what: &str| StoreError::new(StoreErrorKind::Misconfigured, what.to_owned());
+        let connections = Connections::new(config)?;
+        let login = match config.auth.header().map(HeaderValue::try_from) {
+            None => None,
+            Some(Ok(mut login)) => {
+                login.set_sensitive(true);
+                Some(login)
+            }
+            Some(Err(_)) => return Err(fault("the API key has characters that no API key has")),
+        };
+        let nodes = config.urls.iter().map(|url| Node::new(url.clone(), connections.clone()));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            nodes: Arc::new(Nodes::new(nodes, login, config.request_timeout)),
+            driver: Driver::new()?,
+            secrets: Secrets::of(&config.auth),
+            request_timeout: config.request_timeout,
+            admin_timeout: config.admin_timeout,
+        })
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.labels().len()
+    }
+
+    pub(crate) fn timeout(&self, class: RequestClass) -> Duration {
+        match class {
+            RequestClass::Read | RequestClass::Write => self.request_timeout,
+            RequestClass::Admin => self.admin_timeout,
+        }
+    }
+
+    /// How long a server may wait by itself before it answers that it cannot: less than we wait
+    /// for the answer, so that it can still arrive.
+    pub(crate) fn server_timeout(&self, class: RequestClass) -> String {
+        format!("{}ms", (self.timeout(class).as_millis() * 3 / 4).max(1))
+    }
+
+    /// Sends a request and waits for its answer, no longer than the time of its class.
+    pub(crate) async fn send(&self, request: Request<'_>) -> Result<Answer, Failure> {
+        let timeout = self.timeout(request.class);
+        let delivery = self.nodes.clone().deliver(&request, timeout);
+        self.driver.run(delivery).await.unwrap_or_else(|driver::Panicked| {
+            let text = "a task of the store panicked";
+            Err(Failure::Lost(StoreError::new(StoreErrorKind::Unavailable, text)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

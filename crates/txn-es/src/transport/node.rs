@@ -1,0 +1,169 @@
+//! One node: its address, its connections, and its answers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use reqwest::header::LOCATION;
+use reqwest::{Client, Response, Url};
+use tokio::sync::Notify;
+use txn_store::{StoreError, StoreErrorKind};
+
+use super::connections::Connections;
+use super::health::Health;
+use super::{Answer, Failure};
+
+pub(super) struct Node {
+    pub(super) url: Url,
+    /// Scheme, host and port.
+    pub(super) label: String,
+    pub(super) health: Mutex<Health>,
+    pub(super) probe_failed: Notify,
+    connections: Connections,
+    pooled: RwLock<Client>,
+    fresh: Client,
+    /// It has answered before: it speaks the protocol of its address.
+    known: AtomicBool,
+}
+
+/// Which connection a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Connection {
+    /// One of those that are open, if any is idle.
+    Pooled,
+    /// A new one, which is closed after the answer.
+    New,
+}
+
+impl Node {
+    pub(super) fn new(url: Url, connections: Connections) -> Result<Self, StoreError> {
+        let origin = url.origin().ascii_serialization();
+        let pooled = RwLock::new(connections.pooled(&url)?);
+        let fresh = connections.unpooled(&url)?;
+        let health = Mutex::new(Health::new(Instant::now()));
+        let known = AtomicBool::new(false);
+        let probe_failed = Notify::new();
+        Ok(Self { url, label: origin, health, probe_failed, connections, pooled, fresh, known })
+    }
+
+    /// Replaces the pooled connections by new ones. Requests that are under way keep theirs.
+    pub(super) fn renew_connections(&self) {
+        match self.connections.pooled(&self.url) {
+            Ok(client) => *self.pooled.write() = client,
+            Err(error) => tracing::warn!(node = %self.label, %error, "connections are not renewed"),
+        }
+    }
+
+    /// Sends a request, and takes its answer as far as it has room.
+    pub(super) async fn carry(
+        &self,
+        request: reqwest::Request,
+        connection: Connection,
+        room: usize,
+    ) -> Result<Answer, Failure> {
+        let client = match connection {
+            Connection::Pooled => self.pooled.read().clone(),
+            Connection::New => self.fresh.clone(),
+        };
+        let response = client.execute(request).await.map_err(|error| self.failure(&error))?;
+        self.known.store(true, Ordering::Relaxed);
+        self.health.lock().hear(Instant::now());
+        if response.status().is_redirection() {
+            return Err(Failure::Lost(self.redirected(&response)));
+        }
+        let status = response.status().as_u16();
+        let body = self.body(response, room).await?;
+        Ok(Answer { status, body })
+    }
+
+    /// The body of an answer, as long as it is within its room.
+    async fn body(&self, mut response: Response, room: usize) -> Result<Bytes, Failure> {
+        let too_large = || {
+            let text = format!(
+                "{}: the answer is larger than the {room} bytes that were asked for at most",
+                self.label
+            );
+            Failure::TooLarge(StoreError::new(StoreErrorKind::Unavailable, text))
+        };
+        let announced = response.content_length().unwrap_or(0);
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+        if announced > room {
+            return Err(too_large());
+        }
+        let mut body = Vec::with_capacity(announced);
+        while let Some(piece) = response.chunk().await.map_err(|error| self.failure(&error))? {
+            self.health.lock().hear(Instant::now());
+            if body.len().saturating_add(piece.len()) > room {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.into())
+    }
+
+    fn redirected(&self, response: &Response) -> StoreError {
+        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+        let to = location.and_then(|to| self.url.join(to).ok());
+        // Only where it leads to: the rest of an address may hold secrets.
+        let origin = to.filter(Url::has_host).map(|to| to.origin());
+        let advice = match origin {
+            Some(origin) if origin != self.url.origin() => {
+                let origin = origin.ascii_serialization();
+                format!(
+                    "the server redirects to {origin}; if that is your cluster, configure this address"
+                )
+            }
+            _ => "the server redirects elsewhere; configure the address of the cluster itself"
+                .to_owned(),
+        };
+        let text = format!("{}: {advice} (redirects are not followed)", self.label);
+        StoreError::new(StoreErrorKind::Misconfigured, text)
+    }
+
+    pub(super) fn no_answer(&self, waited: Duration) -> Failure {
+        let text = format!("{}: no answer in time ({waited:?})", self.label);
+        Failure::Lost(StoreError::new(StoreErrorKind::Unavailable, text))
+    }
+
+    /// What went wrong, and whether anything was sent.
+    fn failure(&self, error: &reqwest::Error) -> Failure {
+        let (kind, text) = self.describe(error);
+        // A request is written after its connection is made, with TLS and a proxy's tunnel.
+        match error.is_connect() {
+            true => {
+                let text = format!("{}: {text}; nothing was sent", self.label);
+                Failure::NotSent(StoreError::new(kind, text))
+            }
+            false => Failure::Lost(StoreError::new(kind, format!("{}: {text}", self.label))),
+        }
+    }
+
+    /// In words, without the address, which the outermost errors repeat.
+    fn describe(&self, error: &reqwest::Error) -> (StoreErrorKind, String) {
+        use StoreErrorKind::{Misconfigured, Unavailable};
+        if error.is_connect() && error.is_timeout() {
+            return (Unavailable, "no connection in time".to_owned());
+        }
+        let mut innermost: &dyn std::error::Error = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let text = innermost.to_string();
+        let secure = self.url.scheme() == "https";
+        if secure && text.contains("InvalidContentType") {
+            let advice =
+                "the server does not speak TLS there; give its address as http://host:port";
+            return (Misconfigured, format!("{advice} ({text})"));
+        }
+        if secure && text.contains("certificate") {
+            return (Misconfigured, text);
+        }
+        let unheard = !self.known.load(Ordering::Relaxed);
+        if !secure && unheard && !error.is_connect() {
+            let advice = "if the server speaks TLS there, give its address as https://host:port";
+            return (Unavailable, format!("{text}; {advice}"));
+        }
+        (Unavailable, text)
+    }
+}

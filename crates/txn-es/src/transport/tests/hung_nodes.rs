@@ -1,0 +1,254 @@
+//! Nodes that hang, refuse, or come back. Nothing here measures time: what is asserted is who was asked.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use futures::future::join_all;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::*;
+
+/// A server that answers `{}`, or nothing while it hangs.
+struct FakeNode {
+    url: String,
+    hangs: Arc<AtomicBool>,
+    requests: Arc<AtomicUsize>,
+    /// Connections that were made before this number was raised stay silent for ever.
+    forgets_before: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl FakeNode {
+    async fn start(hangs: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            hangs: Arc::new(AtomicBool::new(hangs)),
+            requests: Arc::default(),
+            forgets_before: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (hangs, requests) = (node.hangs.clone(), node.requests.clone());
+        let (forgets, connections) = (node.forgets_before.clone(), node.connections.clone());
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let number = connections.fetch_add(1, Ordering::SeqCst);
+                let (hangs, requests, forgets) = (hangs.clone(), requests.clone(), forgets.clone());
+                tokio::spawn(async move {
+                    let is_deaf =
+                        || hangs.load(Ordering::SeqCst) || number < forgets.load(Ordering::SeqCst);
+                    serve(socket, is_deaf, &requests).await;
+                });
+            }
+        });
+        node
+    }
+
+    fn hang(&self, hangs: bool) {
+        self.hangs.store(hangs, Ordering::SeqCst);
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    /// What a load balancer does that has forgotten its connections: it drops whatever arrives on them.
+    fn forget_connections(&self) {
+        self.forgets_before.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}
+
+async fn serve(mut socket: TcpStream, is_deaf: impl Fn() -> bool, requests: &AtomicUsize) {
+    let mut received = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = socket.read(&mut buffer).await {
+        received.extend_from_slice(&buffer[..read]);
+        let Some(head) = received.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let length = String::from_utf8_lossy(&received[..head]).to_lowercase();
+        let length = length.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+        let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
+        if received.len() < head + 4 + length {
+            continue;
+        }
+        received.clear();
+        requests.fetch_add(1, Ordering::SeqCst);
+        if is_deaf() {
+            continue;
+        }
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+    }
+}
+
+fn connect(urls: &[&str], request_timeout: Duration) -> Transport {
+    let config = EsConfig::new(urls).unwrap().with_request_timeout(request_timeout);
+    let config = config.with_connect_timeout(Duration::from_millis(300));
+    Transport::new(&config).unwrap()
+}
+
+/// Long enough for a test under load; what is left out is left out after a tenth of it.
+const LONG: Duration = Duration::from_secs(4);
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_go_around_a_hung_node() {
+    let nodes = [FakeNode::start(false).await, FakeNode::start(true).await];
+    let transport = connect(&[&nodes[0].url, &nodes[1].url], LONG);
+    for _ in 0..40 {
+        assert_eq!(transport.send(root()).await.unwrap().status, 200);
+    }
+    // Twice at most before it is left out, and the probes.
+    assert!(nodes[1].requests() < 10, "{} requests to a hung node", nodes[1].requests());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_leave_out_a_hung_node() {
+    let nodes = [FakeNode::start(false).await, FakeNode::start(true).await];
+    let transport = connect(&[&nodes[0].url, &nodes[1].url], Duration::from_secs(2));
+    let mut lost = 0;
+    for _ in 0..40 {
+        match transport.send(write()).await {
+            Ok(answer) => assert_eq!(answer.status, 200),
+            Err(Failure::Lost(_)) => lost += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    // A write that was sent is never sent again: the first one that meets the node is lost.
+    assert!((1..=3).contains(&lost), "{lost} of 40 writes lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_goes_around_a_node_that_hangs_and_comes_back() {
+    let nodes = [FakeNode::start(false).await, FakeNode::start(false).await];
+    let transport = connect(&[&nodes[0].url, &nodes[1].url], LONG);
+    let load = || join_all((0..64).map(|_| transport.send(root())));
+    for answer in load().await {
+        answer.unwrap();
+    }
+    nodes[1].hang(true);
+    for _ in 0..5 {
+        for answer in load().await {
+            assert_eq!(answer.unwrap().status, 200);
+        }
+    }
+    nodes[1].hang(false);
+    let before = nodes[1].requests();
+    until("the node is used again", async || {
+        transport.send(root()).await.unwrap();
+        nodes[1].requests() > before + 20
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hung_nodes_are_tried_on_and_named() {
+    let nodes = [FakeNode::start(true).await, FakeNode::start(true).await];
+    let transport = connect(&[&nodes[0].url, &nodes[1].url], Duration::from_millis(1_000));
+    for request in [root, write, root] {
+        let failure = transport.send(request()).await.unwrap_err();
+        let Failure::Lost(error) = failure else { panic!("{failure:?}") };
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
+        assert!(error.message.contains("no answer in time"), "{error}");
+    }
+    let error = transport.send(root()).await.unwrap_err().into_error();
+    assert!(error.message.contains("none of the nodes answers now"), "{error}");
+    assert!(nodes.iter().all(|node| error.message.contains(&node.url)), "{error}");
+    nodes[0].hang(false);
+    until("the node is used again", async || transport.send(write()).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_node_that_hangs_and_comes_back_is_used() {
+    let node = FakeNode::start(true).await;
+    let transport = connect(&[&node.url], Duration::from_millis(500));
+    for _ in 0..3 {
+        assert!(matches!(transport.send(write()).await, Err(Failure::Lost(_))));
+        assert!(matches!(transport.send(root()).await, Err(Failure::Lost(_))));
+    }
+    node.hang(false);
+    assert_eq!(transport.send(root()).await.unwrap().status, 200);
+    until("writes reach it", async || transport.send(write()).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_is_asked_until_one_can_be_reached() {
+    let mut closed = Vec::new();
+    for _ in 0..3 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        closed.push(format!("http://{}", listener.local_addr().unwrap()));
+    }
+    let node = FakeNode::start(false).await;
+    let urls = [&*closed[0], &closed[1], &closed[2], &node.url];
+    let transport = connect(&urls, LONG);
+    for _ in 0..12 {
+        assert_eq!(transport.send(write()).await.unwrap().status, 200);
+    }
+    let transport = connect(&urls[..3], LONG);
+    let failure = transport.send(write()).await.unwrap_err();
+    let Failure::NotSent(error) = failure else { panic!("{failure:?}") };
+    assert!(closed.iter().all(|url| error.message.contains(url)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_never_made_carries_nothing() {
+    // TLS that is never answered, and a queue of connections that is full.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let deaf = format!("https://{}", listener.local_addr().unwrap());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = socket.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    let mut held = Vec::new();
+    while let Ok(Ok(held_up)) =
+        tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
+    {
+        held.push(held_up);
+    }
+    let node = FakeNode::start(false).await;
+    for url in [deaf, format!("http://{address}")] {
+        let alone = connect(&[&url], LONG);
+        let failure = alone.send(write()).await.unwrap_err();
+        let Failure::NotSent(error) = failure else { panic!("{failure:?}") };
+        assert!(error.message.contains("no connection in time"), "{error}");
+        let both = connect(&[&url, &node.url], LONG);
+        for _ in 0..4 {
+            assert_eq!(both.send(write()).await.unwrap().status, 200);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_a_balancer_forgot_are_replaced() {
+    let balancer = FakeNode::start(false).await;
+    let transport = connect(&[&balancer.url], LONG);
+    for answer in join_all((0..8).map(|_| transport.send(root()))).await {
+        answer.unwrap();
+    }
+    balancer.forget_connections();
+    // Of eight idle connections each is dead, and a read does not notice.
+    for answer in join_all((0..8).map(|_| transport.send(root()))).await {
+        assert_eq!(answer.unwrap().status, 200);
+    }
+    until("writes take new connections", async || transport.send(write()).await.is_ok()).await;
+    for answer in join_all((0..8).map(|_| transport.send(write()))).await {
+        assert_eq!(answer.unwrap().status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_go_around_a_node_that_redirects() {
+    let moved = "HTTP/1.1 307 X\r\nlocation: http://other.example\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (redirecting, _) = peer(moved.to_owned(), b"").await;
+    let node = FakeNode::start(false).await;
+    let transport = connect(&[&label(&redirecting), &node.url], LONG);
+    for _ in 0..6 {
+        assert_eq!(transport.send(root()).await.unwrap().status, 200);
+    }
+}
