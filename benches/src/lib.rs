@@ -45,7 +45,8 @@ pub fn unique(prefix: &str) -> String {
 /// # Errors
 /// As the store says.
 pub async fn drop_all(store: &dyn Store, domain: &str) -> Result<(), Failure> {
-    for prefix in [format!("txn-{domain}-"), format!("{domain}-")] {
+    let own = domain.replace('-', ".");
+    for prefix in [format!("txn-{own}-"), format!("{own}-"), format!("{domain}-")] {
         for collection in store.list_collections(&prefix).await? {
             store.drop_collection(&collection).await?;
         }

@@ -77,7 +77,7 @@ impl Bank {
     async fn with_what_is_kept(self) -> Result<Self> {
         let domain = self.domain.name().to_owned();
         let mut bank = self;
-        if collections::exists(&*bank.store, &format!("{domain}-outbox")).await? {
+        if collections::exists(&*bank.store, &bank.domain.collection_name("outbox")).await? {
             bank.outbox = Some(Outbox::open(&bank.domain, OutboxConfig::default()).await?);
         }
         if collections::exists(&*bank.store, &Owners::collection(&domain)).await? {

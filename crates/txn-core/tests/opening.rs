@@ -473,3 +473,23 @@ async fn whoever_reads_of_the_future_is_told_whose_clock_is_wrong() {
         assert!(error.to_string().contains(words), "{error}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn names_of_one_domain_begin_as_those_of_no_other() {
+    let store = Arc::new(TestStore::default());
+    let mut prefixes = Vec::new();
+    for name in ["shop", "shop-eu", "shop-eu-1", "shop_eu", "identity", "registry"] {
+        let domain = Domain::create(store.clone(), name, config()).await.expect("opens");
+        assert_eq!(domain.name(), name);
+        let locks = domain.collection_name("locks");
+        domain.create_collection::<Typed<Item>>(&locks, None).await.expect("opens");
+        let prefix = domain.collection_name("");
+        prefixes.extend([format!("txn-{prefix}"), prefix]);
+    }
+    let made = store.list_collections("").await.expect("lists");
+    for prefix in &prefixes {
+        let matching = made.iter().filter(|name| name.starts_with(prefix.as_str())).count();
+        let expected = if prefix.starts_with("txn-") { 2 } else { 1 };
+        assert_eq!(matching, expected, "{prefix} of {made:?}");
+    }
+}

@@ -49,7 +49,7 @@ impl Inner {
     /// Opens the locks of a domain. Nothing renews them yet.
     pub(crate) async fn open(domain: &Domain, config: LockConfig) -> Result<Arc<Self>> {
         config.check()?;
-        let collection = format!("{}-locks", domain.name());
+        let collection = domain.collection_name("locks");
         let repository = LockRepository::open(domain, &collection).await?;
         let instances = Instances::open(domain, &collection, Some(MAPPINGS), config.lease).await?;
         Ok(Arc::new(Self {

@@ -56,7 +56,7 @@ impl Outbox {
     /// [`OutboxError::InvalidConfig`], [`OutboxError::NewerFormat`], or the engine's.
     pub async fn open(domain: &Domain, config: OutboxConfig) -> Result<Self> {
         config.check()?;
-        let name = format!("{}-outbox", domain.name());
+        let name = domain.collection_name("outbox");
         let settings = domain.create_collection(&name, Some(MAPPINGS)).await?;
         let floors = domain.create_collection(&name, Some(MAPPINGS)).await?;
         let shards = begin(domain, (&settings, &floors), config.shards).await?;

@@ -27,7 +27,7 @@ const HISTORY: &str = "-history";
 
 /// The collection of the requests of a domain.
 pub(crate) fn collection(domain: &Domain) -> String {
-    format!("{}-requests", domain.name())
+    domain.collection_name("requests")
 }
 
 /// Collections as they are opened.
@@ -52,7 +52,7 @@ impl OpenHandles {
 
     /// Refuses what no operation may change, by its name.
     fn check(&self, name: &str) -> Result<()> {
-        let within = name.strip_prefix(self.domain.name()).and_then(|rest| rest.strip_prefix('-'));
+        let within = name.strip_prefix(&self.domain.collection_name(""));
         let is_kept = name.starts_with(ENGINE)
             || name.ends_with(HISTORY)
             || within.is_some_and(|rest| KEPT.contains(&rest));
@@ -65,8 +65,7 @@ impl OpenHandles {
         self.check(name)?;
         for kept in KEPT {
             if !self.kept.lock().contains_key(kept) {
-                let (name, role) =
-                    (format!("{}-{kept}", self.domain.name()), Role::Data { owner: None });
+                let (name, role) = (self.domain.collection_name(kept), Role::Data { owner: None });
                 let spec = CollectionSpec { name, role, create: false, mappings: None };
                 match self.domain.store().open_collection(&spec).await {
                     Ok(ours) => {

@@ -133,7 +133,7 @@ impl Inner {
     ) -> Result<Self> {
         config.check()?;
         let entries = domain.create_collection(&collection(domain), Some(MAPPINGS)).await?;
-        let processors = format!("{}-processors", domain.name());
+        let processors = domain.collection_name("processors");
         let instances =
             Instances::open(domain, &processors, Some(instance::MAPPINGS), config.lease).await?;
         let emitter = config.outbox.as_ref();

@@ -111,6 +111,13 @@ impl Domain {
         self.engine.table.domain()
     }
 
+    /// The name of a collection that belongs to this domain alone, such as `shop-locks`. In the domain's own name a `-` is
+    /// written `.`, so that privileges on `shop-*` do not reach the collections of the domain `shop-eu`.
+    #[must_use]
+    pub fn collection_name(&self, of: &str) -> String {
+        self.engine.table.collection_name(of)
+    }
+
     /// The settings that the domain was opened with: whatever is built on it takes clock and randomness from here.
     #[must_use]
     pub fn config(&self) -> &Config {

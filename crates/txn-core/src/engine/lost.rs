@@ -19,7 +19,7 @@ impl Engine {
         &self,
         deadline: &Deadline,
     ) -> Result<BTreeMap<Day, Vec<Arc<str>>>, AttemptError> {
-        let prefix = format!("txn-{}-", self.table.domain());
+        let prefix = self.table.prefix();
         let names =
             self.retry_unavailable(deadline, || self.store.list_collections(&prefix)).await?;
         let mut partitions: BTreeMap<Day, Vec<Arc<str>>> = BTreeMap::new();
@@ -71,7 +71,7 @@ impl Engine {
             Ok(forgotten) => forgotten.iter().for_each(|error| {
                 faults.note(&self.table.domain_key(), error);
             }),
-            Err(error) => faults.note_place(&format!("txn-{}-*", self.table.domain()), error),
+            Err(error) => faults.note_place(&format!("{}*", self.table.prefix()), error),
         }
         let (names, keys): (Vec<&String>, Vec<Key>) =
             document.collections.iter().map(|(name, uid)| (name, Claim::key(uid))).unzip();

@@ -103,9 +103,20 @@ impl Table {
         &self.domain
     }
 
+    /// The name of a collection of this domain. No name of a domain has a dot, so that the names of `shop-eu` do not begin
+    /// with `shop-`: privileges that are granted on the prefix of one domain reach no other domain.
+    pub(crate) fn collection_name(&self, of: &str) -> String {
+        format!("{}-{of}", self.domain.replace('-', "."))
+    }
+
+    /// What the names of its partitions and their aliases begin with.
+    pub(crate) fn prefix(&self) -> String {
+        format!("txn-{}", self.collection_name(""))
+    }
+
     /// The alias of a day's partition.
     pub(crate) fn alias(&self, day: Day) -> String {
-        format!("txn-{}-{day}", self.domain)
+        format!("{}{day}", self.prefix())
     }
 
     /// Where the record of an attempt lives.

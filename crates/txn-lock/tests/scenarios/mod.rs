@@ -233,7 +233,7 @@ pub(crate) async fn a_paused_holder_finds_out_and_its_effects_are_refused(world:
 
 pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let (service, domain) = (world.service().await, world.domain().await);
-    let name = format!("{}-locks", world.name);
+    let name = domain.collection_name("locks");
     let raw = domain.collection::<Raw>(&name).await.expect("opens");
     let newer = Raw::new(r#"{"kind":"lock","format":2,"category":"test","id":"a"}"#);
     domain

@@ -173,7 +173,7 @@ pub(crate) async fn purge(domain: &Domain, before: u64) -> Result<usize> {
 
 /// The name of the collection of the results of a domain.
 fn collection(domain: &Domain) -> String {
-    format!("{}-http-results", domain.name())
+    domain.collection_name("http-results")
 }
 
 /// The id of the document of a result: those of a queue go round.

@@ -63,7 +63,7 @@ pub(crate) struct Cursors {
 
 impl Cursors {
     pub(crate) async fn open(domain: &Domain, source: &str, epoch: String) -> Result<Self> {
-        let name = format!("{}-outbox", domain.name());
+        let name = domain.collection_name("outbox");
         let documents = domain.create_collection(&name, Some(MAPPINGS)).await?;
         Ok(Self { domain: domain.clone(), documents, source: source.to_owned(), epoch })
     }

@@ -94,7 +94,7 @@ pub(crate) async fn a_new_topic_is_deployed_while_others_go_on(world: &World) {
     }
     assert!(new.stop(PATIENCE).await);
     // Whoever leaves leaves no lock that is looked at for ever.
-    let name = format!("{}-locks", world.name);
+    let name = one.domain.collection_name("locks");
     let locks = txn_lock::LockRepository::open(&one.domain, &name).await.expect("opens");
     let locks = locks.list().await.expect("lists");
     let members = locks.iter().filter(|lock| lock.category == "outbox-member").count();

@@ -280,7 +280,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     desk.place("b", 1).await;
     desk.place("b", 2).await;
     let raw =
-        desk.domain.collection::<Raw>(&format!("{}-outbox", world.name)).await.expect("opens");
+        desk.domain.collection::<Raw>(&desk.domain.collection_name("outbox")).await.expect("opens");
     let write = async |id: &str, text: &str| {
         let newer = Raw::new(text);
         desk.domain

@@ -362,7 +362,7 @@ pub(crate) async fn what_is_kept_of_drained_rows_is_purged(world: &World) {
     assert_eq!(purge(Duration::ZERO).await, 0);
     let cursors = "SELECT count(*) FROM txn_outbox.queue WHERE topic <> ''";
     assert_eq!(client.query_one(cursors, &[]).await.expect("counts").get::<_, i64>(0), 2);
-    let name = format!("{}-outbox", world.name);
+    let name = desk.domain.collection_name("outbox");
     let scanned = |desk: &Desk| {
         let (store, name) = (desk.domain.store().clone(), name.clone());
         async move {

@@ -191,7 +191,7 @@ pub(crate) async fn a_condition_that_fails_leaves_nothing(world: &World) {
     }
     // What can never be carried out is told before anything is read.
     let nobody = Target::new(format!("{}-no", world.name), "x");
-    let requests = Target::new(format!("{}-requests", world.name), "x");
+    let requests = Target::new(domain.collection_name("requests"), "x");
     world.requests().await;
     let exists = || Condition::Exists(true);
     let expect = Expect { target: world.target("alice"), that: exists() };

@@ -482,7 +482,7 @@ pub(crate) async fn requests_are_checked_whole_before_anything_is_written(world:
 pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let domain = world.fund(&[("alice", 1)]).await;
     let requests = world.requests().await;
-    let raw = domain.collection::<Raw>(&format!("{}-requests", world.name)).await.expect("opens");
+    let raw = domain.collection::<Raw>(&domain.collection_name("requests")).await.expect("opens");
     let newer = Raw::new(r#"{"format":3,"id":"new","state":"created"}"#);
     domain.transact::<_, Error, _>(async |tx| tx.put(&raw, "new", &newer)).await.expect("written");
     let one = Request::new(vec![Operation::add(world.target("alice"), "/balance", 1)]);

@@ -9,7 +9,10 @@ use super::{OPENING, Stage, soon, until};
 
 /// Removes the record of a transaction as a person would.
 async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::Tid) {
-    let path = format!("/txn-{}-{}/_doc/{tid}?refresh=true", stage.domain.name(), tid.day());
+    let path = format!(
+        "/txn-{}/_doc/{tid}?refresh=true",
+        stage.domain.collection_name(&tid.day().to_string())
+    );
     fixture.plain.ok("DELETE", &path, None).await;
 }
 

@@ -187,7 +187,7 @@ pub(crate) async fn a_result_that_cannot_be_written_is_left_out(world: &World) {
     // A mapping that takes no state, where there are mappings; and a document that nobody can read.
     let mappings =
         r#"{"dynamic":"strict","properties":{"state":{"type":"integer"},"id":{"type":"keyword"}}}"#;
-    let name = format!("{}-http-results", world.name);
+    let name = office.desk.domain.collection_name("http-results");
     office
         .desk
         .domain
