@@ -13,12 +13,26 @@ use crate::classify::{self, Fate};
 use crate::documents::{Inner, Miss, no_index};
 use crate::mapping::{self, Index};
 use crate::names;
-use crate::target::{Target, identity_alias};
+use crate::target::{Target, check_length, identity_aliases};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 
-/// What the account of a domain needs to be granted.
-pub(crate) const PRIVILEGES: &str = "grant the index privileges read, write, view_index_metadata and manage on \
-                          the index, and all on txn-*";
+/// The error of an administrative request about an index, with the privileges that it needs.
+pub(crate) fn refused(what: &str, index: &str, answer: &Answer) -> StoreError {
+    let mut error = classify::error(what, answer);
+    if error.kind == StoreErrorKind::Denied {
+        error.message = format!("{}; {}", error.message, privileges(index));
+    }
+    error
+}
+
+/// What the account of a domain needs to be granted, for an index or the names of several.
+fn privileges(index: &str) -> String {
+    format!(
+        "grant the account of the domain the index privileges read, write, view_index_metadata and manage on {index}, {} and {}",
+        identity_aliases(index),
+        mapping::committed_alias(index),
+    )
+}
 
 impl Inner {
     pub(crate) async fn admin(
@@ -39,6 +53,7 @@ impl Inner {
     async fn change(
         &self,
         what: &str,
+        index: &str,
         method: Method,
         path: &str,
         body: Option<&Value>,
@@ -47,10 +62,7 @@ impl Inner {
         let query = [("timeout", timeout.as_str()), ("master_timeout", timeout.as_str())];
         let answer = self.admin(method, path, &query, body).await.map_err(Changed::Failed)?;
         if answer.status != 200 {
-            let mut error = classify::error(what, &answer);
-            if error.kind == StoreErrorKind::Denied {
-                error.message = format!("{}; {PRIVILEGES}", error.message);
-            }
+            let error = refused(what, index, &answer);
             let kind = classify::cause_of(&answer).map(|cause| cause.kind).unwrap_or_default();
             return Err(Changed::Refused { kind, error });
         }
@@ -75,11 +87,7 @@ impl Inner {
             return Ok(None);
         }
         if answer.status != 200 {
-            let mut error = classify::error(&format!("looking at the index {name}"), &answer);
-            if error.kind == StoreErrorKind::Denied {
-                error.message = format!("{}; {PRIVILEGES}", error.message);
-            }
-            return Err(error);
+            return Err(refused(&format!("looking at the index {name}"), name, &answer));
         }
         mapping::sole(name, &answer.body).map(Some)
     }
@@ -132,13 +140,13 @@ impl Inner {
 
     /// Gives an index its identity alias. The inner error: this account may not.
     async fn give_identity(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
-        let uuid = index.uuid()?;
-        if index.has_identity_alias(&identity_alias(&uuid)) {
+        let alias = index.identity_alias()?;
+        if index.has_identity_alias(&alias) {
             return Ok(Ok(()));
         }
         let what = format!("adding the alias that identifies {}", index.name);
-        let actions = index.identity_actions(&uuid);
-        match self.change(&what, Method::POST, "/_aliases", Some(&actions)).await {
+        let actions = index.identity_actions(&alias);
+        match self.change(&what, &index.name, Method::POST, "/_aliases", Some(&actions)).await {
             Ok(_) => Ok(Ok(())),
             Err(changed) => match changed.into_error() {
                 error if error.kind == StoreErrorKind::Denied => Ok(Err(error)),
@@ -171,7 +179,7 @@ impl Inner {
         if let Some(change) = index.change_for(spec)? {
             let what = format!("preparing the mapping of {}", index.name);
             let path = format!("/{}/_mapping", names::segment(&index.name));
-            let changed = self.change(&what, Method::PUT, &path, Some(&change)).await;
+            let changed = self.change(&what, &index.name, Method::PUT, &path, Some(&change)).await;
             changed.map_err(Changed::into_error)?;
         }
         let aliased = self.give_identity(&index).await?;
@@ -198,10 +206,11 @@ impl Inner {
             let text = format!("{name:?} cannot be the name of an index: {fault}");
             return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
         }
+        check_length(name)?;
         let body = mapping::creation(spec)?;
         let path = format!("/{}", names::segment(name));
         let what = format!("making the index {name}");
-        match self.change(&what, Method::PUT, &path, Some(&body)).await {
+        match self.change(&what, name, Method::PUT, &path, Some(&body)).await {
             Ok(_) => Ok(()),
             // Somebody else made it at the same time.
             Err(Changed::Refused { kind, .. }) if kind == "resource_already_exists_exception" => {
@@ -222,7 +231,9 @@ impl Inner {
             Ok(None) => {
                 let what = format!("adding the alias {alias}");
                 let actions = mapping::committed_actions(&index.name);
-                let added = self.change(&what, Method::POST, "/_aliases", Some(&actions)).await;
+                let added = self
+                    .change(&what, &index.name, Method::POST, "/_aliases", Some(&actions))
+                    .await;
                 added.err().map(|changed| changed.into_error().message)
             }
             Ok(Some(_)) => Some("the name is taken".to_owned()),
@@ -239,7 +250,8 @@ impl Inner {
             return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
         }
         let path = format!("/{}", names::segment(name));
-        let changed = self.change(&format!("dropping {name}"), Method::DELETE, &path, None).await;
+        let changed =
+            self.change(&format!("dropping {name}"), name, Method::DELETE, &path, None).await;
         self.targets.forget(name);
         match changed {
             Ok(_) => Ok(()),
@@ -257,7 +269,7 @@ impl Inner {
         }
         let add = serde_json::json!({"actions": [{"add": {"index": collection, "alias": alias}}]});
         let what = format!("adding the alias {alias} to {collection}");
-        let changed = self.change(&what, Method::POST, "/_aliases", Some(&add)).await;
+        let changed = self.change(&what, collection, Method::POST, "/_aliases", Some(&add)).await;
         self.targets.forget(alias);
         changed.map(|_| ()).map_err(Changed::into_error)
     }
@@ -272,7 +284,7 @@ impl Inner {
         if blocked {
             let what = format!("blocking writes to {}", target.name);
             let path = format!("/{name}/_block/write");
-            let answer = self.change(&what, Method::PUT, &path, None).await;
+            let answer = self.change(&what, &target.name, Method::PUT, &path, None).await;
             let answer = answer.map_err(Changed::into_error)?;
             // The servers answer without any index if the block is there already. They put it there
             // only after every shard had finished the writes it was at; a block that is not yet
@@ -288,7 +300,7 @@ impl Inner {
             let what = format!("lifting the write block of {}", target.name);
             let path = format!("/{name}/_settings");
             let body = serde_json::json!({"index.blocks.write": null});
-            let changed = self.change(&what, Method::PUT, &path, Some(&body)).await;
+            let changed = self.change(&what, &target.name, Method::PUT, &path, Some(&body)).await;
             changed.map_err(Changed::into_error)?;
         }
         Ok(())
@@ -306,11 +318,7 @@ impl Inner {
         let answer = self.admin(Method::GET, &path, &query, None).await?;
         let what = format!("listing the indices {prefix}*");
         if answer.status != 200 {
-            let mut error = classify::error(&what, &answer);
-            if error.kind == StoreErrorKind::Denied {
-                error.message = format!("{}; {PRIVILEGES}", error.message);
-            }
-            return Err(error);
+            return Err(refused(&what, &format!("{prefix}*"), &answer));
         }
         let found: BTreeMap<Arc<str>, serde::de::IgnoredAny> = serde_json::from_slice(&answer.body)
             .map_err(|_| {
@@ -332,12 +340,13 @@ impl Inner {
         if let Some(change) = index.without_owner() {
             let what = format!("taking the owner off the mapping of {}", index.name);
             let path = format!("/{}/_mapping", names::segment(&index.name));
-            let changed = self.change(&what, Method::PUT, &path, Some(&change)).await;
+            let changed = self.change(&what, &index.name, Method::PUT, &path, Some(&change)).await;
             changed.map_err(Changed::into_error)?;
         }
         if let Some(actions) = index.release_actions() {
             let what = format!("taking the aliases of this library off {}", index.name);
-            let changed = self.change(&what, Method::POST, "/_aliases", Some(&actions)).await;
+            let changed =
+                self.change(&what, &index.name, Method::POST, "/_aliases", Some(&actions)).await;
             changed.map_err(Changed::into_error)?;
         }
         for known in [name, &index.name] {

@@ -12,7 +12,7 @@ use txn_store::{
 
 use crate::bulk::{self, Item, Op, Settled};
 use crate::classify::{self, Fate, Parts, Whole};
-use crate::target::{Target, Targets};
+use crate::target::{Target, Targets, identity_alias, identity_aliases};
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport, room_for};
 use crate::{names, scan};
 
@@ -397,12 +397,11 @@ fn condition_of(op: &WriteOp) -> Option<txn_store::Version> {
 }
 
 pub(crate) fn without_alias(target: &Target) -> StoreError {
+    let (name, aliases) = (&target.name, identity_aliases(&target.name));
     let text = format!(
-        "writing to {} needs the alias {}, which is missing and may not be added: grant the index \
-         privilege manage on {} and on txn-*, or let an administrator open the collection once",
-        target.name,
-        crate::target::identity_alias(&target.uuid),
-        target.name,
+        "writing to {name} needs the alias {}, which is missing and may not be added: grant the index \
+         privileges write and manage on {name} and {aliases}, or let an administrator open the collection once",
+        identity_alias(name, &target.uuid),
     );
     StoreError::new(StoreErrorKind::Denied, text)
 }

@@ -33,7 +33,7 @@ impl Fake {
         tune: impl Fn(EsConfig) -> EsConfig,
         handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
-        let mine = crate::target::identity_alias(&uuid("uu"));
+        let mine = crate::target::identity_alias("a", &uuid("uu"));
         let index = format!(
             r#"{{"a":{{"aliases":{{"{mine}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"{}"}}}}}}"#,
             uuid("uu").text()
@@ -48,7 +48,7 @@ impl Fake {
             }
             "/d?flat_settings=true" => {
                 let fields = r#""mappings":{"properties":{"transaction_tid":{"type":"keyword"}}}"#;
-                let index = index.replace(r#"{"a":"#, r#"{"d":"#);
+                let index = index.replace(r#"{"a":"#, r#"{"d":"#).replace("\"a-txn-", "\"d-txn-");
                 (200, index.replace(r#""mappings":{}"#, fields))
             }
             path if path.ends_with("?flat_settings=true") => (404, missing.to_owned()),

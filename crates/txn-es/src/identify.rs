@@ -8,8 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use txn_store::{CollectionIdentity, StoreError, StoreErrorKind};
 
-use crate::classify;
-use crate::collection::PRIVILEGES;
+use crate::collection::refused;
 use crate::definition::misconfigured;
 use crate::documents::{Inner, no_index};
 use crate::names;
@@ -67,13 +66,8 @@ fn read<T: DeserializeOwned>(name: &str, what: &str, answer: &Answer) -> Result<
             StoreError::new(StoreErrorKind::Unavailable, text)
         });
     }
-    let mut error = classify::error(what, answer);
-    match error.kind {
-        StoreErrorKind::NotFound => error = no_index(name),
-        StoreErrorKind::Denied => error.message = format!("{}; {PRIVILEGES}", error.message),
-        _ => {}
-    }
-    Err(error)
+    let error = refused(what, name, answer);
+    Err(if error.kind == StoreErrorKind::NotFound { no_index(name) } else { error })
 }
 
 fn sole(name: &str, found: Identities) -> Result<CollectionIdentity, StoreError> {

@@ -7,14 +7,14 @@
 //! # What it adds to a collection
 //! - The reserved fields in the mapping, and in its `_meta` the owning domain and the mark that the
 //!   fields are this library's.
-//! - A hidden alias `txn-identity-<identity>`. Operations go through it and require it, so that a
+//! - A hidden alias `<index>-txn-<uuid>`. Operations go through it and require it, so that a
 //!   write into an index that was dropped fails instead of making the index again.
 //! - An alias `<index>-committed`, which hides placeholders from plain searches.
 //!
 //! # Privileges
 //! With security switched on, the account of a domain needs the cluster privilege `monitor`, the index
-//! privileges `read`, `write`, `view_index_metadata` and `manage` on its collections, and `all` on
-//! `txn-*`.
+//! privileges `read`, `write`, `view_index_metadata` and `manage` on `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and,
+//! for each of its collections, on `<index>`, `<index>-txn-*` and `<index>-committed`.
 
 mod answers;
 mod bulk;

@@ -7,7 +7,7 @@ use txn_store::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRAN
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::definition::{self, misconfigured};
-use crate::target::{IDENTITY_ALIAS, identity_alias};
+use crate::target::{check_length, identity_alias, is_identity_alias};
 use crate::uuid::IndexUuid;
 
 /// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
@@ -99,6 +99,12 @@ impl Index {
         self.mark()?.get(DOMAIN)?.as_str().map(str::to_owned)
     }
 
+    /// The name of its identity alias; the error where there is no room for it.
+    pub(crate) fn identity_alias(&self) -> Result<String, StoreError> {
+        check_length(&self.name)?;
+        Ok(identity_alias(&self.name, &self.uuid()?))
+    }
+
     /// Whether its identity alias is there, and no other index's (as left by a restored snapshot).
     pub(crate) fn has_identity_alias(&self, mine: &str) -> bool {
         self.aliases.contains_key(mine) && self.foreign_identities(mine).next().is_none()
@@ -106,7 +112,7 @@ impl Index {
 
     fn foreign_identities<'a>(&'a self, mine: &'a str) -> impl Iterator<Item = &'a str> {
         let aliases = self.aliases.keys().map(String::as_str);
-        aliases.filter(move |alias| alias.starts_with(IDENTITY_ALIAS) && *alias != mine)
+        aliases.filter(move |alias| is_identity_alias(alias) && *alias != mine)
     }
 
     /// The change of the mapping that takes the owner out of its `_meta`, if there is one.
@@ -123,19 +129,21 @@ impl Index {
 
     /// The request that takes off the aliases that this library added, if there are some.
     pub(crate) fn release_actions(&self) -> Option<Value> {
-        let committed = committed_alias(&self.name);
-        let ours = |alias: &&String| alias.starts_with(IDENTITY_ALIAS) || **alias == committed;
+        let ours = |alias: &String, about: &Value| {
+            is_identity_alias(alias)
+                || *alias == committed_alias(&self.name) && hides_placeholders(about)
+        };
         let remove = |alias| json!({"remove": {"index": self.name, "alias": alias}});
-        let actions: Vec<_> = self.aliases.keys().filter(ours).map(remove).collect();
+        let aliases = self.aliases.iter().filter(|(alias, about)| ours(alias, about));
+        let actions: Vec<_> = aliases.map(|(alias, _)| remove(alias)).collect();
         (!actions.is_empty()).then(|| json!({"actions": actions}))
     }
 
     /// The request that gives the index its identity alias and takes those of others away.
-    pub(crate) fn identity_actions(&self, uuid: &IndexUuid) -> Value {
-        let mine = identity_alias(uuid);
+    pub(crate) fn identity_actions(&self, mine: &str) -> Value {
         let add = json!({"add": {"index": self.name, "alias": mine, "is_hidden": true}});
         let remove = self
-            .foreign_identities(&mine)
+            .foreign_identities(mine)
             .map(|alias| json!({"remove": {"index": self.name, "alias": alias}}));
         json!({"actions": std::iter::once(add).chain(remove).collect::<Vec<_>>()})
     }
@@ -425,10 +433,19 @@ pub(crate) fn committed_alias(index: &str) -> String {
     format!("{index}-committed")
 }
 
-/// The request that adds it: it hides placeholders.
+/// The filter of that alias, by which it is told from one that an application gave the same name.
+fn without_placeholders() -> Value {
+    json!({"bool": {"must_not": {"term": {TRANSACTION_ABSENT: true}}}})
+}
+
+/// Whether an alias, as the servers show it, is the one for plain searches.
+fn hides_placeholders(alias: &Value) -> bool {
+    alias.get("filter") == Some(&without_placeholders())
+}
+
+/// The request that adds it.
 pub(crate) fn committed_actions(index: &str) -> Value {
-    let filter = json!({"bool": {"must_not": {"term": {TRANSACTION_ABSENT: true}}}});
-    let alias = committed_alias(index);
+    let (alias, filter) = (committed_alias(index), without_placeholders());
     json!({"actions": [{"add": {"index": index, "alias": alias, "filter": filter}}]})
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::target::MAX_NAME_BYTES;
 use crate::uuid::samples::uuid;
 
 fn index(mappings: Value, settings: Value) -> Index {
@@ -206,28 +207,48 @@ fn what_is_released() {
     assert_eq!(meta(noted), Some(json!({"_meta": {"txn": {"note": "n"}}})));
     assert_eq!(meta(json!({"app": 1})), None);
     let mut index = index(json!({}), json!({}));
-    for alias in ["mine", &identity_alias(&uuid("uu")), &committed_alias(&index.name)] {
+    let (identity, committed) = (identity_alias("a", &uuid("uu")), committed_alias("a"));
+    for alias in ["mine", &identity] {
         index.aliases.insert(alias.to_owned(), json!({}));
     }
-    let actions = index.release_actions().unwrap();
-    assert_eq!(actions["actions"].as_array().map(Vec::len), Some(2));
+    let remove = |alias: &str| json!({"remove": {"index": "a", "alias": alias}});
+    // One that an application made under that name.
+    index.aliases.insert(committed.clone(), json!({"filter": {"term": {"paid": true}}}));
+    assert_eq!(index.release_actions(), Some(json!({"actions": [remove(&identity)]})));
+    let ours = committed_actions("a")["actions"][0]["add"]["filter"].clone();
+    index.aliases.insert(committed.clone(), json!({"filter": ours}));
+    let both = json!({"actions": [remove(&committed), remove(&identity)]});
+    assert_eq!(index.release_actions(), Some(both));
     index.aliases.retain(|alias, _| alias == "mine");
     assert_eq!(index.release_actions(), None);
 }
 
 #[test]
 fn an_identity_alias_is_there_once() {
-    let mine = identity_alias(&uuid("uu"));
-    let other = identity_alias(&uuid("vv"));
-    let mut index = index(json!({}), json!({}));
-    assert!(!index.has_identity_alias(&mine));
-    index.aliases.insert(mine.clone(), json!({}));
-    assert!(index.has_identity_alias(&mine));
-    index.aliases.insert(other.clone(), json!({}));
-    assert!(!index.has_identity_alias(&mine));
-    let actions = index.identity_actions(&uuid("uu"));
-    assert_eq!(actions["actions"][0]["add"]["alias"], mine);
-    assert_eq!(actions["actions"][1]["remove"]["alias"], other);
+    let mine = index(json!({}), json!({})).identity_alias().unwrap();
+    assert_eq!(mine, identity_alias("a", &uuid("uu")));
+    // Of the index that this one is a copy of, and as the names were before.
+    let former = format!("txn-identity-{}", "75".repeat(22));
+    for other in [identity_alias("b", &uuid("vv")), identity_alias("a", &uuid("vv")), former] {
+        let mut index = index(json!({}), json!({}));
+        assert!(!index.has_identity_alias(&mine));
+        index.aliases.insert(mine.clone(), json!({}));
+        assert!(index.has_identity_alias(&mine));
+        index.aliases.insert(other.clone(), json!({}));
+        assert!(!index.has_identity_alias(&mine));
+        let actions = index.identity_actions(&mine);
+        assert_eq!(actions["actions"][0]["add"]["alias"], mine);
+        assert_eq!(actions["actions"][1]["remove"]["alias"], other);
+    }
+}
+
+#[test]
+fn a_name_without_room_for_its_alias_is_refused() {
+    let named = |len| Index { name: "a".repeat(len), ..index(json!({}), json!({})) };
+    assert!(named(MAX_NAME_BYTES).identity_alias().is_ok());
+    let error = named(MAX_NAME_BYTES + 1).identity_alias().unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.message.contains("219 bytes, and the limit is 218"), "{error}");
 }
 
 #[test]

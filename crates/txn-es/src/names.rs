@@ -1,5 +1,8 @@
 //! Names of indices and aliases.
 
+/// The longest name of an index or alias that the servers take.
+pub(crate) const MAX_BYTES: usize = 255;
+
 /// Why a text cannot be the name of one index or alias. Beyond the servers' own rules it
 /// keeps out everything that would make a request mean something else: wildcards, lists, date
 /// arithmetic, remote clusters.
@@ -7,7 +10,7 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
     const FORBIDDEN: &[char] = &['\\', '/', '*', '?', '"', '<', '>', '|', ',', '#', ':'];
     if name.is_empty() {
         Some("the name is empty")
-    } else if name.len() > 255 {
+    } else if name.len() > MAX_BYTES {
         Some("the name is longer than 255 bytes")
     } else if name == "." || name == ".." || name.starts_with(['-', '_', '+']) {
         Some("a name is not . or .. and does not begin with -, _ or +")

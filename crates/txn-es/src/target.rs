@@ -3,7 +3,8 @@
 //! Two promises of the store contract need more than a name. A write into a dropped collection must
 //! not bring it back, but the servers make a missing index by themselves when it is written to. And a
 //! version must never return, but an index that is dropped and made again counts from the
-//! beginning. So each index has an *identity alias*, which carries the UUID of the index in its name.
+//! beginning. So each index has an *identity alias*, whose name is that of the index with its UUID. It begins with the name of
+//! the index, so that privileges are granted on both by one pattern: a privilege on an alias is one on its index.
 //! Operations go through it and require an alias, so that they reach this very index or fail; and
 //! versions carry a part of the UUID, their incarnation.
 
@@ -12,12 +13,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use txn_store::Version;
+use txn_store::{StoreError, Version};
 
+use crate::definition::misconfigured;
 use crate::uuid::IndexUuid;
 
-/// What the names of identity aliases begin with.
-pub(crate) const IDENTITY_ALIAS: &str = "txn-identity-";
+/// In the name of an identity alias, between the name of the index and its UUID.
+const IDENTITY: &str = "-txn-";
+
+/// A UUID in hexadecimal digits.
+const UUID_DIGITS: usize = 32;
+
+/// What the names of identity aliases began with before they began with the name of their index, and the digits that followed.
+const FORMER_IDENTITY: (&str, usize) = ("txn-identity-", 44);
+
+/// The longest name of an index that leaves room for that of its identity alias.
+pub(crate) const MAX_NAME_BYTES: usize = crate::names::MAX_BYTES - IDENTITY.len() - UUID_DIGITS;
 
 /// One index, by its identity.
 #[derive(Debug)]
@@ -48,7 +59,7 @@ pub(crate) const IMPOSSIBLE: Condition =
 
 impl Target {
     pub(crate) fn new(name: &str, uuid: &IndexUuid, aliased: bool) -> Self {
-        let identity_alias = aliased.then(|| identity_alias(uuid).into());
+        let identity_alias = aliased.then(|| identity_alias(name, uuid).into());
         Self {
             name: name.into(),
             uuid: uuid.clone(),
@@ -90,8 +101,37 @@ impl Target {
 }
 
 /// The name of the identity alias of an index.
-pub(crate) fn identity_alias(uuid: &IndexUuid) -> String {
-    format!("{IDENTITY_ALIAS}{}", uuid.hex())
+pub(crate) fn identity_alias(index: &str, uuid: &IndexUuid) -> String {
+    format!("{index}{IDENTITY}{}", uuid.hex())
+}
+
+/// Whether the name of an index leaves room for that of its identity alias.
+pub(crate) fn check_length(index: &str) -> Result<(), StoreError> {
+    let len = index.len();
+    if len <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    Err(misconfigured(format!(
+        "the name of the index {index} has {len} bytes, and the limit is {MAX_NAME_BYTES}: the alias that identifies it \
+         needs {} bytes more, and the servers take {}; give the index a shorter name",
+        IDENTITY.len() + UUID_DIGITS,
+        crate::names::MAX_BYTES,
+    )))
+}
+
+/// The names of the identity aliases of an index and of every index that is made again under its name.
+pub(crate) fn identity_aliases(index: &str) -> String {
+    format!("{index}{IDENTITY}*")
+}
+
+/// Whether the name of an alias is that of an identity alias, of any index.
+pub(crate) fn is_identity_alias(alias: &str) -> bool {
+    let is_hex = |digits: &str, count| {
+        digits.len() == count && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let (former, digits) = FORMER_IDENTITY;
+    alias.rsplit_once(IDENTITY).is_some_and(|(_, uuid)| is_hex(uuid, UUID_DIGITS))
+        || alias.strip_prefix(former).is_some_and(|uuid| is_hex(uuid, digits))
 }
 
 /// What is known of names, of indices and of aliases.
@@ -152,9 +192,19 @@ mod tests {
 
     #[test]
     fn identity_aliases_are_names_of_aliases() {
-        let name = identity_alias(&uuid("uu"));
+        let longest = "a".repeat(MAX_NAME_BYTES);
+        let name = identity_alias(&longest, &uuid("uu"));
         assert!(crate::names::fault_of_new(&name).is_none(), "{name}");
-        assert!(name.starts_with(IDENTITY_ALIAS));
+        let former = format!("txn-identity-{}", "75".repeat(22));
+        for alias in [&*name, &identity_alias("a-txn-b", &uuid("vv")), &former] {
+            assert!(is_identity_alias(alias), "{alias}");
+        }
+        // The partitions of a domain, and names of an application.
+        for other in
+            ["txn-identity-2026.05.31", "a-txn-2026", "a-committed", "txn-identity-75", "a"]
+        {
+            assert!(!is_identity_alias(other), "{other}");
+        }
     }
 
     #[test]

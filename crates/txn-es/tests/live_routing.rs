@@ -43,7 +43,11 @@ impl Shop {
 
     async fn clear(self) {
         self.store.drop_collection(&self.name).await.expect("dropped");
-        let partitions = self.plain.send("GET", &format!("/txn-{}-*", self.name), None).await.1;
+        let partitions = self
+            .plain
+            .send("GET", &format!("/txn-{}-*", self.name.replace('-', ".")), None)
+            .await
+            .1;
         for index in partitions.as_object().into_iter().flatten().map(|(index, _)| index) {
             self.store.drop_collection(index).await.expect("dropped");
         }

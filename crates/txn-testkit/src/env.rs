@@ -41,6 +41,14 @@ pub struct Secured {
     pub password: Password,
 }
 
+impl Secured {
+    /// The same server, by one of the users of `servers/roles.yml`.
+    #[must_use]
+    pub fn as_user(&self, name: &str) -> Self {
+        Self { username: name.to_owned(), ..self.clone() }
+    }
+}
+
 /// Address of a single Elasticsearch 8.
 ///
 /// # Panics

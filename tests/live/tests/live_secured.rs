@@ -1,5 +1,7 @@
 //! A server with TLS and users: what is wrong with a login or a certificate is said in words, without secrets.
 
+mod live_roles;
+
 use txn_core::store::{StoreError, StoreErrorKind};
 use txn_core::{Acknowledge, Error, ErrorKind, Options};
 use txn_es::{EsConfig, EsStore};

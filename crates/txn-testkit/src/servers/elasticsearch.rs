@@ -11,6 +11,7 @@ use super::error::{OnPath, Result};
 use super::home::{create, write_private};
 use super::kind::{Distribution, ServerKind};
 use super::node::Node;
+use super::roles;
 use super::setup::Setup;
 use super::state::State;
 use super::tls::Certificates;
@@ -32,6 +33,9 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
         let mut settings = settings(state, node);
         if let Some(certificates) = &certificates {
             settings += &secure(&config, certificates)?;
+        }
+        if let Some(superuser) = &state.credentials {
+            roles::write(&config, superuser)?;
         }
         let path = config.join("elasticsearch.yml");
         fs::write(&path, settings).on("write", &path)?;
@@ -137,7 +141,8 @@ fn secure(config: &Path, certificates: &Certificates) -> Result<String> {
         xpack.security.http.ssl.certificate: http.crt\n\
         xpack.security.http.ssl.key: http.key\n\
         xpack.security.http.ssl.certificate_authorities: [ca.crt]\n\
-        xpack.security.transport.ssl.enabled: false\n"
+        xpack.security.transport.ssl.enabled: false\n\
+        xpack.license.self_generated.type: trial\n"
         .to_owned())
 }
 

@@ -49,6 +49,7 @@ mod ports;
 mod postgres;
 mod process;
 mod product;
+mod roles;
 mod running;
 mod setup;
 mod state;
