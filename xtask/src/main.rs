@@ -1,5 +1,6 @@
 //! `cargo xtask`: the servers that tests need, and every check in one command.
 
+mod administrators;
 mod bench;
 mod book;
 mod cargo;
@@ -79,6 +80,18 @@ enum Task {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// Do what administrators do, beside a load of transactions on one version, and judge what is left.
+    Administrators {
+        /// Which version.
+        #[arg(long, value_parser = versions())]
+        target: ServerKind,
+        /// Which cases; all if none is named.
+        #[arg(long, value_delimiter = ',')]
+        cases: Vec<String>,
+        /// Further arguments, behind `--`.
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
     /// Measure on an Elasticsearch, print the table of aims with a figure beside each, and write docs/benchmarks.
     Bench(bench::Bench),
 }
@@ -123,6 +136,7 @@ fn main() -> ExitCode {
         Task::Torture { seconds, target, system, faults, rest } => {
             torture::run(target, system, seconds, &faults, &rest)
         }
+        Task::Administrators { target, cases, rest } => administrators::run(target, &cases, &rest),
         Task::Live { target, rest } => live::run(target, &rest),
         Task::Bench(bench) => bench.run(),
     };

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use txn_testkit::proxy::{
-    Fault, FaultKind, Matching, Odds, Outage, Point, Proxy, Refusal, Route, Schedule,
+    Fault, FaultKind, Manners, Matching, Odds, Outage, Point, Proxy, Refusal, Route, Schedule,
 };
 
 /// How long anything may take that is meant to happen.
@@ -355,4 +355,62 @@ async fn without_a_server_connections_are_cut() {
     }
     assert_eq!(nobody.counts().all_faults(), 0, "nothing was carried out that could be lost");
     assert_eq!(nobody.counts().requests, 2);
+}
+
+#[tokio::test]
+async fn body_above_the_limit_never_arrives() {
+    let ground = Ground::new().await;
+    ground.proxy.set_manners(Manners::default().with_body_limit(3));
+    let (status, text) = ground.post("/first", "1234").await.expect("is answered");
+    assert!(status == 413 && text.contains("Request Entity Too Large"), "{status} {text}");
+    assert_eq!(ground.post("/second", "123").await.expect("passes").0, 201);
+    assert_eq!(ground.echo.got(), ["POST /second 123"]);
+}
+
+#[tokio::test]
+async fn hidden_field_is_missing_in_reads_alone() {
+    let ground = Ground::new().await;
+    ground.proxy.set_manners(Manners::default().with_hidden_field("owner"));
+    // The server answers what it got, and that is no JSON: it passes as it is.
+    assert_eq!(ground.post("/_mget", "1").await.expect("passes").1, "POST /_mget 1");
+}
+
+#[tokio::test]
+async fn server_is_found_below_the_prefix_only() {
+    let ground = Ground::new().await;
+    ground.proxy.set_manners(Manners::default().with_path_prefix("/search"));
+    assert_eq!(ground.post("/first", "1").await.expect("is answered").0, 404);
+    let answer = ground.post("/search/second?a=b", "2").await.expect("passes");
+    assert_eq!(answer, (201, "POST /second?a=b 2".to_owned()));
+    assert_eq!(ground.echo.got(), ["POST /second?a=b 2"]);
+}
+
+#[tokio::test]
+async fn request_on_a_forgotten_connection_is_never_answered() {
+    let ground = Ground::new().await;
+    ground.proxy.set_manners(Manners::default().with_idle_limit(Duration::ZERO));
+    assert_eq!(ground.post("/first", "1").await.expect("on a new connection").0, 201);
+    let second = ground.posting("/second");
+    while ground.proxy.counts().forgotten == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!second.is_finished());
+    ground.proxy.shutdown().await;
+    second.await.expect("ends").expect_err("is cut");
+    assert_eq!(ground.echo.got(), ["POST /first 1"]);
+}
+
+#[tokio::test]
+async fn server_that_hangs_answers_again_afterwards() {
+    let ground = Ground::new().await;
+    ground.proxy.begin_outage(Outage::Hangs);
+    let hung = ground.posting("/first");
+    while ground.proxy.counts().requests == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!hung.is_finished());
+    ground.proxy.end_outage();
+    hung.await.expect("ends").expect_err("is lost");
+    assert_eq!(ground.post("/second", "2").await.expect("passes").0, 201);
+    assert_eq!(ground.echo.got(), ["POST /second 2"]);
 }

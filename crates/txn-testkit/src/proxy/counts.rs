@@ -13,6 +13,8 @@ pub struct Counts {
     pub requests: u64,
     /// Requests that the server answered, repetitions included.
     pub forwarded: u64,
+    /// Requests that arrived on a connection that was forgotten.
+    pub forgotten: u64,
     /// Faults that happened, by kind. One that could not happen, because the server did not answer, does not count.
     pub faults: BTreeMap<FaultKind, u64>,
 }
@@ -35,6 +37,7 @@ impl Counts {
 pub(crate) struct Tally {
     requests: AtomicU64,
     forwarded: AtomicU64,
+    forgotten: AtomicU64,
     faults: [AtomicU64; FaultKind::ALL.len()],
 }
 
@@ -47,6 +50,10 @@ impl Tally {
         self.forwarded.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn forgotten(&self) {
+        self.forgotten.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn fault(&self, kind: FaultKind) {
         self.faults[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -57,6 +64,7 @@ impl Tally {
         Counts {
             requests: number(&self.requests),
             forwarded: number(&self.forwarded),
+            forgotten: number(&self.forgotten),
             faults: FaultKind::ALL.into_iter().map(fault).collect(),
         }
     }

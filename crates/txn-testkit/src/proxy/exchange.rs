@@ -59,6 +59,8 @@ pub(crate) fn upstream() -> Upstream {
 #[derive(Clone)]
 struct Message {
     parts: request::Parts,
+    /// The path at the server, with the query.
+    path: String,
     body: Bytes,
 }
 
@@ -68,11 +70,18 @@ pub(crate) async fn exchange(
     body: Bytes,
 ) -> Result<Answer, Cut> {
     shared.tally.request();
-    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let facts =
-        Facts { route: Route::of(&path), method: parts.method.as_str(), path: &path, body: &body };
+    let manners = shared.manners();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let Some(path) = manners.path(path).map(str::to_owned) else {
+        return Ok(refusal(StatusCode::NOT_FOUND));
+    };
+    if manners.is_too_large(&body) {
+        return Ok(refusal(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    let route = Route::of(&path);
+    let facts = Facts { route, method: parts.method.as_str(), path: &path, body: &body };
     let action = shared.decide(&facts);
-    let message = Message { parts, body };
+    let message = Message { parts, path, body };
     match action {
         Action::Pass => shared.forward(message).await.map(Whole::pass),
         Action::Fault(Fault::Refuse(refusal), behind) => {
@@ -80,6 +89,10 @@ pub(crate) async fn exchange(
         }
         Action::Fault(fault, _) => shared.spoil(message, fault).await,
         Action::Away(Outage::Silent) => Err(Cut),
+        Action::Away(Outage::Hangs) => {
+            shared.outage_ends(Outage::Hangs).await;
+            Err(Cut)
+        }
         Action::Away(Outage::Refuses) => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
         Action::Hold(ticket) if ticket.point == Point::Before => match ticket.wait().await {
             Verdict::GoesOn => shared.forward(message).await.map(Whole::pass),
@@ -190,8 +203,7 @@ impl Shared {
     }
 
     /// Sends a request to the server. If it does not answer, the client's connection is cut.
-    async fn forward(&self, Message { parts, body }: Message) -> Result<Whole, Cut> {
-        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    async fn forward(&self, Message { parts, path, body }: Message) -> Result<Whole, Cut> {
         let mut request = Request::builder()
             .method(parts.method.clone())
             .uri(format!("{}{path}", self.target))
@@ -210,6 +222,7 @@ impl Shared {
             head.headers.insert(CONTENT_LENGTH, length);
         }
         self.tally.forwarded();
+        let body = self.manners().hide(Route::of(&path), &path, &body).unwrap_or(body);
         Ok(Whole { head, body })
     }
 }
@@ -253,13 +266,21 @@ fn whole(body: Bytes) -> UnsyncBoxBody<Bytes, Cut> {
 
 /// As an overloaded server and as something in front of it refuse.
 fn refusal(status: StatusCode) -> Answer {
-    let text = if status == StatusCode::TOO_MANY_REQUESTS {
-        r#"{"error":{"type":"es_rejected_execution_exception","reason":"refused by the proxy"},"status":429}"#
-    } else {
-        r#"{"message":"refused by the proxy"}"#
+    let (kind, text) = match status {
+        StatusCode::TOO_MANY_REQUESTS => (
+            "application/json",
+            r#"{"error":{"type":"es_rejected_execution_exception","reason":"refused by the proxy"},"status":429}"#,
+        ),
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            ("text/html", "<html><head><title>413 Request Entity Too Large</title></head></html>")
+        }
+        StatusCode::NOT_FOUND => {
+            ("text/html", "<html><head><title>404 Not Found</title></head></html>")
+        }
+        _ => ("application/json", r#"{"message":"refused by the proxy"}"#),
     };
     let mut answer = Response::new(whole(Bytes::from_static(text.as_bytes())));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
 }

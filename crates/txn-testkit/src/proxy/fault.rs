@@ -67,6 +67,8 @@ pub enum Outage {
     Refuses,
     /// Connections are cut before the server learns of the request.
     Silent,
+    /// Connections and requests are taken, and nothing is answered. Requests are lost when the outage ends.
+    Hangs,
 }
 
 /// What kind of fault it is.

@@ -9,6 +9,7 @@
 //!   *n* meets the same fault in every run with the same seed.
 //! - [`Proxy::inject`] arms a fault for the next request that matches, and [`Proxy::hold`] holds that request up
 //!   until the test lets it go.
+//! - [`Manners`] hold for every request: a limit of bodies, a hidden field, connections that are forgotten, a path in front.
 //! - [`Proxy::counts`] tells which faults really happened.
 //!
 //! What was received goes on to the server even when the client is gone meanwhile: that is how late writes
@@ -38,6 +39,7 @@ mod exchange;
 mod fault;
 mod hold;
 mod items;
+mod manners;
 mod matching;
 mod schedule;
 mod serve;
@@ -47,7 +49,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +58,7 @@ use tokio_util::task::TaskTracker;
 pub use counts::Counts;
 pub use fault::{Fault, FaultKind, Outage, Refusal};
 pub use hold::{Hold, Point};
+pub use manners::Manners;
 pub use matching::{Matching, Route};
 pub use schedule::{Odds, Schedule};
 
@@ -63,6 +66,9 @@ use counts::Tally;
 use exchange::{Upstream, upstream};
 use hold::Gate;
 use matching::Facts;
+
+/// How often it is looked whether an outage has ended.
+const STEP: Duration = Duration::from_millis(20);
 
 /// A proxy in front of one server. See the [module](self).
 ///
@@ -78,6 +84,7 @@ pub(crate) struct Shared {
     target: String,
     client: Upstream,
     plan: Mutex<Plan>,
+    manners: Mutex<Manners>,
     numbers: AtomicU64,
     tally: Tally,
     /// The listener and the connections.
@@ -132,6 +139,7 @@ impl Proxy {
             target: target.trim_end_matches('/').to_owned(),
             client: upstream(),
             plan: Mutex::default(),
+            manners: Mutex::default(),
             numbers: AtomicU64::new(0),
             tally: Tally::default(),
             connections: TaskTracker::new(),
@@ -159,6 +167,11 @@ impl Proxy {
     /// Pauses the schedule, or lets it go on. Rules and holds count in either case.
     pub fn pause(&self, paused: bool) {
         self.shared.plan.lock().paused = paused;
+    }
+
+    /// From now on the proxy has these manners. [`clear`](Self::clear) leaves them.
+    pub fn set_manners(&self, manners: Manners) {
+        *self.shared.manners.lock() = manners;
     }
 
     /// From now on nothing goes wrong any more: no schedule, no rules, no outage. What is on its way meets what it was meant to.
@@ -253,6 +266,17 @@ impl Plan {
 }
 
 impl Shared {
+    fn manners(&self) -> Manners {
+        self.manners.lock().clone()
+    }
+
+    /// Returns once the server is not out of reach in this way any more.
+    async fn outage_ends(&self, outage: Outage) {
+        while self.plan.lock().away() == Some(outage) {
+            tokio::time::sleep(STEP).await;
+        }
+    }
+
     fn begins(&self, ongoing: Ongoing) {
         self.plan.lock().outage = Some(ongoing);
     }

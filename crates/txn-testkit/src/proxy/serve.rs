@@ -1,12 +1,14 @@
 //! Connections of clients.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Shared;
@@ -32,7 +34,21 @@ pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     // Small answers must not wait for more.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| answer(shared.clone(), request));
+    // When the last answer was given; none on a new connection.
+    let last: Mutex<Option<Instant>> = Mutex::default();
+    let service = service_fn(|request| {
+        let idle = last.lock().map(|last| last.elapsed()).unwrap_or_default();
+        let (shared, last) = (shared.clone(), &last);
+        async move {
+            if shared.manners().idle_limit.is_some_and(|limit| idle > limit) {
+                shared.tally.forgotten();
+                return std::future::pending().await;
+            }
+            let answer = answer(shared, request).await;
+            *last.lock() = Some(Instant::now());
+            answer
+        }
+    });
     let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         () = shared.stop.cancelled() => {}

@@ -1,0 +1,28 @@
+//! A rewrite that adds a field to every document, placeholders and locked documents among them.
+//!
+//! Expected: transactions go on, and none is lost, through the index and through `<index>-committed`. A transaction that replaces
+//! a document may replace the field with it.
+
+use serde_json::json;
+
+use super::beside;
+use super::scan::{Change, Through, once};
+use crate::server::Server;
+use crate::stage::{Outcome, Service, Setup, Stage};
+
+pub(super) async fn run(server: &Server, through: Through) -> Outcome {
+    let mut stage = Stage::open(server, |_| Setup::plain(server)).await;
+    stage
+        .during(Service::GoesOn, async |stage| {
+            let query = json!({"match_all": {}});
+            beside(stage, 10, 400, async || {
+                for index in stage.indices() {
+                    once(stage, &through.name(index), &query, Change::AddField).await?;
+                }
+                Ok(())
+            })
+            .await
+        })
+        .await;
+    stage.end().await
+}

@@ -1,0 +1,83 @@
+//! The alias by which the application opened an index is moved to a copy.
+//!
+//! Expected: processes notice, and refuse transactions by an error that says what to do. What was acknowledged is whole in the index that it
+//! was written to. A process that opens the collection again goes on with the other index.
+
+use serde_json::{Value, json};
+use txn_core::{Error, ErrorKind};
+use txn_fixtures::bank;
+
+use super::send;
+use crate::server::Server;
+use crate::stage::{Outcome, Service, Setup, Stage};
+
+pub(super) async fn run(server: &Server) -> Outcome {
+    let mut stage = Stage::prepared(server, async |fixture| {
+        let (alias, index) = (fixture.name("current"), fixture.name("accounts"));
+        fixture.plain.make(&index, &json!({"aliases": {&alias: {}}})).await;
+        Setup { alias: Some((alias, index)), ..Setup::plain(server) }
+    })
+    .await;
+    let service = Service::Refused(&[ErrorKind::Misconfigured], &["alias"]);
+    stage
+        .during(service, async |stage| {
+            let (plain, old) = (stage.plain(), stage.accounts());
+            let new = format!("{old}-new");
+            plain.make(&new, &json!({})).await;
+            swap(stage, old, &new).await?;
+            stage.complains().await?;
+            // Every process knows it by now, and what was acknowledged before is applied.
+            stage.complains().await?;
+            let before = writes(stage, old).await?;
+            stage.complains().await?;
+            let after = writes(stage, old).await?;
+            if before != after {
+                return Err(format!("after the swap {old} was written: {before} became {after}"));
+            }
+            Box::pin(newcomer(stage, old, &new)).await?;
+            swap(stage, &new, old).await?;
+            for number in 0..stage.load.size() {
+                let process = stage.process().await.map_err(|error| error.to_string())?;
+                stage.load.replace(number, process);
+            }
+            Ok(())
+        })
+        .await;
+    stage.end().await
+}
+
+async fn swap(stage: &Stage, from: &str, to: &str) -> Result<Value, String> {
+    let actions = json!({"actions": [
+        {"remove": {"index": from, "alias": stage.alias()}},
+        {"add": {"index": to, "alias": stage.alias()}},
+    ]});
+    send(stage.plain(), "POST", "/_aliases", Some(actions)).await
+}
+
+/// Documents that were written to an index so far.
+async fn writes(stage: &Stage, index: &str) -> Result<Value, String> {
+    let stats = send(stage.plain(), "GET", &format!("/{index}/_stats/indexing"), None).await?;
+    Ok(stats["_all"]["primaries"]["indexing"]["index_total"].clone())
+}
+
+/// A process that opens the alias now works in the new index alone.
+async fn newcomer(stage: &Stage, old: &str, new: &str) -> Result<(), String> {
+    let process = stage.process().await.map_err(|error| format!("cannot be reopened: {error}"))?;
+    let ids = ["first", "second"];
+    let done = process
+        .domain
+        .transact::<_, Error, _>(async |tx| {
+            ids.iter().try_for_each(|id| tx.insert(&process.accounts, *id, &bank::account(1)))
+        })
+        .await;
+    done.map_err(|error| format!("a transaction after reopening: {error}"))?;
+    process.domain.shutdown(txn_fixtures::fixture::PATIENCE).await;
+    for id in ids {
+        let (in_old, in_new) =
+            (stage.plain().source(old, id).await, stage.plain().source(new, id).await);
+        if in_old.is_some() || in_new.is_none() {
+            return Err(format!("{id} is not in {new} alone"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! An index is blocked, by hand or because a disk is full.
+//!
+//! Expected: transactions that write end at once, by an error that speaks of the block; verified reads and read-only transactions go on;
+//! once the block is gone everything goes on, and nothing is lost.
+
+use serde_json::json;
+use txn_core::{Error, ErrorKind, Options};
+
+use super::send;
+use crate::book;
+use crate::load::{ACCOUNTS, Process};
+use crate::server::Server;
+use crate::stage::{Outcome, Service, Setup, Stage};
+
+pub(super) async fn run(server: &Server, block: &str) -> Outcome {
+    let mut stage = Stage::open(server, |_| Setup::plain(server)).await;
+    let service = Service::Refused(&[ErrorKind::Unavailable, ErrorKind::Misconfigured], &["block"]);
+    stage
+        .during(service, async |stage| {
+            let setting = format!("index.blocks.{block}");
+            let set = async |value: serde_json::Value| {
+                let path = format!("/{}/_settings", stage.accounts());
+                send(stage.plain(), "PUT", &path, Some(json!({ &setting: value }))).await
+            };
+            set(json!(true)).await?;
+            stage.complains().await?;
+            let read = Box::pin(reads(stage)).await;
+            set(json!(null)).await?;
+            read.map_err(|error| format!("while the block stood: {error}"))
+        })
+        .await;
+    stage.end().await
+}
+
+/// A verified read and a read-only transaction.
+async fn reads(stage: &Stage) -> Result<(), Error> {
+    let Process { domain, accounts, .. } = stage.load.process(0);
+    let names: Vec<String> = (0..ACCOUNTS).map(book::account).collect();
+    domain.reader().verified().get_many(&accounts, names.iter().map(String::as_str)).await?;
+    let options = Options::default().with_read_only(true);
+    domain
+        .run::<_, Error, _>(&options, async |tx| {
+            tx.get_many(&accounts, names.iter().map(String::as_str)).await
+        })
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! What the library reports by name: events, errors, reports of the janitor and the audit.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use txn_core::event::{Event, Observer};
+use txn_core::{Error, ErrorKind};
+
+use crate::book::Role;
+use crate::judge::Named;
+
+/// Reports of all processes of a case.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    accounts: Vec<String>,
+    entries: String,
+    named: Mutex<Named>,
+    /// How often each report came, without the names of documents.
+    words: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Reports {
+    /// No reports yet, about collections with these names: the accounts may have several.
+    #[must_use]
+    pub(crate) fn new(accounts: &[&str], entries: &str) -> Self {
+        let accounts = accounts.iter().map(|&name| name.to_owned()).collect();
+        let (named, words) = (Mutex::default(), Mutex::default());
+        Self { accounts, entries: entries.to_owned(), named, words }
+    }
+
+    /// A report that names a document.
+    pub(crate) fn name(&self, collection: &str, id: &str, what: &str) {
+        let role = if self.accounts.iter().any(|name| name == collection) {
+            Some(Role::Accounts)
+        } else if collection == self.entries {
+            Some(Role::Entries)
+        } else {
+            None
+        };
+        if let Some(role) = role.filter(|_| id != "*") {
+            self.named.lock().documents.insert((role, id.to_owned()));
+        }
+        *self.words.lock().entry(without_names(what, id)).or_default() += 1;
+    }
+
+    /// What the caller of a transaction was told.
+    pub(crate) fn error(&self, error: &Error) {
+        if let (ErrorKind::Damaged, Some(key)) = (error.kind(), error.document()) {
+            self.name(&key.collection, &key.id, &error.to_string());
+        }
+    }
+
+    /// The documents that were named so far.
+    #[must_use]
+    pub(crate) fn named(&self) -> Named {
+        self.named.lock().clone()
+    }
+
+    /// The reports, with how often each came.
+    #[must_use]
+    pub(crate) fn words(&self) -> BTreeMap<String, u64> {
+        self.words.lock().clone()
+    }
+}
+
+/// A message without the name of its document and of its attempt, so that messages can be counted.
+pub(crate) fn without_names(message: &str, id: &str) -> String {
+    let message = match message.split_once(" (transaction ") {
+        Some((before, behind)) => {
+            let behind = behind.split_once(')').map_or("", |(_, rest)| rest);
+            format!("{before}{behind}")
+        }
+        None => message.to_owned(),
+    };
+    message
+        .split(' ')
+        .map(|word| if word.contains(id) { "…" } else { word })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+impl Observer for Reports {
+    fn on_event(&self, event: &Event) {
+        if let Event::Damaged { document, what, .. } = event {
+            self.name(&document.collection, &document.id, what);
+        }
+    }
+}
