@@ -1,14 +1,16 @@
 //! What is written and read again: contents, documents with the fields of the engine, and transaction records.
 
+use std::fmt::Debug;
+use std::str::FromStr;
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use txn_core::{Image, Op, State};
 use txn_protocol::document::Stored;
 use txn_protocol::record::{Participant, Record};
-use txn_protocol::tid::Tid;
 
-/// A tid for each number.
-fn tid(number: usize) -> Tid {
-    format!("{number:08x}-1dd2-11b2-8001-0123456789ab").parse().expect("a tid")
+/// An id for each number.
+fn id<Id: FromStr<Err: Debug>>(number: usize) -> Id {
+    format!("{number:08x}-1dd2-11b2-8001-0123456789ab").parse().expect("an id")
 }
 
 fn image(bytes: usize) -> Image {
@@ -39,9 +41,9 @@ fn documents(criterion: &mut Criterion) {
     let mut benchmarks = criterion.benchmark_group("document");
     for commits in [1, 64] {
         let stored = Stored {
-            lock: Some(tid(commits + 1)),
-            tid: Some(tid(commits)),
-            recent: (1..=commits).map(tid).collect(),
+            lock: Some(id(commits + 1)),
+            tid: Some(id(commits)),
+            recent: (1..=commits).map(id).collect(),
             absent: false,
             image: image(200),
         };
@@ -68,13 +70,13 @@ fn records(criterion: &mut Criterion) {
             op: Op::Write,
             expected: None,
             placeholder: None,
-            before: Some(tid(at)),
+            before: Some(id(at)),
         };
         let record = Record {
             state: State::Committed,
-            tid: tid(documents),
+            tid: id(documents),
             aborted: None,
-            commit_tid: Some(tid(documents + 1)),
+            commit_version: Some(id(documents + 1)),
             participants: (0..documents).map(participant).collect(),
             images: vec![Some(image(200)); documents],
             metadata: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use txn_core::{Options, Tid};
+use txn_core::{AttemptId, Options};
 use txn_sim::Counts;
 
 use crate::Failure;
@@ -150,7 +150,7 @@ struct Done {
     transfers: usize,
     tries: u32,
     refused: BTreeMap<String, usize>,
-    unknown: Vec<Tid>,
+    unknown: Vec<AttemptId>,
 }
 
 /// What was asked of the stores and taken of the processors so far.

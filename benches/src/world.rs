@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use txn_core::{Config, Error, Options, Tid, TransactionOutcome};
+use txn_core::{AttemptId, Config, Error, Options, TransactionOutcome};
 
 use crate::accounts::{Bank, Books, added, index};
 use crate::plain::{Batched, Plain};
@@ -87,7 +87,7 @@ pub struct Refused {
     /// Whether the kind says that the same may succeed later.
     pub passes: bool,
     /// To ask for its outcome, if that is unknown.
-    pub unknown: Option<Tid>,
+    pub unknown: Option<AttemptId>,
 }
 
 impl From<Error> for Refused {
@@ -313,7 +313,7 @@ impl World {
         &self,
         way: Way,
         documents: usize,
-        unknown: &[Tid],
+        unknown: &[AttemptId],
     ) -> Result<usize, Failure> {
         let mut happened = 0;
         for tid in unknown {

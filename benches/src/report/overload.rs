@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use txn_core::{Options, Tid};
+use txn_core::{AttemptId, Options};
 
 use super::findings::{Findings, Phase};
 use super::scale::Scale;
@@ -120,7 +120,7 @@ impl Running {
     async fn end(mut self, world: &World, load: Load) -> Result<Phase, Failure> {
         let mut times = Vec::new();
         let (mut refused, mut odd) = (BTreeMap::new(), 0);
-        let mut unknown: Vec<Tid> = Vec::new();
+        let mut unknown: Vec<AttemptId> = Vec::new();
         let mut carried = Vec::new();
         while let Some((at, result)) = self.told.recv().await {
             carried.push((at, result.is_ok()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_core::clock::{Clock, Entropy};
 use txn_core::store::Store;
-use txn_core::{Collection, Config, Domain, Error, Options, Tid, TransactionOutcome, Typed};
+use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, TransactionOutcome, Typed};
 use txn_outbox::{Outbox, OutboxConfig};
 
 use crate::collections::{self, ACCOUNTS, TRANSFERS};
@@ -194,7 +194,7 @@ impl Bank {
     ///
     /// # Errors
     /// The engine's.
-    pub async fn outcome(&self, tid: Tid) -> Result<TransactionOutcome> {
+    pub async fn outcome(&self, tid: AttemptId) -> Result<TransactionOutcome> {
         Ok(self.domain.outcome(tid).await?)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use txn_core::{ErrorKind, Options, Tid, Transaction};
+use txn_core::{AttemptId, ErrorKind, Options, Transaction};
 use txn_outbox::http::{HttpRequest, HttpRequests};
 
 use crate::bank::Bank;
@@ -33,7 +33,7 @@ pub struct Transferred {
     /// The transfer as it is stored.
     pub transfer: Transfer,
     /// The transaction that did it; `None` if it was found done.
-    pub tid: Option<Tid>,
+    pub tid: Option<AttemptId>,
     /// How many attempts the transaction took, from 1.
     pub attempts: u32,
 }

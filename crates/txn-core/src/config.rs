@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::error::{Error, Result};
 use crate::event::Observer;
+use txn_protocol::ids::MAX_ATTEMPT;
 use txn_protocol::rule::Rules;
-use txn_protocol::tid::MAX_ATTEMPT;
 
 /// Settings of a [`Domain`](crate::Domain). All processes of a domain should agree on `lease` and
 /// `transaction_limit`; nothing breaks if they don't, but transactions of the hastier ones are taken
@@ -31,8 +31,8 @@ pub struct Config {
     /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded) then. Those that are stepped through by hand, and those inside of others, do not
     /// count. Default 1,024.
     pub max_running: usize,
-    /// How far the clocks of processes may drift apart: a commit over what was written later than this is refused, and
-    /// so is a process whose clock is further ahead of the server's. Default 60 s.
+    /// How far the wall clock of a process may be from the server's: beyond it every write is refused. A commit over a version that lies
+    /// further in the future is refused, too. A moment of the past can be read this long after it. Default 60 s.
     pub max_drift: Duration,
     /// For how many days before today records are kept. Default 7, at least 1.
     pub retention_days: u16,

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::store::{Key, Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::invariant::Invariant;
-use txn_protocol::tid::Tid;
 
 /// What the caller should do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ impl ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
-    tid: Option<Tid>,
+    tid: Option<AttemptId>,
     document: Option<Key>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -91,7 +91,7 @@ impl Error {
         self
     }
 
-    pub(crate) fn in_transaction(mut self, tid: Tid) -> Self {
+    pub(crate) fn in_transaction(mut self, tid: AttemptId) -> Self {
         self.tid.get_or_insert(tid);
         self
     }
@@ -133,7 +133,7 @@ impl Error {
     /// The transaction attempt that failed. `None` if none had begun, and for a one-document
     /// transaction, which leaves no record that could be asked.
     #[must_use]
-    pub fn tid(&self) -> Option<Tid> {
+    pub fn tid(&self) -> Option<AttemptId> {
         self.tid
     }
 

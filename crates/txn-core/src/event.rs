@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::store::Key;
-use txn_protocol::tid::{Day, Tid};
+use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 
 /// Is told of events. Called on the engine's own tasks: it must return at once. A panic in it is logged and
 /// changes nothing.
@@ -19,19 +19,19 @@ pub enum Event {
     /// An attempt began.
     Started {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
     },
     /// Transactions of this process were composed into one, which is about to be committed by this attempt.
     Composed {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
         /// How many they are: two or more.
         transactions: usize,
     },
     /// Locks were acknowledged.
     Locked {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
         /// The documents.
         documents: Vec<Key>,
     },
@@ -39,46 +39,46 @@ pub enum Event {
     /// more.
     LockedOver {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
         /// The documents.
         documents: Vec<Key>,
     },
     /// An attempt waits for an older holder.
     Waiting {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
         /// Who holds the document.
-        holder: Tid,
+        holder: AttemptId,
         /// The document.
         document: Key,
     },
     /// An older transaction aborted a younger one that was in its way, and takes its lock.
     Wounded {
         /// The older one.
-        by: Tid,
+        by: AttemptId,
         /// The younger one.
-        victim: Tid,
+        victim: AttemptId,
         /// The document both want.
         document: Key,
     },
     /// An attempt commits in parallel: its record and its locks are about to be sent together.
     Staged {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
     },
     /// The commit was acknowledged.
     Committed {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
         /// The version of what it wrote.
-        commit_tid: Tid,
+        commit_version: CommitVersion,
         /// How many documents it wrote.
         written: usize,
     },
     /// An attempt ended without a commit.
     Aborted {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
         /// Why, in words.
         why: String,
         /// Whether another attempt follows.
@@ -87,19 +87,19 @@ pub enum Event {
     /// Every participant of a committed transaction of this process is applied.
     Finished {
         /// The attempt.
-        tid: Tid,
+        tid: AttemptId,
     },
     /// A transaction of somebody else that was committed, and not applied, was replayed.
     Replayed {
         /// The transaction.
-        tid: Tid,
+        tid: AttemptId,
         /// Its participants.
         documents: Vec<Key>,
     },
     /// A transaction of somebody else that was taken for dead was aborted: its locks are void.
     AbortedByRecovery {
         /// The transaction.
-        tid: Tid,
+        tid: AttemptId,
         /// The document at which it was met.
         document: Key,
         /// Whether it had a record, which was `pending`. Without one it died before its commit, or its record was
@@ -109,7 +109,7 @@ pub enum Event {
     /// A void lock was taken off: of an aborted transaction, or one that the record of a committed one does not name.
     Unlocked {
         /// The transaction.
-        tid: Tid,
+        tid: AttemptId,
         /// The document.
         document: Key,
     },
@@ -117,7 +117,7 @@ pub enum Event {
     /// good. A person must look.
     Damaged {
         /// The transaction.
-        tid: Tid,
+        tid: AttemptId,
         /// The document.
         document: Key,
         /// What is wrong.

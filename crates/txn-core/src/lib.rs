@@ -54,9 +54,9 @@ pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
 pub use txn_protocol::document::{Image, JsonError};
 #[doc(inline)]
-pub use txn_protocol::record::{Aborted, Op, State};
+pub use txn_protocol::ids::{Age, AttemptId, CommitVersion, Day, ParseIdError};
 #[doc(inline)]
-pub use txn_protocol::tid::{Age, Day, ParseTidError, Tid};
+pub use txn_protocol::record::{Aborted, Op, State};
 #[doc(inline)]
 pub use txn_store as store;
 #[doc(inline)]

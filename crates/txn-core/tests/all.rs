@@ -5,6 +5,7 @@
 mod barrier;
 #[path = "behaviour/main.rs"]
 mod behaviour;
+mod clocks;
 #[path = "groups/main.rs"]
 mod groups;
 mod history;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use txn_core::clock::Clock;
 use txn_core::store::{Filter, MemoryStore, Store, Write, WriteOp};
 use txn_core::{
-    Acknowledge, Collection, CompareAndSet, Config, DocumentId, Domain, Error, ErrorKind, Options,
-    Tid, Typed,
+    Acknowledge, Collection, CommitVersion, CompareAndSet, Config, DocumentId, Domain, Error,
+    ErrorKind, Options, Typed,
 };
 
 const DRIFT: Duration = Duration::from_secs(60);
@@ -53,8 +53,8 @@ impl Shop {
             }
             Ok(())
         });
-        let commit = written.await.expect("writes").receipt.commit_tid;
-        commit.map_or_else(|| self.wall.wall(), Tid::unix_time)
+        let commit = written.await.expect("writes").receipt.commit_version;
+        commit.map_or_else(|| self.wall.wall(), CommitVersion::unix_time)
     }
 
     /// Lets so much time pass on the wall.

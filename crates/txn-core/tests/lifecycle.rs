@@ -95,7 +95,7 @@ impl World {
     }
 
     /// A coordinator that dies with a lock on a document, and with a record in this state.
-    async fn leave_lock(&self, id: &str, record: Option<State>) -> txn_core::Tid {
+    async fn leave_lock(&self, id: &str, record: Option<State>) -> txn_core::AttemptId {
         let tx = self.domain.begin(&Options::default()).expect("begins");
         let tid = tx.tid();
         drop(tx);
@@ -392,7 +392,7 @@ async fn reads_may_be_locked_and_read_only_transactions_may_not_write() {
         .await
         .expect("reads");
     assert_eq!(read.value, [Some(Item { n: 1 }), None]);
-    assert_eq!((read.receipt.tid, read.receipt.commit_tid), (None, None));
+    assert_eq!((read.receipt.tid, read.receipt.commit_version), (None, None));
     assert!(locked() > before);
     drained(&w.domain).await;
     let options = Options::default().with_read_only(true);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Tid, Typed};
+use txn_core::{AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -84,7 +84,7 @@ impl World {
 }
 
 /// A tid of the day that lies so many days from now.
-fn tid_of(days: i64) -> Tid {
+fn tid_of(days: i64) -> AttemptId {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
     let unix =
         i128::try_from(now.as_nanos() / 100).expect("fits") + i128::from(days) * 864_000_000_000;
@@ -162,7 +162,7 @@ async fn a_committed_transaction_survives_the_loss_of_the_domain_document() {
     let before = &before["tid"];
     w.lock("a", &tid.to_string()).await;
     let record = format!(
-        "{{\"state\":\"committed\",\"tid\":\"{tid}\",\"attempt\":0,\"commit_tid\":\"{commit}\",\
+        "{{\"state\":\"committed\",\"tid\":\"{tid}\",\"attempt\":0,\"commit_version\":\"{commit}\",\
          \"members\":[{{\"collection\":\"items\",\"id\":\"a\",\"op\":\"write\",\
          \"before\":{before}}}],\
          \"body\":{{\"images\":[{{\"n\":7}}]}},\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"

@@ -66,7 +66,7 @@ enum Fate {
     Committed,
     Aborted,
     /// It is not known, or not known yet: whole or nothing.
-    Unknown(Option<txn_core::Tid>),
+    Unknown(Option<txn_core::AttemptId>),
 }
 
 #[derive(Clone, Debug)]

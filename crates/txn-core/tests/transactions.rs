@@ -150,7 +150,9 @@ async fn begin_commit_and_rollback() {
     let outcome = domain.outcome(tid).await.expect("known");
     assert_eq!(
         Some(outcome),
-        receipt.commit_tid.map(|commit_tid| txn_core::TransactionOutcome::Committed { commit_tid })
+        receipt
+            .commit_version
+            .map(|commit_version| txn_core::TransactionOutcome::Committed { commit_version })
     );
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
     assert!(domain.inspect().await.expect("looks").is_clean());

@@ -26,7 +26,7 @@ use metrics::{
 };
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::event::{Event, Observer};
-use txn_core::{Error, ErrorKind, Tid};
+use txn_core::{AttemptId, Error, ErrorKind};
 
 use figures::{FIGURES, Kind};
 
@@ -113,7 +113,7 @@ impl Metrics {
     }
 
     /// Time since the transaction began: its id has the time of its first attempt, by the wall clock.
-    fn since_begin(&self, tid: Tid) -> Duration {
+    fn since_begin(&self, tid: AttemptId) -> Duration {
         self.clock.wall().saturating_sub(tid.unix_time())
     }
 }

@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 
 use crate::document::{Image, View};
 use crate::format::Format;
+use crate::ids::CommitVersion;
 use crate::machines::settle::{Condition, Machine, Settle};
-use crate::tid::Tid;
 
 /// A version by its number and the commit that wrote it; none where no transaction did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Ancestor {
     pub number: u64,
     /// The commit that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tid: Option<Tid>,
+    pub tid: Option<CommitVersion>,
     /// Where to look for what stood there.
     #[serde(default, skip_serializing_if = "Kept::is_apart")]
     pub kept: Kept,
@@ -79,7 +79,7 @@ pub enum Step {
 impl Links {
     /// The links of the version that follows the one that has these, that `tid` wrote, and that is `kept` so.
     #[must_use]
-    pub fn after(&self, tid: Option<Tid>, kept: Kept) -> Self {
+    pub fn after(&self, tid: Option<CommitVersion>, kept: Kept) -> Self {
         let number = self.number + 1;
         let own = Ancestor { number: self.number, tid, kept };
         let mut jumps = Vec::new();
@@ -147,7 +147,7 @@ pub struct PastVersion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The commit that wrote what is overwritten.
-    pub overwritten: Option<Tid>,
+    pub overwritten: Option<CommitVersion>,
     /// What is overwritten; none where there was nothing yet.
     pub past: Option<PastVersion>,
     /// What the head becomes.
@@ -161,7 +161,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
     /// The commit that wrote it.
-    pub tid: Option<Tid>,
+    pub tid: Option<CommitVersion>,
     /// Its content, if it exists.
     pub image: Option<&'a Image>,
 }
@@ -169,7 +169,7 @@ pub struct Before<'a> {
 impl Before<'_> {
     /// Whether the head tells of this very state: else somebody who keeps no history wrote the document since.
     #[must_use]
-    pub fn is_of(&self, head: &Head, head_tid: Option<Tid>) -> bool {
+    pub fn is_of(&self, head: &Head, head_tid: Option<CommitVersion>) -> bool {
         match self.image {
             Some(_) => head.exists && self.tid == head_tid,
             None => !head.exists,
@@ -180,7 +180,11 @@ impl Before<'_> {
 impl Change {
     /// Of a document with this head (and the commit that wrote the head), which exists afterwards or not.
     #[must_use]
-    pub fn of(head: Option<(&Head, Option<Tid>)>, before: Before<'_>, exists: bool) -> Self {
+    pub fn of(
+        head: Option<(&Head, Option<CommitVersion>)>,
+        before: Before<'_>,
+        exists: bool,
+    ) -> Self {
         let format = Format::default();
         let (links, overwritten, agrees, kept) = match (head, before.image) {
             (None, None) => (Links::default(), None, true, Kept::Absent),
@@ -315,7 +319,7 @@ impl Machine for Keep {
 mod tests {
     use super::*;
 
-    fn tid(seconds: u64) -> Tid {
+    fn tid(seconds: u64) -> CommitVersion {
         let ticks = 0x01B2_1DD2_1381_4000 + seconds * 10_000_000;
         let (low, mid, high) = (ticks & 0xFFFF_FFFF, (ticks >> 32) & 0xFFFF, ticks >> 48);
         format!("{low:08x}-{mid:04x}-1{high:03x}-8000-0123456789ab").parse().expect("a tid")

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::document::{Image, JsonError, flatten};
 use crate::format::Format;
-use crate::tid::Tid;
+use crate::ids::{AttemptId, CommitVersion};
 use txn_store::{Key, Source, Version};
 
 /// The state that a record stands in.
@@ -75,7 +75,7 @@ pub struct Participant {
     /// The commit that wrote the content under the lock, if a transaction did. While the participant is not
     /// applied nobody else writes the document, so another tid there was written since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Tid>,
+    pub before: Option<CommitVersion>,
 }
 
 impl Participant {
@@ -112,12 +112,12 @@ struct Wire {
     #[serde(default)]
     format: Format,
     state: State,
-    tid: Tid,
+    tid: AttemptId,
     attempt: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aborted: Option<Aborted>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    commit_tid: Option<Tid>,
+    commit_version: Option<CommitVersion>,
     #[serde(default, rename = "members")]
     participants: Vec<Participant>,
     #[serde(default)]
@@ -137,11 +137,11 @@ pub struct Record {
     /// Where it stands.
     pub state: State,
     /// The attempt that it decides.
-    pub tid: Tid,
+    pub tid: AttemptId,
     /// Who aborted it, if it is.
     pub aborted: Option<Aborted>,
     /// The version of everything that it wrote, once it is committed.
-    pub commit_tid: Option<Tid>,
+    pub commit_version: Option<CommitVersion>,
     /// The documents that it locked.
     pub participants: Vec<Participant>,
     /// The new content of each participant, in the order of `participants`; none for deletes and reads.
@@ -183,7 +183,7 @@ impl Record {
             state: wire.state,
             tid: wire.tid,
             aborted: wire.aborted,
-            commit_tid: wire.commit_tid,
+            commit_version: wire.commit_version,
             participants: wire.participants,
             images,
             metadata: wire.body.metadata.map(|raw| raw.get().to_owned()),
@@ -213,7 +213,7 @@ impl Record {
             tid: self.tid,
             attempt: self.tid.attempt(),
             aborted: self.aborted.clone(),
-            commit_tid: self.commit_tid,
+            commit_version: self.commit_version,
             participants: self.participants.clone(),
             body: Body {
                 images: images.map_err(fault)?,
@@ -265,9 +265,12 @@ impl Record {
 mod tests {
     use super::*;
 
+    const ID: &str = "5e1f0000-c6a1-11f0-8007-0123456789ab";
+
     #[test]
     fn a_record_survives_a_round_trip_with_the_bytes_of_its_images() {
-        let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
+        let tid: AttemptId = ID.parse().expect("an id");
+        let commit: CommitVersion = ID.parse().expect("a version");
         let version = Version { incarnation: 7, term: 2, seq_no: 40 };
         let participant = |id: &str, op, expected, placeholder| Participant {
             collection: "accounts".into(),
@@ -276,13 +279,13 @@ mod tests {
             op,
             expected,
             placeholder,
-            before: expected.map(|_| tid),
+            before: expected.map(|_| commit),
         };
         let record = Record {
             state: State::Committed,
             tid,
             aborted: Some(Aborted { by: "x".into(), why: "y".into() }),
-            commit_tid: Some(tid),
+            commit_version: Some(commit),
             participants: vec![
                 participant("a", Op::Write, Some(version), None),
                 participant("b", Op::Delete, Some(version), None),
@@ -307,7 +310,8 @@ mod tests {
 
     #[test]
     fn no_record_takes_more_bytes_than_it_is_said_to_take_at_most() {
-        let tid: Tid = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
+        let tid: AttemptId = ID.parse().expect("an id");
+        let commit: CommitVersion = ID.parse().expect("a version");
         let longest = Some(Version::MAX);
         let names: Arc<str> = "\u{1}\u{2}\"\\ü".repeat(20).into();
         let participant = Participant {
@@ -317,14 +321,14 @@ mod tests {
             op: Op::Insert,
             expected: longest,
             placeholder: longest,
-            before: Some(tid),
+            before: Some(commit),
         };
         for participants in [0, 1, 100] {
             let record = Record {
                 state: State::Committed,
                 tid,
                 aborted: None,
-                commit_tid: Some(tid),
+                commit_version: Some(commit),
                 participants: vec![participant.clone(); participants],
                 images: vec![Image::parse("{\"n\":\"\\u0001\"}").ok(); participants],
                 metadata: None,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 use txn_core::store::Key;
-use txn_core::{Collection, DocumentId, Error, Raw, Tid, Transaction, Typed};
+use txn_core::{Collection, DocumentId, Error, Raw, CommitVersion, Transaction, Typed};
 use txn_lock::exact;
 
 use crate::number::{compare, negated, sum};
@@ -54,7 +54,7 @@ pub(crate) enum Undo {
 
 impl Undo {
     /// The operations that reverse a request, committed as `version`, in the order in which they are to be done.
-    pub(crate) fn operations(steps: &[Self], version: Tid) -> Vec<Operation> {
+    pub(crate) fn operations(steps: &[Self], version: CommitVersion) -> Vec<Operation> {
         let mut operations = Vec::new();
         for step in steps {
             let (target, before, left) = match step {

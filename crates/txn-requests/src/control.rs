@@ -1,6 +1,6 @@
 //! What people do to requests: cancel, reverse, release, roll back.
 
-use txn_core::Tid;
+use txn_core::CommitVersion;
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
 
@@ -101,7 +101,7 @@ impl Requests {
                 let (id, by) = (id.to_owned(), by.clone());
                 return Err(RequestError::AlreadyReversed { id, by });
             }
-            let version: Option<Tid> = match entry.commit_tid {
+            let version: Option<CommitVersion> = match entry.commit_version {
                 Some(version) => Some(version),
                 // Nobody wrote the request since it was committed.
                 None => tx.version(&inner.entries, id).await?,
@@ -123,7 +123,7 @@ impl Requests {
             let now = wall_ms(&inner.domain);
             let mut new = Entry::new(reversal, request, now);
             new.reverses = Some(id.to_owned());
-            entry.commit_tid = version;
+            entry.commit_version = version;
             entry.reversed_by = Some(reversal.to_owned());
             tx.insert(&inner.entries, reversal, &Stored::Known(new.clone()))?;
             tx.put(&inner.entries, id, &Stored::Known(entry))?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use txn_core::store::Key;
-use txn_core::{Codec, Domain, Options, Tid};
+use txn_core::{Codec, CommitVersion, Domain, Options};
 use txn_lock::name;
 use txn_lock::stored::{Format, Stored, Versioned};
 use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxError};
@@ -89,7 +89,7 @@ impl DependentWrite {
 #[non_exhaustive]
 pub struct Written {
     /// The version that was written.
-    pub version: Option<Tid>,
+    pub version: Option<CommitVersion>,
     /// The ids of the events that the updates are, one for each document.
     pub events: Vec<String>,
 }
@@ -147,7 +147,7 @@ impl Dependents {
             Ok::<_, RequestError>(events)
         });
         let done = done.await?;
-        Ok(Written { version: done.receipt.commit_tid, events: done.value })
+        Ok(Written { version: done.receipt.commit_version, events: done.value })
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_core::clock::Clock;
 use txn_core::store::Filter;
-use txn_core::{Collection, Domain, ErrorKind, Tid, Transaction};
+use txn_core::{Collection, CommitVersion, Domain, ErrorKind, Transaction};
 use txn_lock::instance::{self, Instances, wall_ms};
 use txn_lock::name;
 use txn_lock::scan::{PAGE, candidates};
@@ -392,7 +392,12 @@ impl Inner {
 
     /// Marks a committed request as finished behind its acknowledgement, in its turn: many are committed at once. Where as many wait
     /// for that as may be open, recovery does.
-    pub(crate) fn finish_later(self: &Arc<Self>, id: &str, applied: bool, version: Option<Tid>) {
+    pub(crate) fn finish_later(
+        self: &Arc<Self>,
+        id: &str,
+        applied: bool,
+        version: Option<CommitVersion>,
+    ) {
         if !applied {
             return;
         }
@@ -408,13 +413,13 @@ impl Inner {
     }
 
     /// Marks a request as finished whose effects are applied.
-    pub(crate) async fn finish(&self, id: &str, version: Option<Tid>) -> Result<()> {
+    pub(crate) async fn finish(&self, id: &str, version: Option<CommitVersion>) -> Result<()> {
         let finished = self.domain.transact(async |tx| {
             let Some(mut entry) = self.read(tx, id).await? else { return Ok(()) };
             if entry.state != State::Committed {
                 return Ok(());
             }
-            entry.commit_tid = match entry.commit_tid.or(version) {
+            entry.commit_version = match entry.commit_version.or(version) {
                 Some(version) => Some(version),
                 // Nobody wrote the request since it was committed.
                 None => tx.version(&self.entries, id).await?,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use txn_core::Tid;
+use txn_core::CommitVersion;
 use txn_lock::stored::{Format, Versioned};
 
 use crate::apply::Undo;
@@ -25,7 +25,7 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "claim":{"dynamic":"strict","properties":{"instance":{"type":"keyword"},"name":{"type":"keyword"},
         "grant":{"type":"keyword"},"lease_ms":{"type":"long"}}},
     "failures":{"type":"integer"},"deaths":{"type":"integer"},"reason":{"type":"object","enabled":false},
-    "commit_tid":{"type":"keyword"},"reverses":{"type":"keyword"},"reversed_by":{"type":"keyword"}}}"#;
+    "commit_version":{"type":"keyword"},"reverses":{"type":"keyword"},"reversed_by":{"type":"keyword"}}}"#;
 
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ pub(crate) struct Entry {
     pub(crate) deaths: u32,
     pub(crate) reason: Option<Reason>,
     pub(crate) undo: Option<Vec<Undo>>,
-    pub(crate) commit_tid: Option<Tid>,
+    pub(crate) commit_version: Option<CommitVersion>,
     pub(crate) reverses: Option<String>,
     pub(crate) reversed_by: Option<String>,
 }
@@ -191,7 +191,7 @@ impl Entry {
             deaths: 0,
             reason: None,
             undo: None,
-            commit_tid: None,
+            commit_version: None,
             reverses: None,
             reversed_by: None,
         }
@@ -235,7 +235,7 @@ impl Entry {
             failures: self.failures,
             deaths: self.deaths,
             reason: self.reason,
-            commit_tid: self.commit_tid,
+            commit_version: self.commit_version,
             reverses: self.reverses,
             reversed_by: self.reversed_by,
             request: self.request,
@@ -264,7 +264,7 @@ pub struct Status {
     /// Why it is where it is; of one that is still open, why it failed last.
     pub reason: Option<Reason>,
     /// The version of what it wrote, once it is finished.
-    pub commit_tid: Option<Tid>,
+    pub commit_version: Option<CommitVersion>,
     /// The request that this one reverses.
     pub reverses: Option<String>,
     /// The request that reverses this one.

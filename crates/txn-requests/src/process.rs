@@ -222,7 +222,7 @@ impl Inner {
                     return self.told(self.whatever_became_of(id).await);
                 }
                 if done.receipt.applied {
-                    let finished = self.finish(id, done.receipt.commit_tid).await;
+                    let finished = self.finish(id, done.receipt.commit_version).await;
                     if let Err(error) = finished {
                         tracing::debug!(%error, "a request is marked as finished later");
                     }

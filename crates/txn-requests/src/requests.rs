@@ -121,7 +121,7 @@ impl Requests {
         };
         match done.value {
             Executed::Now(entry) => {
-                inner.finish_later(id, done.receipt.applied, done.receipt.commit_tid);
+                inner.finish_later(id, done.receipt.applied, done.receipt.commit_version);
                 Ok(entry.status())
             }
             Executed::Found(found) => {

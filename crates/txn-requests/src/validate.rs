@@ -2,7 +2,7 @@
 
 use json_patch::PatchOperation;
 use txn_core::store::{Key, Limits};
-use txn_core::{Image, Tid};
+use txn_core::{CommitVersion, Image};
 use txn_lock::name;
 
 use crate::number::{compare, negated};
@@ -88,7 +88,7 @@ fn of_one(operation: &Operation, limits: &Limits) -> Result<(), String> {
             Condition::Exists(_) => Ok(()),
             Condition::Field(field) => pointer(&field.path),
             Condition::Version(version) => version
-                .parse::<Tid>()
+                .parse::<CommitVersion>()
                 .map(drop)
                 .map_err(|_| "the version is no commit tid".to_owned()),
         },

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use txn_core::Tid;
+use txn_core::AttemptId;
 
 /// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ pub struct Entry {
     pub error: Option<String>,
     /// The attempt whose outcome is unknown, if it left a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tid: Option<Tid>,
+    pub tid: Option<AttemptId>,
     /// What became of an unknown one after all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,

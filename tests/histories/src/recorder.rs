@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::Tid;
+use txn_core::AttemptId;
 
 use crate::history::{Entry, Kind, Micro, Transactional};
 
@@ -42,7 +42,7 @@ impl Recorder {
         kind: Kind,
         process: u64,
         value: Vec<Micro>,
-        why: Option<(String, Option<Tid>)>,
+        why: Option<(String, Option<AttemptId>)>,
     ) {
         let (error, tid) = why.map_or((None, None), |(error, tid)| (Some(error), tid));
         let mut entries = self.entries.lock();
@@ -83,11 +83,11 @@ impl Call<'_> {
     }
 
     /// Nobody knows.
-    pub(crate) fn info(self, why: String, tid: Option<Tid>) {
+    pub(crate) fn info(self, why: String, tid: Option<AttemptId>) {
         self.end(Kind::Info, why, tid);
     }
 
-    fn end(mut self, kind: Kind, why: String, tid: Option<Tid>) {
+    fn end(mut self, kind: Kind, why: String, tid: Option<AttemptId>) {
         let asked = self.asked.take().unwrap_or_default();
         self.recorder.record(kind, self.process, asked, Some((why, tid)));
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
-use txn_core::{Config, Domain, ErrorKind, Options, Tid, TransactionOutcome};
+use txn_core::{AttemptId, Config, Domain, ErrorKind, Options, TransactionOutcome};
 use txn_fixtures::bank::{self, Accounts};
 use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_testkit::servers::{ServerKind, up_private};
@@ -28,7 +28,7 @@ type Transfer = (usize, usize);
 #[derive(Debug, Default)]
 struct Ledger {
     committed: Vec<Transfer>,
-    unknown: Vec<(Tid, Transfer)>,
+    unknown: Vec<(AttemptId, Transfer)>,
     failed: usize,
 }
 

@@ -15,7 +15,7 @@ use crate::state::{
     Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Txn, Who, World,
     attempt_of, txn_of, who,
 };
-use crate::translate::{self, commit_tid, holder_state, standing, tid, view};
+use crate::translate::{self, commit_version, holder_state, standing, tid, view};
 use crate::turn::{Actor, Object, Turn, help_of, learn};
 
 impl Turn<'_> {
@@ -156,7 +156,7 @@ impl Turn<'_> {
 
     /// The next step about one participant.
     fn step(&self, holder: Who, rec: &Rec, d: usize, participant: &Participant) -> Applying {
-        let (doc, commit) = (self.world.docs[d].now, commit_tid(rec.stamp));
+        let (doc, commit) = (self.world.docs[d].now, commit_version(rec.stamp));
         applying(&self.scenario.rules, tid(holder), commit, participant, None, &view(&doc))
     }
 

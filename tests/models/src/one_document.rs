@@ -7,12 +7,12 @@ use std::time::Duration;
 use stateright::{Model, Property};
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::{Machine, Settle, SingleOutcome, SingleWrite};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::recent::recent_with;
-use txn_protocol::rules::testing::tid_of;
+use txn_protocol::rules::testing::commit_of;
 use txn_protocol::rules::validate::Observed;
-use txn_protocol::tid::Tid;
 
 use crate::check::{Explored, Reached, explore, reach_the_end};
 use crate::state::Told;
@@ -175,10 +175,10 @@ impl Single {
         !self.rules.decides(rule)
     }
 
-    /// The commit tid of a writer.
-    fn tid(&self, number: u8) -> Tid {
+    /// The version of a writer.
+    fn tid(&self, number: u8) -> CommitVersion {
         let process = number.checked_sub(1).map(|writer| self.processes[usize::from(writer)]);
-        tid_of(process.unwrap_or(u8::MAX), number)
+        commit_of(process.unwrap_or(u8::MAX), number)
     }
 
     fn view(&self, content: &Content) -> View {
@@ -192,16 +192,17 @@ impl Single {
     /// What a writer writes on what it read: the document's list as its process shortens it then.
     fn written(&self, state: &State, writer: usize, read: Content) -> Content {
         let commit = self.tid(number(writer));
-        let is_over = |tid: Tid| {
+        let is_over = |tid: CommitVersion| {
             let mut writers = (0..WRITERS).filter(|writer| self.tid(number(*writer)) == tid);
             writers.all(|writer| state.writers[writer] == At::Over)
         };
-        let is_known = |tid: Tid| {
+        let is_known = |tid: CommitVersion| {
             tid.node() == commit.node() && (self.lacks(Rule::KeepInDoubt) || is_over(tid))
         };
-        let recent: Vec<Tid> = read.list().map(|number| self.tid(number)).collect();
+        let recent: Vec<CommitVersion> = read.list().map(|number| self.tid(number)).collect();
         let list = recent_with(&recent, commit, is_known, Duration::ZERO);
-        let named = |tid: &Tid| (0..=number(WRITERS)).find(|number| self.tid(*number) == *tid);
+        let named =
+            |tid: &CommitVersion| (0..=number(WRITERS)).find(|number| self.tid(*number) == *tid);
         let list: Vec<u8> = list.iter().filter_map(named).collect();
         read.by(writer, &list[list.len().saturating_sub(self.keeps)..])
     }

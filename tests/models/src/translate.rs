@@ -1,16 +1,18 @@
 //! From the plain data of the models to the data that the engine's decisions take.
 
+use std::fmt::Debug;
+use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::attempt::Change;
 use txn_protocol::machines::record::Standing;
 use txn_protocol::record::Participant;
 use txn_protocol::record::{Op, State};
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::validate::Observed;
-use txn_protocol::tid::Tid;
 use txn_store::{Source, Version};
 
 use crate::scenario::Use;
@@ -19,10 +21,10 @@ use crate::state::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 /// The most commits that one causal chain of a model can have.
 const COMMITS: usize = 8;
 
-static TIDS: LazyLock<Vec<Tid>> = LazyLock::new(|| {
+static TIDS: LazyLock<Vec<AttemptId>> = LazyLock::new(|| {
     (0..RECORDS).map(|r| timeuuid(0x10 + r / ATTEMPTS, r % ATTEMPTS, 0)).collect()
 });
-static STAMPS: LazyLock<Vec<Tid>> = LazyLock::new(|| {
+static STAMPS: LazyLock<Vec<CommitVersion>> = LazyLock::new(|| {
     (0..COMMITS * TXNS).map(|stamp| timeuuid(0x40 + stamp, 0, stamp % TXNS)).collect()
 });
 static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
@@ -31,24 +33,24 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
 static SOURCE: LazyLock<Source> = LazyLock::new(|| "{}".into());
 static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "d".into());
 
-fn timeuuid(ticks: usize, attempt: usize, process: usize) -> Tid {
+fn timeuuid<Id: FromStr<Err: Debug>>(ticks: usize, attempt: usize, process: usize) -> Id {
     let text = format!("5e1f00{ticks:02x}-c6a1-11f0-80{attempt:02x}-0123456789{process:02x}");
     text.parse().expect("a version 1 UUID")
 }
 
 /// The tid of an attempt: transactions are the older, the lower their number.
-pub(crate) fn tid(who: Who) -> Tid {
+pub(crate) fn tid(who: Who) -> AttemptId {
     TIDS[usize::from(who) - 1]
 }
 
 /// The attempt of a tid.
-pub(crate) fn who(tid: Tid) -> Who {
+pub(crate) fn who(tid: AttemptId) -> Who {
     let at = TIDS.iter().position(|t| *t == tid).expect("a tid of the model");
     u8::try_from(at + 1).unwrap_or_default()
 }
 
-/// The commit tid of a stamp: each transaction is committed by a process of its own.
-pub(crate) fn commit_tid(stamp: u8) -> Tid {
+/// The version of a stamp: each transaction is committed by a process of its own.
+pub(crate) fn commit_version(stamp: u8) -> CommitVersion {
     STAMPS[usize::from(stamp)]
 }
 
@@ -63,7 +65,7 @@ pub(crate) fn version(number: u8) -> Version {
     Version::new(1, u64::from(number))
 }
 
-fn lock(who: Who) -> Option<Tid> {
+fn lock(who: Who) -> Option<AttemptId> {
     (who > 0).then(|| tid(who))
 }
 
@@ -78,10 +80,10 @@ pub(crate) fn view(doc: &Doc) -> View {
     }
     let stored = Stored {
         lock: lock(doc.lock),
-        tid: (!doc.absent).then(|| commit_tid(doc.stamp)),
+        tid: (!doc.absent).then(|| commit_version(doc.stamp)),
         recent: (0..u8::try_from(STAMPS.len()).unwrap_or_default())
             .filter(|stamp| doc.recent & (1 << *stamp) != 0)
-            .map(commit_tid)
+            .map(commit_version)
             .collect(),
         absent: doc.absent,
         image: image(!doc.absent, doc.writer),
@@ -93,7 +95,7 @@ pub(crate) fn view(doc: &Doc) -> View {
 pub(crate) fn observed(seen: &Seen) -> Observed {
     Observed {
         version: (seen.version > 0).then(|| version(seen.version)),
-        tid: (!seen.absent).then(|| commit_tid(seen.stamp)),
+        tid: (!seen.absent).then(|| commit_version(seen.stamp)),
         image: (!seen.absent).then(|| image(true, seen.writer)),
         holder: lock(seen.holder),
     }
@@ -101,7 +103,7 @@ pub(crate) fn observed(seen: &Seen) -> Observed {
 
 /// The same as it was read, for who asks whose lock stood there.
 pub(crate) fn stored(seen: &Seen) -> Stored {
-    let tid = (!seen.absent).then(|| commit_tid(seen.stamp));
+    let tid = (!seen.absent).then(|| commit_version(seen.stamp));
     Stored { lock: lock(seen.holder), tid, absent: seen.absent, ..Stored::default() }
 }
 
@@ -116,7 +118,7 @@ pub(crate) fn participant(rec: &Rec, d: usize) -> Option<Participant> {
         Deed::Read => (Op::Read, None, (rec.versions[d] > 0).then_some(placed)),
     };
     // What was locked is a document, or a placeholder was put there.
-    let before = placeholder.is_none().then(|| commit_tid(rec.before[d]));
+    let before = placeholder.is_none().then(|| commit_version(rec.before[d]));
     Some(Participant {
         collection: NAME.clone(),
         id: NAME.clone(),
@@ -188,7 +190,7 @@ mod tests {
         let mut rec = Rec { stamp: stamp(0, 0), ..Rec::default() };
         rec.deeds[0] = Deed::Write;
         let participant = participant(&rec, 0).unwrap();
-        let commit = commit_tid(rec.stamp);
+        let commit = commit_version(rec.stamp);
         write(0, 0);
         let passed_over = view(&write(2, stamp(0, 1)));
         let step = applying(&Rules::all(), tid(1), commit, &participant, None, &passed_over);

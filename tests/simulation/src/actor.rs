@@ -289,7 +289,7 @@ impl Actor {
             Ok(committed) => committed.receipt.tid,
             Err(error) => error.tid(),
         };
-        let commit = result.as_ref().ok().and_then(|committed| committed.receipt.commit_tid);
+        let commit = result.as_ref().ok().and_then(|committed| committed.receipt.commit_version);
         self.history.note(number, |operation| {
             (operation.tid, operation.commit) = (operation.tid.or(tid), commit);
         });

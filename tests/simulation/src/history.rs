@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use txn_core::{Collection, Tid, Typed};
+use txn_core::{AttemptId, Collection, CommitVersion, Typed};
 
 /// A collection of the world.
 pub(crate) type World = Collection<Typed<Content>>;
@@ -165,9 +165,9 @@ pub struct Operation {
     /// How it ended.
     pub fate: Fate,
     /// Its last attempt.
-    pub tid: Option<Tid>,
+    pub tid: Option<AttemptId>,
     /// The version of what it wrote, if it was told.
-    pub commit: Option<Tid>,
+    pub commit: Option<CommitVersion>,
     /// The moment that it looked back to.
     pub moment: Option<Duration>,
     /// What its last attempt read.

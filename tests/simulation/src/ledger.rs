@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::history::{Content, Doc, Fate, Operation};
 use crate::scenario::Scenario;
 use crate::watch::LongLock;
-use txn_core::Tid;
+use txn_core::AttemptId;
 use txn_sim::server::{HeldUp, Mirage};
 
 /// The history, settled.
@@ -26,7 +26,7 @@ pub struct Ledger {
     /// What it took to clean up.
     pub clean_up: CleanUp,
     /// Attempts that were taken for dead while their closures were under way, and by whom.
-    pub buried: Vec<(Tid, String)>,
+    pub buried: Vec<(AttemptId, String)>,
     /// Documents that were asked for together with slow ones.
     pub held_up: Vec<HeldUp>,
 }

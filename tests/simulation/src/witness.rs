@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::Tid;
+use txn_core::AttemptId;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Key;
 
@@ -34,19 +34,19 @@ pub(crate) struct Told {
     /// The faults are over: no further caller hangs.
     pub(crate) calm: AtomicBool,
     /// The attempts whose closures are under way, and since when.
-    at_work: Mutex<BTreeMap<Tid, Instant>>,
+    at_work: Mutex<BTreeMap<AttemptId, Instant>>,
     /// Those that were taken for dead meanwhile, and by whom.
-    pub(crate) buried: Mutex<Vec<(Tid, String)>>,
+    pub(crate) buried: Mutex<Vec<(AttemptId, String)>>,
 }
 
 impl Told {
     /// The closure of an attempt is under way, until what this returns is dropped.
-    pub(crate) fn at_work(&self, tid: Tid) -> AtWork<'_> {
+    pub(crate) fn at_work(&self, tid: AttemptId) -> AtWork<'_> {
         self.at_work.lock().insert(tid, Instant::now());
         AtWork { told: self, tid }
     }
 
-    fn is_at_work(&self, tid: Tid) -> bool {
+    fn is_at_work(&self, tid: AttemptId) -> bool {
         let since = self.at_work.lock().get(&tid).copied();
         since.is_some_and(|since| since.elapsed() < IN_TIME)
     }
@@ -55,7 +55,7 @@ impl Told {
 /// A closure that is under way.
 pub(crate) struct AtWork<'a> {
     told: &'a Told,
-    tid: Tid,
+    tid: AttemptId,
 }
 
 impl Drop for AtWork<'_> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
-use txn_core::Tid;
+use txn_core::AttemptId;
 
 use crate::demo::line::Line;
 
@@ -44,12 +44,12 @@ pub(crate) enum Fate {
     /// It was aborted after one lease without a sign of life.
     AbortedByRecovery { by: usize, at_ms: u128, document: String },
     /// An older transaction aborted it.
-    Wounded { by: usize, by_tid: Tid, at_ms: u128, document: String },
+    Wounded { by: usize, by_tid: AttemptId, at_ms: u128, document: String },
 }
 
 impl Fate {
     /// Of which transaction a line tells it.
-    pub(crate) fn of(Told { at, worker, line }: &Told) -> Option<(Tid, Self)> {
+    pub(crate) fn of(Told { at, worker, line }: &Told) -> Option<(AttemptId, Self)> {
         let (by, at_ms) = (*worker, at.as_millis());
         Some(match line {
             Line::Replayed { tid, documents } => {
@@ -70,7 +70,7 @@ impl Fate {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) told: Vec<Told>,
-    flights: BTreeMap<usize, BTreeMap<Tid, Flight>>,
+    flights: BTreeMap<usize, BTreeMap<AttemptId, Flight>>,
     pub(crate) committed: BTreeMap<usize, u64>,
     pub(crate) pids: BTreeMap<usize, u32>,
 }
@@ -112,17 +112,17 @@ impl Journal {
     }
 
     /// What a worker that is no more had under way.
-    pub(crate) fn left_by(&self, worker: usize) -> BTreeMap<Tid, Flight> {
+    pub(crate) fn left_by(&self, worker: usize) -> BTreeMap<AttemptId, Flight> {
         self.flights.get(&worker).cloned().unwrap_or_default()
     }
 
     /// Whether a worker that is no more had it under way.
-    pub(crate) fn is_left_by(&self, worker: usize, tid: Tid) -> bool {
+    pub(crate) fn is_left_by(&self, worker: usize, tid: AttemptId) -> bool {
         self.flights.get(&worker).is_some_and(|flights| flights.contains_key(&tid))
     }
 
     /// What was done with a transaction whose worker is no more.
-    pub(crate) fn fate(&self, owner: usize, tid: Tid) -> Option<Fate> {
+    pub(crate) fn fate(&self, owner: usize, tid: AttemptId) -> Option<Fate> {
         self.told.iter().find_map(|told| {
             let (of, fate) = Fate::of(told)?;
             // Its own process may have wounded it, just before its end; the rest is for others.
@@ -171,8 +171,8 @@ impl Journal {
 pub(crate) struct Wound {
     pub(crate) at_ms: u128,
     pub(crate) worker: usize,
-    pub(crate) by: Tid,
-    pub(crate) victim: Tid,
+    pub(crate) by: AttemptId,
+    pub(crate) victim: AttemptId,
     pub(crate) victim_worker: usize,
     pub(crate) document: String,
     pub(crate) committed_as_attempt: u32,

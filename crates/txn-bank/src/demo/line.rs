@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use txn_core::Tid;
+use txn_core::AttemptId;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Key;
 
@@ -14,27 +14,27 @@ pub(crate) enum Line {
     /// It begins with its transfers.
     Ready { pid: u32 },
     /// An attempt began.
-    Started { tid: Tid },
+    Started { tid: AttemptId },
     /// Locks were acknowledged.
-    Locked { tid: Tid, documents: Vec<String> },
+    Locked { tid: AttemptId, documents: Vec<String> },
     /// It waits for an older holder.
-    Waiting { tid: Tid, holder: Tid, document: String },
+    Waiting { tid: AttemptId, holder: AttemptId, document: String },
     /// An older transaction aborted a younger one.
-    Wounded { by: Tid, victim: Tid, document: String },
+    Wounded { by: AttemptId, victim: AttemptId, document: String },
     /// The commit was acknowledged.
-    Committed { tid: Tid, written: usize },
+    Committed { tid: AttemptId, written: usize },
     /// An attempt ended without a commit.
-    Aborted { tid: Tid, why: String, retried: bool },
+    Aborted { tid: AttemptId, why: String, retried: bool },
     /// Everything is applied.
-    Finished { tid: Tid },
+    Finished { tid: AttemptId },
     /// A committed transaction of somebody else was applied.
-    Replayed { tid: Tid, documents: Vec<String> },
+    Replayed { tid: AttemptId, documents: Vec<String> },
     /// An undecided transaction of somebody else was aborted.
-    AbortedByRecovery { tid: Tid, document: String },
+    AbortedByRecovery { tid: AttemptId, document: String },
     /// A lock of an aborted transaction was taken off.
-    Unlocked { tid: Tid, document: String },
+    Unlocked { tid: AttemptId, document: String },
     /// A person must look.
-    Damaged { tid: Tid, document: String, what: String },
+    Damaged { tid: AttemptId, document: String, what: String },
     /// A transfer failed.
     Failed { why: String },
     /// It ended as it was told to.

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 use txn_bank::Audit;
-use txn_core::Tid;
+use txn_core::AttemptId;
 
 use crate::console::output::grouped;
 use crate::demo::DEPOSIT;
@@ -38,7 +38,7 @@ pub(crate) struct Kill {
 /// A transaction that a killed worker left behind.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Left {
-    pub(crate) tid: Tid,
+    pub(crate) tid: AttemptId,
     #[serde(flatten)]
     pub(crate) flight: Flight,
     #[serde(flatten)]

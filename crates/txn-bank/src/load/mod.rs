@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use txn_core::event::{Event, Observer};
-use txn_core::{ErrorKind, Options, Tid, TransactionOutcome};
+use txn_core::{AttemptId, ErrorKind, Options, TransactionOutcome};
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
@@ -147,7 +147,7 @@ pub struct LoadReport {
     /// Transfers whose outcome was unknown and is known now: they are not committed.
     pub settled_aborted: u64,
     /// Transfers whose outcome is still unknown.
-    pub unsettled: Vec<Tid>,
+    pub unsettled: Vec<AttemptId>,
     /// Whether everything was applied at the end.
     pub drained: bool,
     /// Whether it was ended early.
@@ -161,7 +161,7 @@ struct Tracks {
     most_attempts: u32,
     errors: BTreeMap<String, u64>,
     last_error: Option<String>,
-    unknown: Vec<Tid>,
+    unknown: Vec<AttemptId>,
 }
 
 impl Load {
@@ -354,7 +354,7 @@ impl Load {
 }
 
 /// What became of a transaction, asked until it is known or asking does not help.
-async fn outcome(bank: &Bank, tid: Tid) -> Result<TransactionOutcome> {
+async fn outcome(bank: &Bank, tid: AttemptId) -> Result<TransactionOutcome> {
     loop {
         match bank.outcome(tid).await {
             Err(BankError::Engine(error)) if error.kind().passes() => {

@@ -133,7 +133,7 @@ fn an_open_record_is_found_and_recovered() {
         record["state"] = json!("pending");
         record["tid"] = json!(stranger);
         record["attempt"] = json!(7);
-        record["commit_tid"] = Value::Null;
+        record["commit_version"] = Value::Null;
         let write = Write::new(
             Key::new(day, stranger.as_str()),
             WriteOp::Create(record.to_string().into()),

@@ -16,7 +16,7 @@ use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::{Attempts, Groups, Told};
 use crate::store::Store;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 /// What everything begins with: a handle of a domain, for transactions, readers and upkeep; cheap to clone. All clones
 /// share one set of tasks, ended by [`Domain::shutdown`].
@@ -242,7 +242,7 @@ impl Domain {
             true => Some(engine.admission.enter(&*engine.config.clock, wait).await?),
             false => None,
         };
-        let logical = engine.tids.start();
+        let logical = engine.start_id();
         let attempts = Attempts::default();
         let mut groups = self.groups.as_ref();
         let mut tries = 0;
@@ -345,7 +345,7 @@ impl Domain {
     }
 
     fn ended<T, E: From<Error>>(
-        tid: Tid,
+        tid: AttemptId,
         value: T,
         result: Result<Receipt, AttemptError>,
     ) -> Result<(T, Receipt), Stopped<E>> {
@@ -377,7 +377,7 @@ impl Domain {
 
     fn check_retry(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         attempt: u16,
         deadline: Duration,
         reason: &RetryReason,
@@ -411,7 +411,7 @@ impl Domain {
         self.check_open()?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
         let manner = Manner { pessimistic: options.pessimistic, ..Manner::default() };
-        self.start(self.engine.tids.start(), options, manner, deadline)
+        self.start(self.engine.start_id(), options, manner, deadline)
     }
 
     /// New transactions are refused once the domain shuts down; those that run go on.
@@ -426,7 +426,7 @@ impl Domain {
 
     fn start(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         options: &Options,
         manner: Manner,
         deadline: Duration,

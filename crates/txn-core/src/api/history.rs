@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::history::{Before, Head, Links};
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::{AttemptId, CommitVersion};
 
 /// How often a document is looked at that does not fit its history, before it is said that a client wrote it that keeps none.
 const LOOKS: u32 = 8;
@@ -72,21 +72,19 @@ impl Domain {
         kept.map_err(AttemptError::into_error)
     }
 
-    /// The latest moment that a reader can be at now: as long ago as clocks may differ ([`max_drift`](crate::Config::max_drift)), as
-    /// the time since the Unix epoch.
+    /// The latest moment that a reader can be at now, as the time since the Unix epoch: [`max_drift`](crate::Config::max_drift) before the
+    /// wall clock of this process, or before the server's, whichever is earlier.
     #[must_use]
     pub fn latest_timestamp(&self) -> Duration {
-        self.engine.config.clock.wall().saturating_sub(self.engine.config.max_drift)
+        self.engine.settled_until()
     }
 
     /// Reads what stood there at a moment of the past, given as the time since the Unix epoch, such as the
-    /// [`Tid::unix_time`](crate::Tid::unix_time) of a commit.
+    /// [`CommitVersion::unix_time`](crate::CommitVersion::unix_time) of a commit.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the moment is later than [`Domain::latest_timestamp`]; [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) if this process's
-    /// clock is known to be wrong.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the moment is later than [`Domain::latest_timestamp`].
     pub fn at(&self, timestamp: Duration) -> Result<ReaderAt<'_>> {
-        self.engine.check_clock()?;
         let latest = self.latest_timestamp();
         if timestamp > latest {
             let message = format!(
@@ -165,7 +163,7 @@ impl ReaderAt<'_> {
 struct Now {
     key: Key,
     document: ReadEntry,
-    head: Option<(Head, Option<Tid>)>,
+    head: Option<(Head, Option<CommitVersion>)>,
 }
 
 /// What is known of a moment without looking further.
@@ -181,7 +179,7 @@ enum Known {
 impl Now {
     fn at(&self, time: Duration) -> Known {
         let observed = &self.document.observed;
-        let stood = |tid: Option<Tid>| tid.is_none_or(|tid| tid.unix_time() <= time);
+        let stood = |tid: Option<CommitVersion>| tid.is_none_or(|tid| tid.unix_time() <= time);
         let before = Before { tid: observed.tid, image: observed.image.as_ref() };
         match &self.head {
             // Never written since its history began.
@@ -206,7 +204,7 @@ impl Engine {
     }
 
     fn check_kept(&self, history: &History, time: Duration) -> Result<()> {
-        let oldest = self.config.clock.wall().saturating_sub(history.retention);
+        let oldest = self.utc().saturating_sub(history.retention);
         if time < history.since {
             return Err(Error::invalid(
                 "the history of the collection began later than that moment",
@@ -269,7 +267,7 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Vec<Now>, AttemptError> {
         let both: Vec<Key> = keys.iter().flat_map(|key| [key.clone(), history.head(key)]).collect();
-        let matters = |holder: Tid| holder.unix_time() <= time;
+        let matters = |holder: AttemptId| holder.unix_time() <= time;
         let mut entries = self.read_decided(&both, matters, deadline).await?.into_iter();
         let mut now = Vec::with_capacity(keys.len());
         for key in keys {

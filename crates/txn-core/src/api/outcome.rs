@@ -4,7 +4,7 @@ use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::outcome::TransactionOutcome;
 use crate::error::Result;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 impl Domain {
     /// What became of a transaction, by the tid of its attempt. The answer is final: a transaction that is undecided
@@ -15,7 +15,7 @@ impl Domain {
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if it is still under way when the deadline passes;
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer.
-    pub async fn outcome(&self, tid: Tid) -> Result<TransactionOutcome> {
+    pub async fn outcome(&self, tid: AttemptId) -> Result<TransactionOutcome> {
         let engine = &self.engine;
         let deadline = engine.deadline(engine.config.deadline);
         engine.outcome(tid, &deadline).await.map_err(AttemptError::into_error)

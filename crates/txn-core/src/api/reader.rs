@@ -15,10 +15,10 @@ use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::{Image, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
-use txn_protocol::tid::Tid;
 
 /// Reads without a transaction and without locks: committed content only, each document by itself. A reader waits for nobody and
 /// writes nothing, but where it meets a [parallel commit](crate::Config::parallel_commit) that is not marked yet: it waits a moment for
@@ -48,7 +48,7 @@ pub struct Snapshot<T> {
 impl<T> Snapshot<T> {
     /// The commit that wrote the content, if a transaction did.
     #[must_use]
-    pub fn tid(&self) -> Option<Tid> {
+    pub fn tid(&self) -> Option<CommitVersion> {
         self.entry.observed.tid
     }
 }
@@ -57,7 +57,7 @@ impl<T> Snapshot<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareAndSet {
     /// It is written, as this version.
-    Written(Tid),
+    Written(CommitVersion),
     /// The document is no longer what was read, or a transaction holds it: read again.
     Mismatch,
 }
@@ -117,7 +117,8 @@ impl Domain {
                 cov_mark::hit!(plain_document_is_set_by_a_record);
                 return Ok(self.compare_and_put(snapshot, &image).await?);
             }
-            let commit = engine.commit_tid(stored.tid).map_err(|error| error.at(key))?;
+            let commit =
+                engine.commit_version(None, stored.tid).await.map_err(|error| error.at(key))?;
             match engine.write_single(key, &snapshot.entry, &image, commit, &deadline).await? {
                 SingleOutcome::Committed => Ok(CompareAndSet::Written(commit)),
                 SingleOutcome::Overtaken => Ok(CompareAndSet::Mismatch),
@@ -150,7 +151,7 @@ impl Domain {
             Ok(is_same)
         });
         let committed = written.await?;
-        match committed.receipt.commit_tid {
+        match committed.receipt.commit_version {
             Some(tid) if committed.value => Ok(CompareAndSet::Written(tid)),
             _ => Ok(CompareAndSet::Mismatch),
         }
@@ -256,7 +257,7 @@ impl Engine {
     pub(super) async fn read_decided(
         &self,
         keys: &[Key],
-        matters: impl Fn(Tid) -> bool + Sync,
+        matters: impl Fn(AttemptId) -> bool + Sync,
         deadline: &Deadline,
     ) -> Result<Vec<ReadEntry>, AttemptError> {
         let mut entries: Vec<Option<ReadEntry>> = vec![None; keys.len()];

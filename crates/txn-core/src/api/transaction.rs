@@ -10,7 +10,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::{AttemptId, CommitVersion};
 
 /// What a closure reads and writes through: the handle of one attempt of a transaction. Reads see the transaction's own writes, and the same content each time.
 ///
@@ -68,7 +68,7 @@ impl Transaction {
     /// writes a single document its short way: it commits by a record like all others, for only a record can be asked
     /// later.
     #[must_use]
-    pub fn tid(&self) -> Tid {
+    pub fn tid(&self) -> AttemptId {
         self.attempt.tid_to_ask_for()
     }
 
@@ -117,7 +117,7 @@ impl Transaction {
         &self,
         collection: &Collection<C>,
         id: impl Into<DocumentId>,
-    ) -> Result<Option<Tid>> {
+    ) -> Result<Option<CommitVersion>> {
         let key = collection.key(id);
         self.images(std::slice::from_ref(&key)).await?;
         self.attempt.version(&key)

@@ -24,12 +24,12 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Version, Write, WriteOp};
 use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::attempt::{Footprint, Phase, operation};
-use txn_protocol::machines::invariant::{Invariant, check_commit_tid, check_order};
+use txn_protocol::machines::invariant::{Invariant, check_commit_version, check_order};
 use txn_protocol::machines::record::{Commit, Decision, Standing};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
-use txn_protocol::tid::Tid;
 
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
@@ -80,9 +80,13 @@ impl Attempt {
     }
 
     /// How the attempt ended, as far as it is known at its commit.
-    pub(super) fn receipt(&self, tid: Option<Tid>, commit_tid: Option<Tid>) -> Receipt {
+    pub(super) fn receipt(
+        &self,
+        tid: Option<AttemptId>,
+        commit_version: Option<CommitVersion>,
+    ) -> Receipt {
         let attempts = u32::from(self.tid.attempt()) + 1;
-        Receipt { tid, commit_tid, attempts, applied: false }
+        Receipt { tid, commit_version, attempts, applied: false }
     }
 
     /// The commit panicked: what may be committed is left to whoever meets it.
@@ -110,7 +114,7 @@ impl Attempt {
         acknowledge: oneshot::Sender<Result<Receipt, AttemptError>>,
     ) {
         let receipt =
-            |tid, commit_tid, applied| Receipt { applied, ..self.receipt(tid, commit_tid) };
+            |tid, commit_version, applied| Receipt { applied, ..self.receipt(tid, commit_version) };
         // Nobody listening any more is no reason to stop: the outcome stands in the record.
         let say = |result| drop(acknowledge.send(result));
         match self.prepare().await {
@@ -132,7 +136,7 @@ impl Attempt {
                 });
             }
             Ok(Prepared::CommittedRecord(committed)) => {
-                let commit = committed.record.commit_tid;
+                let commit = committed.record.commit_version;
                 self.remember(&committed);
                 self.seat.leave_turn();
                 if self.options.acknowledge == Acknowledge::Committed {
@@ -162,7 +166,7 @@ impl Attempt {
     /// From here on readers find the contents in the record, and this process has had its turn.
     fn remember(&self, committed: &CommittedRecord) {
         let CommittedRecord { record, known, .. } = committed;
-        let Some(commit) = record.commit_tid else { return };
+        let Some(commit) = record.commit_version else { return };
         let now = self.engine.now();
         let keys: Vec<(Key, Op)> = record.participants.iter().map(|it| (it.key(), it.op)).collect();
         let written = keys.iter().filter(|(_, op)| matches!(op, Op::Write | Op::Insert));
@@ -215,7 +219,7 @@ impl Attempt {
             (working.reads.clone(), working.writes.clone())
         };
         if !writes.is_empty() {
-            self.engine.check_clock()?;
+            self.engine.confirm_clock().await?;
         }
         let along = self.along();
         if !self.is_recorded()
@@ -301,25 +305,25 @@ impl Attempt {
         }
         let Participants { list: participants, images, known, past } = participants;
         self.keep(past).await?;
-        let (record, commit) = self.deciding_record(State::Committed, participants, images)?;
+        let (record, commit) = self.deciding_record(State::Committed, participants, images).await?;
         let version = self.commit_record(&record).await?;
         let standing = Standing::at(State::Committed, version);
         Ok(self.is_committed(CommittedRecord { record: Arc::new(record), standing, known }, commit))
     }
 
     /// The record by which the attempt commits, and the version of what it writes.
-    pub(super) fn deciding_record(
+    pub(super) async fn deciding_record(
         &self,
         state: State,
         participants: Vec<Participant>,
         images: Vec<Option<Image>>,
-    ) -> Result<(Record, Tid), AttemptError> {
-        let commit = self.commit_tid()?;
+    ) -> Result<(Record, CommitVersion), AttemptError> {
+        let commit = self.commit_version().await?;
         *self.doubt.lock() = Some(self.engine.in_doubt.begin(commit));
         let overwritten = participants.iter().map(|participant| participant.before);
-        check_commit_tid(commit, overwritten).map_err(|broken| self.broken(broken))?;
+        check_commit_version(commit, overwritten).map_err(|broken| self.broken(broken))?;
         let record = Record {
-            commit_tid: Some(commit),
+            commit_version: Some(commit),
             participants,
             images,
             metadata: self.options.metadata.clone(),
@@ -329,11 +333,15 @@ impl Attempt {
     }
 
     /// It is committed by acknowledged writes: everybody may know.
-    pub(super) fn is_committed(&self, committed: CommittedRecord, commit_tid: Tid) -> Prepared {
+    pub(super) fn is_committed(
+        &self,
+        committed: CommittedRecord,
+        commit_version: CommitVersion,
+    ) -> Prepared {
         let (tid, participants) = (self.tid, &committed.record.participants);
         let written = participants.iter().filter(|it| it.op != Op::Read).count();
-        self.progress.committed(self.receipt(Some(tid), Some(commit_tid)));
-        self.engine.emit(&Event::Committed { tid, commit_tid, written });
+        self.progress.committed(self.receipt(Some(tid), Some(commit_version)));
+        self.engine.emit(&Event::Committed { tid, commit_version, written });
         Prepared::CommittedRecord(Box::new(committed))
     }
 
@@ -385,8 +393,8 @@ impl Attempt {
     /// Would the new contents be accepted? Asked before the commit, for after it there is no way back.
     fn dry_runs(&self, writes: &BTreeMap<Key, Mutation>) -> Result<Vec<Write>, Error> {
         let stored = |image: &Image| Stored {
-            tid: Some(self.tid),
-            recent: [self.tid].into(),
+            tid: Some(CommitVersion::STAND_IN),
+            recent: [CommitVersion::STAND_IN].into(),
             image: image.clone(),
             ..Stored::default()
         };
@@ -409,10 +417,10 @@ impl Attempt {
             wanted.keys().chain(writes.keys()).chain(&held).collect();
         let participant = |key: &Key| Participant {
             placeholder: Some(longest),
-            ..participant_of(key, Op::Insert, Some(longest), Some(self.tid))
+            ..participant_of(key, Op::Insert, Some(longest), Some(CommitVersion::STAND_IN))
         };
         let record = Record {
-            commit_tid: Some(self.tid),
+            commit_version: Some(CommitVersion::STAND_IN),
             participants: keys.iter().map(|key| participant(key)).collect(),
             images: keys
                 .iter()
@@ -452,11 +460,13 @@ impl Attempt {
     }
 
     /// Later than everything that was read or is overwritten.
-    pub(super) fn commit_tid(&self) -> Result<Tid, Error> {
-        let working = self.working.lock();
-        let read = working.reads.values().filter_map(|read| read.observed.tid).max();
+    pub(super) async fn commit_version(&self) -> Result<CommitVersion, Error> {
+        let read = {
+            let working = self.working.lock();
+            working.reads.values().filter_map(|read| read.observed.tid).max()
+        };
         let held = self.locks.lock().held.values().filter_map(|held| held.before.tid).max();
-        self.engine.commit_tid(read.max(held))
+        self.engine.commit_version(Some(self.tid), read.max(held)).await
     }
 
     /// The commit point: one conditional write of the record.

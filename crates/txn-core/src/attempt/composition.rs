@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use txn_protocol::document::{Image, View};
+use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::validate::Observed;
-use txn_protocol::tid::Tid;
 
 use super::{Mutation, Working};
 use crate::engine::observe::ReadEntry;
@@ -27,7 +27,7 @@ pub(crate) enum Fit {
 #[derive(Debug)]
 pub(crate) struct Composition {
     /// The attempt that is to commit them.
-    tid: Tid,
+    tid: AttemptId,
     /// What is known of their documents before the first of them, as far as they read them.
     known: BTreeMap<Key, ReadEntry>,
     /// Those of which one of them read what stood there before the first.
@@ -37,7 +37,7 @@ pub(crate) struct Composition {
 }
 
 impl Composition {
-    pub(crate) fn new(tid: Tid) -> Self {
+    pub(crate) fn new(tid: AttemptId) -> Self {
         let (known, read, writes) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Self { tid, known, read, writes }
     }

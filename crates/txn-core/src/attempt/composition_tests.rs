@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use txn_protocol::document::{Stored, View};
-use txn_protocol::rules::testing::{tid, version};
+use txn_protocol::rules::testing::{self, tid, version};
 use txn_protocol::rules::validate::Observed;
 
 use super::*;
@@ -35,8 +35,11 @@ fn found(state: &State, at: u8, n: usize) -> ReadEntry {
     let view = match state[n] {
         None => View::Absent,
         Some(content) => {
-            let stored =
-                Stored { tid: Some(tid(at, 0)), image: image(content), ..Stored::default() };
+            let stored = Stored {
+                tid: Some(testing::commit(at)),
+                image: image(content),
+                ..Stored::default()
+            };
             View::Present { version: version(at.into()), source: stored.encode(), stored }
         }
     };

@@ -12,6 +12,7 @@ use super::waiting::Queues;
 use super::want::Want;
 use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::contested::Node;
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
 use crate::engine::store_access::{Look, ReadPreference};
@@ -21,11 +22,11 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking, read_of_commit};
 use txn_protocol::rules::validate::Observed;
-use txn_protocol::tid::Tid;
 
 impl Attempt {
     /// Locks documents as they are read.
@@ -219,20 +220,24 @@ impl Attempt {
     }
 
     /// What could not be locked over the commit before is applied by those before, at once.
-    fn is_applied_soon(&self, want: &Want, holder: Tid) -> bool {
+    fn is_applied_soon(&self, want: &Want, holder: AttemptId) -> bool {
         want.over && self.engine.live_attempts.is_live(holder)
     }
 
     /// Who of another process holds the document, or has changed what was read.
-    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> Option<Tid> {
+    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> Option<Node> {
         match (step, &want.view) {
             (Ok(Step::Blocked(holder)), _) => {
-                Some(*holder).filter(|holder| !self.engine.live_attempts.is_live(*holder))
+                let is_foreign = !self.engine.live_attempts.is_live(*holder);
+                is_foreign.then(|| holder.node())
             }
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
-            ) => stored.tid.filter(|tid| !self.engine.tids.is_own(*tid)),
+            ) => {
+                let foreign = stored.tid.filter(|version| !self.engine.ids.is_own(*version));
+                foreign.map(CommitVersion::node)
+            }
             _ => None,
         }
     }
@@ -296,7 +301,7 @@ impl Attempt {
         queues: &Queues,
         wants: &mut BTreeMap<Key, Want>,
     ) -> Result<(), AttemptError> {
-        let is_waited_for = |key: &Key, holder: Tid| {
+        let is_waited_for = |key: &Key, holder: AttemptId| {
             !self.has_turn()
                 && !self.engine.live_attempts.is_live(holder)
                 && matches!(self.requester(queues, key, holder), Requester::Courteous(_))
@@ -555,5 +560,5 @@ impl Attempt {
 enum Step {
     Write(WriteOp),
     LookAgain,
-    Blocked(Tid),
+    Blocked(AttemptId),
 }

@@ -44,8 +44,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Source, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::Slot;
-use txn_protocol::tid::Tid;
 
 use composition::Composition;
 use joining::{Along, Components};
@@ -119,7 +119,7 @@ impl Held {
     }
 
     /// The document as it stands, under the lock of `tid`.
-    fn view(&self, tid: Tid) -> View {
+    fn view(&self, tid: AttemptId) -> View {
         let stored = self.before.locked_by(Some(tid));
         View::Present { version: self.version, source: self.source.clone(), stored }
     }
@@ -134,11 +134,11 @@ struct Locks {
 
 pub(crate) struct Attempt {
     engine: Arc<Engine>,
-    pub(crate) tid: Tid,
+    pub(crate) tid: AttemptId,
     handle: Arc<AttemptHandle>,
     pub(crate) options: Options,
     /// The attempts in whose closures it was begun.
-    enclosing: Arc<[Tid]>,
+    enclosing: Arc<[AttemptId]>,
     /// Lock at each read.
     pub(crate) pessimistic: bool,
     /// Lock one document before the next, by name, as long as others are in the way.
@@ -191,7 +191,7 @@ pub(crate) struct Manner {
 impl Attempt {
     pub(crate) fn begin(
         engine: Arc<Engine>,
-        tid: Tid,
+        tid: AttemptId,
         options: Options,
         manner: Manner,
         ends_at: Duration,
@@ -303,7 +303,7 @@ impl Attempt {
     }
 
     /// The id of the attempt, for somebody who may ask what became of it.
-    pub(crate) fn tid_to_ask_for(&self) -> Tid {
+    pub(crate) fn tid_to_ask_for(&self) -> AttemptId {
         self.asked.store(true, Ordering::Release);
         self.tid
     }
@@ -367,7 +367,7 @@ impl Attempt {
     }
 
     /// Refuses to wait for a transaction that goes on only when this one has ended.
-    fn refuse_to_wait_for_oneself(&self, key: &Key, holder: Tid) -> Result<(), Error> {
+    fn refuse_to_wait_for_oneself(&self, key: &Key, holder: AttemptId) -> Result<(), Error> {
         if !self.enclosing.contains(&holder) {
             return Ok(());
         }

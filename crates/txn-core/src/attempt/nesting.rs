@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 tokio::task_local! {
     /// The attempts whose closures run around this point, outermost first.
-    static ENCLOSING: Arc<[Tid]>;
+    static ENCLOSING: Arc<[AttemptId]>;
 }
 
 /// The attempts whose closures the caller runs in.
-pub(crate) fn enclosing() -> Arc<[Tid]> {
+pub(crate) fn enclosing() -> Arc<[AttemptId]> {
     ENCLOSING.try_with(Arc::clone).unwrap_or_default()
 }
 
 /// Runs the closure of an attempt.
-pub(crate) fn within<F: Future>(tid: Tid, closure: F) -> impl Future<Output = F::Output> {
-    let attempts: Arc<[Tid]> = enclosing().iter().copied().chain([tid]).collect();
+pub(crate) fn within<F: Future>(tid: AttemptId, closure: F) -> impl Future<Output = F::Output> {
+    let attempts: Arc<[AttemptId]> = enclosing().iter().copied().chain([tid]).collect();
     ENCLOSING.scope(attempts, closure)
 }

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::wait_reason::WaitReason;
 use crate::store::{Key, Outcome, Write};
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 /// A free document is left to others who may go first for so long at most, for each of them.
 const LONGEST: Duration = Duration::from_millis(30);
@@ -88,7 +88,7 @@ impl Order {
     }
 
     /// Others are in the way: only the first of those that they have is waited for. Returns it, if the order is kept.
-    pub(super) fn stop_at(&mut self, busy: &mut BTreeMap<Key, Tid>) -> Option<Key> {
+    pub(super) fn stop_at(&mut self, busy: &mut BTreeMap<Key, AttemptId>) -> Option<Key> {
         let first = busy.keys().next().filter(|_| self.is_kept).cloned()?;
         busy.retain(|key, _| *key <= first);
         self.up_to = Some(first.clone());

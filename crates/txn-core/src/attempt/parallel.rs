@@ -16,13 +16,13 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::attempt::{Change, operation};
 use txn_protocol::machines::record::{Commit, DecideOwn, Decision, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::staged::{Answer, Owning, may_stage, owning};
-use txn_protocol::tid::Tid;
 
 /// What came back for the bulk.
 struct Answers {
@@ -96,7 +96,7 @@ impl Attempt {
         let engine = &self.engine;
         let read: BTreeMap<Key, ReadEntry> =
             wanted.into_iter().filter_map(|(key, entry)| Some((key, entry?))).collect();
-        let (record, commit) = self.staged_record(&read, writes)?;
+        let (record, commit) = self.staged_record(&read, writes).await?;
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
         let lock = |(key, entry): (&Key, &ReadEntry)| match &entry.view {
             View::Present { version, stored, .. } => {
@@ -139,11 +139,11 @@ impl Attempt {
     }
 
     /// The record with everything that is to be locked: by the versions that were read; and the version of what it writes.
-    fn staged_record(
+    async fn staged_record(
         &self,
         read: &BTreeMap<Key, ReadEntry>,
         writes: &BTreeMap<Key, Mutation>,
-    ) -> Result<(Record, Tid), AttemptError> {
+    ) -> Result<(Record, CommitVersion), AttemptError> {
         let mut participants = Vec::new();
         let mut images = Vec::new();
         for (key, entry) in read {
@@ -154,7 +154,7 @@ impl Attempt {
             participants.push(participant_of(key, op, observed.version, observed.tid));
             images.push(mutation.and_then(|mutation| mutation.image().cloned()));
         }
-        self.deciding_record(State::Staged, participants, images)
+        self.deciding_record(State::Staged, participants, images).await
     }
 
     /// Sends the bulk, the record first, and waits no longer than others do: from a lease on they take its owner for dead.
@@ -247,7 +247,7 @@ impl Attempt {
     async fn decide_own(
         &self,
         record: Record,
-        commit: Tid,
+        commit: CommitVersion,
         standing: Standing,
         why: AttemptError,
     ) -> Result<Prepared, AttemptError> {
@@ -281,7 +281,12 @@ impl Attempt {
         }
     }
 
-    fn committed_in_parallel(&self, record: Record, commit: Tid, standing: Standing) -> Prepared {
+    fn committed_in_parallel(
+        &self,
+        record: Record,
+        commit: CommitVersion,
+        standing: Standing,
+    ) -> Prepared {
         let view = |(key, lock): (&Key, &super::Held)| (key.clone(), lock.view(self.tid));
         let known = self.locks.lock().held.iter().map(view).collect();
         let record = Arc::new(Record { state: State::Committed, ..record });

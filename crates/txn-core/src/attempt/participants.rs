@@ -10,10 +10,10 @@ use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Version};
 use txn_protocol::document::{Image, View};
 use txn_protocol::history;
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::attempt::{Change, operation};
 use txn_protocol::machines::invariant::Invariant;
 use txn_protocol::record::{Op, Participant};
-use txn_protocol::tid::Tid;
 
 /// The participants of a record.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Attempt {
     /// Notes that the head of a document's history is written with it. What it becomes is known under the locks.
     pub(super) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
         let Some(history) = self.history_of(key) else { return Ok(None) };
-        let longest = history.version(key, Some(self.tid));
+        let longest = history.version(key, Some(CommitVersion::STAND_IN));
         self.engine.limits().check(&longest, 0).map_err(|refusal| {
             let message = format!("its past versions cannot be kept: {}", refusal.reason);
             Error::invalid(message).at(key)
@@ -157,7 +157,7 @@ pub(super) fn participant_of(
     key: &Key,
     op: Op,
     expected: Option<Version>,
-    before: Option<Tid>,
+    before: Option<CommitVersion>,
 ) -> Participant {
     let (collection, id) = (key.collection.clone(), key.id.clone());
     let routing = key.routing.clone();

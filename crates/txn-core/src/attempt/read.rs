@@ -12,7 +12,7 @@ use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::Key;
 use txn_protocol::document::Image;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::CommitVersion;
 
 impl Attempt {
     /// The committed content of documents, or what the transaction itself wrote; one per key, in order.
@@ -39,7 +39,7 @@ impl Attempt {
     }
 
     /// The commit that wrote what was read of a document.
-    pub(crate) fn version(&self, key: &Key) -> Result<Option<Tid>, Error> {
+    pub(crate) fn version(&self, key: &Key) -> Result<Option<CommitVersion>, Error> {
         // Within a composition nobody knows yet which commit it will be.
         self.pinned.store(true, Ordering::Release);
         let working = self.working.lock();

@@ -12,9 +12,9 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::Key;
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
-use txn_protocol::tid::Tid;
 
 impl Attempt {
     /// Whether the transaction is one document that was committed before: then it needs no record. A document without
@@ -61,8 +61,8 @@ impl Attempt {
     pub(super) async fn commit_single(
         &self,
         Single { key, entry, image }: &Single,
-    ) -> Result<Tid, AttemptError> {
-        let commit = self.commit_tid()?;
+    ) -> Result<CommitVersion, AttemptError> {
+        let commit = self.commit_version().await?;
         if !self.progress.send(Decisive::Single) {
             return Err(self.over());
         }
@@ -72,7 +72,7 @@ impl Attempt {
                 let receipt = self.receipt(None, Some(commit));
                 self.progress.committed(receipt);
                 let tid = self.tid;
-                self.engine.emit(&Event::Committed { tid, commit_tid: commit, written: 1 });
+                self.engine.emit(&Event::Committed { tid, commit_version: commit, written: 1 });
                 Ok(commit)
             }
             SingleOutcome::Overtaken => {

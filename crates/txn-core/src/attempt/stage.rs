@@ -100,7 +100,7 @@ mod tests {
         assert!(progress.is_working() && progress.conclude() && !progress.conclude());
         assert!(progress.send(Decisive::Record) && !progress.close());
         assert!(!progress.send(Decisive::Single));
-        let receipt = Receipt { tid: None, commit_tid: None, attempts: 1, applied: false };
+        let receipt = Receipt { tid: None, commit_version: None, attempts: 1, applied: false };
         progress.committed(receipt);
         assert!(!progress.release() && !progress.close());
         assert_eq!(progress.stage(), Stage::Committed(receipt));

@@ -14,11 +14,11 @@ use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::attempt::{locks_absences, validated_first};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::validate::{Validity, validity};
-use txn_protocol::tid::Tid;
 
 /// A transaction that wounds nobody looks this often at a lock before it starts again.
 const MOST_WAITS: u32 = 16;
@@ -236,7 +236,7 @@ impl Attempt {
         seen: BTreeMap<Key, View>,
         reads: &mut BTreeMap<Key, ReadEntry>,
         requester: Requester,
-    ) -> Result<Option<(Key, Tid)>, AttemptError> {
+    ) -> Result<Option<(Key, AttemptId)>, AttemptError> {
         let engine = &self.engine;
         let mut locks = Vec::new();
         let mut holders = BTreeMap::new();

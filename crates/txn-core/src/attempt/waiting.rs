@@ -13,9 +13,9 @@ use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
 use crate::store::Key;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
-use txn_protocol::tid::Tid;
 
 /// A holder in another process is given so long to finish by itself: some round trips, in which most are through.
 const COURTESY: Duration = Duration::from_millis(30);
@@ -28,7 +28,7 @@ const LONGEST_COURTESY: Duration = Duration::from_secs(1);
 pub(super) struct Queues {
     tickets: BTreeMap<Key, Ticket>,
     /// For whom it waits, when it looked last, and since when, on the monotonic clock.
-    holders: BTreeMap<Key, (Tid, Duration)>,
+    holders: BTreeMap<Key, (AttemptId, Duration)>,
     polls: u32,
     /// Since when it waits for anybody.
     since: Option<Duration>,
@@ -36,14 +36,14 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Whether another holder follows the one that was waited for.
-    pub(super) fn are_led_by_another(&self, key: &Key, holder: Tid) -> bool {
+    pub(super) fn are_led_by_another(&self, key: &Key, holder: AttemptId) -> bool {
         self.holders.get(key).is_some_and(|(before, _)| *before != holder)
     }
 }
 
 impl Attempt {
     /// As whom it meets the holder of a document. Whoever could go on without it does not wait for it at all.
-    pub(super) fn requester(&self, queues: &Queues, key: &Key, holder: Tid) -> Requester {
+    pub(super) fn requester(&self, queues: &Queues, key: &Key, holder: AttemptId) -> Requester {
         let now = self.engine.now();
         let stands = queues.holders.get(key).is_some_and(|(before, since)| {
             *before == holder && now.saturating_sub(*since) >= COURTESY
@@ -58,7 +58,7 @@ impl Attempt {
     /// Waits for older holders: in this process in the queues by age, across processes by polling.
     pub(super) async fn wait_for(
         &self,
-        busy: &BTreeMap<Key, Tid>,
+        busy: &BTreeMap<Key, AttemptId>,
         queues: &mut Queues,
         backoff: &mut Backoff,
         given_up: &CancellationToken,
@@ -74,11 +74,11 @@ impl Attempt {
             });
         }
         let now = engine.now();
-        let since = |key: &Key, holder: Tid| match queues.holders.get(key) {
+        let since = |key: &Key, holder: AttemptId| match queues.holders.get(key) {
             Some((before, since)) if *before == holder => *since,
             _ => now,
         };
-        let holders: BTreeMap<Key, (Tid, Duration)> = busy
+        let holders: BTreeMap<Key, (AttemptId, Duration)> = busy
             .iter()
             .map(|(key, holder)| (key.clone(), (*holder, since(key, *holder))))
             .collect();

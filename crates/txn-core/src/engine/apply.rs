@@ -17,11 +17,11 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
-use txn_protocol::tid::Tid;
 
 /// The participants that were not applied, each with the reason. The others are, by acknowledged writes.
 pub(crate) type Unapplied = BTreeMap<Key, Error>;
@@ -29,7 +29,7 @@ pub(crate) type Unapplied = BTreeMap<Key, Error>;
 /// An apply under way.
 pub(crate) struct Apply {
     record: Arc<Record>,
-    commit: Tid,
+    commit: CommitVersion,
     /// The participants that are waited for; once they are settled, what is hindered is left to the janitor.
     wanted: BTreeSet<Key>,
     /// What remains to be done, and where in the record it is.
@@ -119,7 +119,7 @@ impl Engine {
         known: BTreeMap<Key, View>,
         wanted: BTreeSet<Key>,
     ) -> Result<Apply, Error> {
-        let commit = record.commit_tid.ok_or_else(|| {
+        let commit = record.commit_version.ok_or_else(|| {
             Error::damaged("the committed record has no commit tid").in_transaction(record.tid)
         })?;
         let mut pending = record.by_key();
@@ -400,7 +400,7 @@ impl Engine {
         if writes.is_empty() {
             return Vec::new();
         }
-        let (holders, writes): (Vec<Tid>, Vec<Write>) = writes.into_iter().unzip();
+        let (holders, writes): (Vec<AttemptId>, Vec<Write>) = writes.into_iter().unzip();
         let outcomes = self.write_all(&writes).await;
         let mut moved = Vec::new();
         for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
@@ -435,7 +435,12 @@ impl Engine {
     }
 
     /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that was acknowledged.
-    pub(crate) async fn unlock(&self, key: &Key, view: &View, holder: Tid) -> Result<bool, Error> {
+    pub(crate) async fn unlock(
+        &self,
+        key: &Key,
+        view: &View,
+        holder: AttemptId,
+    ) -> Result<bool, Error> {
         if view.holder() != Some(holder) {
             return Ok(false);
         }
@@ -457,7 +462,7 @@ impl Engine {
     }
 
     /// A collection was dropped with a committed write that was not applied to it.
-    fn emit_gone(&self, tid: Tid, key: &Key) {
+    fn emit_gone(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "a committed write went with its collection");
         let what = "its collection is gone, and what was committed to it with it";
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
@@ -465,7 +470,7 @@ impl Engine {
 
     /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
     /// that is said.
-    fn emit_overwritten(&self, tid: Tid, key: &Key) {
+    fn emit_overwritten(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
         let what = "another client wrote the locked document; the commit overwrites that";
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
@@ -473,7 +478,7 @@ impl Engine {
 
     /// A plain client took a lock off, and others committed on top of the old content. Nobody can mend that but a
     /// person, and nothing is left to do.
-    fn emit_overtaken(&self, tid: Tid, key: &Key) {
+    fn emit_overtaken(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "a committed write is lost: another client took its lock off");
         let what = "another client took the lock off, and a later transaction wrote the document without what this \
                     one committed; that write is lost";
@@ -496,9 +501,9 @@ impl Engine {
     }
 
     /// A tid of today whose `aborted` record is acknowledged.
-    async fn absence_probe(&self, deadline: &Deadline) -> Result<Tid, AttemptError> {
+    async fn absence_probe(&self, deadline: &Deadline) -> Result<AttemptId, AttemptError> {
         let mut absence_probe = self.absence_probe.lock().await;
-        let fresh = self.tids.start();
+        let fresh = self.start_id();
         if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
             return Ok(tid);
         }
@@ -517,7 +522,7 @@ fn changing() -> WaitReason {
 /// Whether a plain client changed the content under the participant's own lock since it was locked.
 fn overwritten(
     rules: &Rules,
-    tid: Tid,
+    tid: AttemptId,
     participant: &Participant,
     locked: Option<&View>,
     now: &View,

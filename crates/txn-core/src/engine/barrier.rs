@@ -12,9 +12,9 @@ use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::Filter;
+use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
-use txn_protocol::tid::{Day, Tid};
 
 impl Engine {
     /// See [`Domain::barrier`](crate::Domain::barrier).
@@ -38,7 +38,7 @@ impl Engine {
         &self,
         day: Day,
         partition: &str,
-        committed: &mut BTreeSet<Tid>,
+        committed: &mut BTreeSet<AttemptId>,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let open = Filter::AnyOf(crate::fields::STATE, vec!["staged", "committed"]);
@@ -66,7 +66,7 @@ impl Engine {
     /// Waits for the owners, and takes the place of those that show no sign of life for their lease.
     async fn wait_until_applied(
         &self,
-        mut committed: BTreeSet<Tid>,
+        mut committed: BTreeSet<AttemptId>,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let mut backoff = self.backoff();

@@ -10,7 +10,6 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::store::Key;
-use txn_protocol::tid::Tid;
 
 /// Most documents that are remembered.
 const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(1_000).expect("it is not zero");
@@ -33,8 +32,8 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// Most processes that are told apart.
 const PROCESSES: usize = 16;
 
-/// A process, by the node of its tids.
-type Node = [u8; 6];
+/// A process, by the node of its ids.
+pub(crate) type Node = [u8; 6];
 
 /// What is known of a contested document.
 #[derive(Clone, Debug, Default)]
@@ -120,11 +119,11 @@ impl State {
 
 impl Contested {
     /// A transaction of another process held the document, or had changed it.
-    pub(crate) fn meets(&self, key: &Key, other: Tid, now: Duration) {
+    pub(crate) fn meets(&self, key: &Key, other: Node, now: Duration) {
         let state = &mut *self.0.lock();
         state.met = now;
         let known = state.documents.get_or_insert_mut(key.clone(), Known::default);
-        known.meets(other.node(), now);
+        known.meets(other, now);
     }
 
     /// Whether another process was met a moment ago at one of the documents, or at what goes with it.
@@ -206,7 +205,6 @@ impl Contested {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn_protocol::tid::Tid;
 
     const NOW: Duration = Duration::from_secs(100);
 
@@ -214,9 +212,8 @@ mod tests {
         Key::new("c", id.to_string())
     }
 
-    /// A transaction of another process.
-    fn of(process: u8) -> Tid {
-        format!("5d9717c5-e704-11f1-8000-15ee4fa6ea{process:02x}").parse().expect("a tid")
+    fn of(process: u8) -> Node {
+        [0x15, 0xee, 0x4f, 0xa6, 0xea, process]
     }
 
     #[test]

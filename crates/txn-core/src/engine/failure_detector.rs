@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::store::{Key, Version};
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 /// The sign of life of a holder: where its record stands, which its heart moves. Where the locked document stands is none, for
 /// whoever looks after others may touch it again and again.
@@ -32,7 +32,7 @@ pub(crate) struct LookedAt {
 /// Remembers since when the holder of each lock that was met has shown no sign of life.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    sightings: Mutex<BTreeMap<(Tid, Key), Sighting>>,
+    sightings: Mutex<BTreeMap<(AttemptId, Key), Sighting>>,
     /// Since when each collection is missing, at every look.
     missing: Mutex<BTreeMap<Arc<str>, Duration>>,
 }
@@ -48,7 +48,7 @@ impl Liveness {
     /// Notes what was seen of the holder of a lock, and tells whether it has shown no sign of life for its lease.
     pub(crate) fn is_dead(
         &self,
-        holder: Tid,
+        holder: AttemptId,
         at: &Key,
         sign: Sign,
         lease: Duration,
@@ -90,7 +90,7 @@ impl Liveness {
     }
 
     /// The holder is decided.
-    pub(crate) fn forget(&self, holder: Tid, at: &Key) {
+    pub(crate) fn forget(&self, holder: AttemptId, at: &Key) {
         self.sightings.lock().remove(&(holder, at.clone()));
     }
 }

@@ -10,10 +10,10 @@ use crate::engine::transaction_table::RecordLookup;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Outcome, WriteOp};
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::{Finish, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
-use txn_protocol::tid::Tid;
 
 impl Engine {
     /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take
@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Somebody removed the record of a transaction that is committed, as an acknowledged write has said.
-    fn tell_of_removed(&self, tid: Tid) {
+    fn tell_of_removed(&self, tid: AttemptId) {
         let document = self.table.record_key(tid);
         tracing::error!(%tid, record = %document, "a committed record was removed");
         let what = "its committed record was removed; it is written again".to_owned();

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::format::Format;
 use txn_protocol::history::{Ancestor, Content, Head, Keep, Kept, Links, PastVersion, Step};
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::domain::MakeOnce;
-use txn_protocol::tid::Tid;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -76,7 +76,11 @@ impl History {
     }
 
     /// The document of a past version, and the commit that wrote it; none for keys of other things.
-    pub(crate) fn document(&self, of: &Arc<str>, past: &Key) -> Option<(Key, Option<Tid>)> {
+    pub(crate) fn document(
+        &self,
+        of: &Arc<str>,
+        past: &Key,
+    ) -> Option<(Key, Option<CommitVersion>)> {
         let (tid, id) = past.id.strip_prefix("v/")?.split_once('/')?;
         let tid = match tid {
             FIRST => None,
@@ -88,7 +92,7 @@ impl History {
     }
 
     /// A past version of a document.
-    pub(crate) fn version(&self, of: &Key, tid: Option<Tid>) -> Key {
+    pub(crate) fn version(&self, of: &Key, tid: Option<CommitVersion>) -> Key {
         let tid = tid.map_or_else(|| FIRST.to_owned(), |tid| tid.compact().to_string());
         self.key(of, format!("v/{tid}/{}", of.id))
     }
@@ -271,7 +275,7 @@ impl Engine {
 }
 
 /// What a version was is not known.
-pub(crate) fn overwritten(key: &Key, version: Option<Tid>) -> Error {
+pub(crate) fn overwritten(key: &Key, version: Option<CommitVersion>) -> Error {
     let which = version.map_or_else(|| "the first".to_owned(), |tid| tid.to_string());
     let message = format!(
         "what it was then is not known: a client that keeps no history wrote over the version {which}"

@@ -15,10 +15,10 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version};
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::{Decide, Decision};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
-use txn_protocol::tid::Tid;
 
 /// A lock that is in the way, as it was seen.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub(crate) struct Lock {
 }
 
 /// Locks by their holders.
-pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, Vec<Lock>> {
-    let mut holders: BTreeMap<Tid, Vec<Lock>> = BTreeMap::new();
+pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<AttemptId, Vec<Lock>> {
+    let mut holders: BTreeMap<AttemptId, Vec<Lock>> = BTreeMap::new();
     for lock in locks {
         if let Some(holder) = lock.view.holder() {
             holders.entry(holder).or_default().push(lock);
@@ -40,7 +40,7 @@ pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Tid, 
 
 /// What was met of one holder.
 pub(crate) struct Holding {
-    pub(crate) holder: Tid,
+    pub(crate) holder: AttemptId,
     /// Its locks.
     pub(crate) locks: Vec<Lock>,
     /// Its record, and when it was looked at.
@@ -72,7 +72,7 @@ impl Engine {
         let mut holders = by_holder(locks);
         holders.retain(|holder, locks| {
             // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
-            let goes_first = |me: Tid| *holder == me || holder.age() < me.age();
+            let goes_first = |me: AttemptId| *holder == me || holder.age() < me.age();
             let entitled = requester.tid().is_none_or(goes_first);
             let is_busy = entitled && self.live_attempts.is_live(*holder);
             if is_busy {
@@ -157,7 +157,7 @@ impl Engine {
 
     pub(crate) async fn record_of(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         from: ReadPreference,
         deadline: &Deadline,
     ) -> Result<RecordLookup, AttemptError> {
@@ -171,7 +171,7 @@ impl Engine {
     #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(crate) async fn decide(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         found: RecordLookup,
         by: Requester,
         why: &str,
@@ -189,7 +189,7 @@ impl Engine {
     /// The same by writes of the record alone.
     pub(super) async fn decide_by_table(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         found: RecordLookup,
         why: &str,
         deadline: &Deadline,
@@ -226,7 +226,7 @@ impl Engine {
 
     pub(crate) fn encode_aborted(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         why: &str,
     ) -> Result<crate::store::Source, Error> {
         self.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))

@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::CommitVersion;
 
 /// Commits of which it is not known what became of them, and those whose apply is not acknowledged.
 #[derive(Debug, Default)]
-pub(crate) struct InDoubt(Arc<Mutex<BTreeSet<Tid>>>);
+pub(crate) struct InDoubt(Arc<Mutex<BTreeSet<CommitVersion>>>);
 
 impl InDoubt {
     /// This one is, until what is returned is dropped. It begins before it is sent.
-    pub(crate) fn begin(&self, commit: Tid) -> Doubt {
+    pub(crate) fn begin(&self, commit: CommitVersion) -> Doubt {
         self.0.lock().insert(commit);
         Doubt { all: self.0.clone(), commit }
     }
 
-    pub(super) fn contains(&self, commit: Tid) -> bool {
+    pub(super) fn contains(&self, commit: CommitVersion) -> bool {
         self.0.lock().contains(&commit)
     }
 }
@@ -27,8 +27,8 @@ impl InDoubt {
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Doubt {
-    all: Arc<Mutex<BTreeSet<Tid>>>,
-    commit: Tid,
+    all: Arc<Mutex<BTreeSet<CommitVersion>>>,
+    commit: CommitVersion,
 }
 
 impl Drop for Doubt {

@@ -14,10 +14,10 @@ use crate::engine::transaction_table::RecordLookup;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
-use txn_protocol::tid::{Day, Tid};
 
 /// What a look at a domain found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Report {
     /// Locked documents, with their holders as text (a forged lock need not be a tid).
     pub locked: Vec<(Key, String)>,
     /// Records that are neither finished nor aborted, with their state.
-    pub open: Vec<(Tid, State)>,
+    pub open: Vec<(AttemptId, State)>,
     /// Documents, records and parts of the domain that a person must look at, and what is wrong with them. A whole
     /// collection has the id `*`.
     pub damaged: Vec<(Key, String)>,
@@ -91,9 +91,9 @@ impl Engine {
         report: &mut Report,
     ) -> Result<Faults, AttemptError> {
         let mut pass = Pass::new(self);
-        let today = Day::of_unix_time(self.config.clock.wall());
+        let today = self.today();
         // A process whose clock is wrong neither makes days nor drops them.
-        let right = self.check_clock();
+        let right = self.confirm_not_ahead().await;
         let days = if right.is_ok() { vec![today, today.plus(1)] } else { Vec::new() };
         for day in days {
             let deadline = self.deadline(self.config.deadline);
@@ -177,7 +177,7 @@ struct Pass<'a> {
     faults: Faults,
     /// Transactions that could not be decided. They are left for the next pass, so that they do not take the time of
     /// the others again and again.
-    blocked: BTreeSet<Tid>,
+    blocked: BTreeSet<AttemptId>,
     lifted: bool,
 }
 
@@ -276,7 +276,7 @@ impl<'a> Pass<'a> {
     /// Decides what may be decided, holder by holder. Returns those with which this pass is not done.
     async fn settle_some(&mut self, some: &[Suspect], standings: Vec<Standing>) -> Vec<Suspect> {
         let mut left = Vec::new();
-        let mut holders: BTreeMap<Tid, Held> = BTreeMap::new();
+        let mut holders: BTreeMap<AttemptId, Held> = BTreeMap::new();
         for (suspect, standing) in some.iter().zip(standings) {
             let view = match standing {
                 Standing::Gone => continue,
@@ -314,10 +314,10 @@ impl<'a> Pass<'a> {
     /// The records of holders, and when they were asked for. Where one of them cannot be read, each is asked for alone.
     async fn records(
         &self,
-        holders: impl Iterator<Item = Tid>,
-    ) -> BTreeMap<Tid, (RecordLookup, LookedAt)> {
+        holders: impl Iterator<Item = AttemptId>,
+    ) -> BTreeMap<AttemptId, (RecordLookup, LookedAt)> {
         let engine = self.engine;
-        let tids: BTreeSet<Tid> = holders.collect();
+        let tids: BTreeSet<AttemptId> = holders.collect();
         let asked = engine.now();
         let deadline = engine.deadline(engine.config.lease);
         let found = match tids.is_empty() {
@@ -331,7 +331,7 @@ impl<'a> Pass<'a> {
     /// Decides one holder, applies it or takes its locks off. Returns what is to be looked at again.
     async fn recover(
         &mut self,
-        holder: Tid,
+        holder: AttemptId,
         held: Held,
         found: Option<(RecordLookup, LookedAt)>,
     ) -> Vec<Key> {
@@ -366,7 +366,7 @@ impl<'a> Pass<'a> {
 
     async fn resolve_lock(
         &self,
-        holder: Tid,
+        holder: AttemptId,
         Held { locks, whole }: Held,
         found: Option<(RecordLookup, LookedAt)>,
     ) -> Result<Resolutions, AttemptError> {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::store::{Key, Version};
 use txn_protocol::document::{Stored, View};
-use txn_protocol::tid::{Age, Tid};
+use txn_protocol::ids::{Age, AttemptId};
 
 /// One attempt that runs in this process.
 #[derive(Debug)]
@@ -56,13 +56,13 @@ type Place = (Age, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct LiveAttempts {
-    live: Mutex<BTreeMap<Tid, Arc<AttemptHandle>>>,
+    live: Mutex<BTreeMap<AttemptId, Arc<AttemptHandle>>>,
     queues: Mutex<BTreeMap<Key, BTreeMap<Place, Arc<Notify>>>>,
     arrivals: AtomicU64,
 }
 
 impl LiveAttempts {
-    pub(crate) fn register(&self, tid: Tid) -> Arc<AttemptHandle> {
+    pub(crate) fn register(&self, tid: AttemptId) -> Arc<AttemptHandle> {
         let handle = Arc::new(AttemptHandle {
             wounded: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
@@ -75,11 +75,11 @@ impl LiveAttempts {
     }
 
     /// The attempt is over: its locks are no longer somebody's who lives here.
-    pub(crate) fn forget(&self, tid: Tid) {
+    pub(crate) fn forget(&self, tid: AttemptId) {
         self.live.lock().remove(&tid);
     }
 
-    pub(crate) fn is_live(&self, tid: Tid) -> bool {
+    pub(crate) fn is_live(&self, tid: AttemptId) -> bool {
         self.live.lock().contains_key(&tid)
     }
 
@@ -100,7 +100,7 @@ impl LiveAttempts {
     }
 
     /// Tells an attempt of this process that it is aborted, which saves it the way to its commit.
-    pub(crate) fn wound(&self, tid: Tid) {
+    pub(crate) fn wound(&self, tid: AttemptId) {
         if let Some(handle) = self.live.lock().get(&tid) {
             handle.wound();
         }

@@ -10,8 +10,8 @@ use crate::engine::deadline::Deadline;
 use crate::engine::survey::Faults;
 use crate::error::Error;
 use crate::store::{Filter, Key, Read};
+use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
-use txn_protocol::tid::Day;
 
 impl Engine {
     /// The partitions of this domain that exist, by their names, whether or not they are official.

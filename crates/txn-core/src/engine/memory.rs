@@ -9,8 +9,8 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::validate::Observed;
-use txn_protocol::tid::Tid;
 
 use super::observe::ReadEntry;
 use crate::store::{Key, Source, Version};
@@ -83,8 +83,8 @@ impl Memory {
     pub(crate) fn committed(
         &self,
         key: &Key,
-        holder: Tid,
-        commit: Tid,
+        holder: AttemptId,
+        commit: CommitVersion,
         image: Image,
         now: Duration,
     ) {
@@ -95,8 +95,8 @@ impl Memory {
     pub(crate) fn locked(
         &self,
         key: &Key,
-        holder: Tid,
-        tid: Option<Tid>,
+        holder: AttemptId,
+        tid: Option<CommitVersion>,
         image: Image,
         now: Duration,
     ) {
@@ -162,12 +162,12 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn_protocol::rules::testing::{image, tid, version};
+    use txn_protocol::rules::testing::{commit, image, tid, version};
 
     const NOW: Duration = Duration::from_secs(100);
 
     fn stored(n: u8) -> Stored {
-        Stored { tid: Some(tid(n, 0)), image: image(n.into()), ..Stored::default() }
+        Stored { tid: Some(commit(n)), image: image(n.into()), ..Stored::default() }
     }
 
     fn applied(memory: &Memory, key: &Key, version: Version, stored: Stored) {
@@ -178,7 +178,7 @@ mod tests {
     fn the_last_commit_is_recalled_until_it_is_old() {
         let memory = Memory::new(Some(Duration::from_secs(10)));
         let key = Key::new("c", "i");
-        memory.committed(&key, tid(1, 0), tid(2, 0), image(2), NOW);
+        memory.committed(&key, tid(1, 0), commit(2), image(2), NOW);
         let committed = memory.recall(&key, NOW).expect("remembered").observed;
         assert_eq!((committed.version, committed.holder), (None, Some(tid(1, 0))));
         applied(&memory, &key, version(7), stored(2));

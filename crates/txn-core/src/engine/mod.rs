@@ -30,7 +30,6 @@ pub(crate) mod purge;
 pub(crate) mod rebuild;
 pub(crate) mod release;
 pub(crate) mod retention;
-pub(crate) mod server_clock;
 pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
@@ -38,6 +37,7 @@ mod staged;
 pub(crate) mod store_access;
 pub(crate) mod succession;
 pub(crate) mod survey;
+pub(crate) mod time;
 pub(crate) mod transaction_table;
 pub(crate) mod turn;
 pub(crate) mod wait_reason;
@@ -61,19 +61,19 @@ use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
-use crate::engine::server_clock::ServerClock;
 use crate::engine::shared_requests::SharedRequests;
 use crate::engine::succession::Successions;
+use crate::engine::time::Time;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::Store;
 use txn_protocol::document::Stored;
+use txn_protocol::ids::{AttemptId, CommitVersion, IdSource};
 use txn_protocol::record::{Aborted, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::recent::recent_with;
-use txn_protocol::tid::{Tid, TidSource};
 
 pub(crate) struct Engine {
     store: Arc<dyn Store>,
@@ -82,7 +82,7 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     /// The rules of the protocol: all of them, unless a test leaves one out.
     pub(crate) rules: Rules,
-    pub(crate) tids: TidSource,
+    pub(crate) ids: IdSource,
     pub(crate) table: Table,
     pub(crate) live_attempts: Arc<LiveAttempts>,
     liveness: Liveness,
@@ -104,8 +104,8 @@ pub(crate) struct Engine {
     pub(crate) groups: bool,
     pub(crate) lifecycle: Lifecycle,
     /// A tid that is aborted for good, for placeholders that only prove an absence.
-    absence_probe: tokio::sync::Mutex<Option<Tid>>,
-    server_clock: ServerClock,
+    absence_probe: tokio::sync::Mutex<Option<AttemptId>>,
+    time: Time,
 }
 
 impl std::fmt::Debug for Engine {
@@ -136,7 +136,7 @@ impl Engine {
             }
         };
         Ok(Arc::new(Self {
-            tids: TidSource::new(config.clock.clone(), &*config.entropy),
+            ids: IdSource::new(&*config.entropy),
             table: Table::new(name),
             live_attempts: Arc::new(LiveAttempts::default()),
             liveness: Liveness::default(),
@@ -153,7 +153,7 @@ impl Engine {
             groups,
             lifecycle: Lifecycle::new(tasks),
             absence_probe: tokio::sync::Mutex::default(),
-            server_clock: ServerClock::default(),
+            time: Time::default(),
             rules: config.rules.clone(),
             config,
         }))
@@ -165,7 +165,7 @@ impl Engine {
 
     /// Milliseconds since the Unix epoch, for records.
     pub(crate) fn unix_millis(&self) -> u64 {
-        u64::try_from(self.config.clock.wall().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.utc().as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn emit(&self, event: &Event) {
@@ -222,13 +222,13 @@ impl Engine {
     }
 
     /// A record of the attempt, without participants.
-    pub(crate) fn record(&self, tid: Tid, state: State) -> Record {
+    pub(crate) fn record(&self, tid: AttemptId, state: State) -> Record {
         let now = self.unix_millis();
         Record {
             state,
             tid,
             aborted: None,
-            commit_tid: None,
+            commit_version: None,
             participants: Vec::new(),
             images: Vec::new(),
             metadata: None,
@@ -241,24 +241,33 @@ impl Engine {
     }
 
     /// An `aborted` record in this process's words.
-    pub(crate) fn aborted_record(&self, tid: Tid, why: &str) -> Record {
+    pub(crate) fn aborted_record(&self, tid: AttemptId, why: &str) -> Record {
         let by = self.config.coordinator.clone();
         let aborted = Some(Aborted { by, why: why.to_owned() });
         Record { aborted, ..self.record(tid, State::Aborted) }
     }
 
     /// The reserved list of recent commits after one more.
-    pub(crate) fn recent_with(&self, recent: &[Tid], commit: Tid) -> Vec<Tid> {
+    pub(crate) fn recent_with(
+        &self,
+        recent: &[CommitVersion],
+        commit: CommitVersion,
+    ) -> Vec<CommitVersion> {
         // Whoever is in doubt asks until its deadline, and what it sent lands no later than the store gives up on it.
         let longest = self.store.request_timeout().saturating_mul(2).max(self.config.deadline);
-        let horizon = self.config.clock.wall().saturating_sub(longest);
+        let horizon = self.utc().saturating_sub(longest);
         let keeps = |tid| self.rules.decides(Rule::KeepInDoubt) && self.in_doubt.contains(tid);
-        let is_known = |tid: Tid| self.tids.is_own(tid) && !keeps(tid);
+        let is_known = |version| self.ids.is_own(version) && !keeps(version);
         recent_with(recent, commit, is_known, horizon)
     }
 
     /// The content a commit leaves behind in place of what stood there.
-    pub(crate) fn committed(&self, before: &Stored, commit: Tid, image: &crate::Image) -> Stored {
+    pub(crate) fn committed(
+        &self,
+        before: &Stored,
+        commit: CommitVersion,
+        image: &crate::Image,
+    ) -> Stored {
         let recent = self.recent_with(&before.recent, commit).into();
         Stored { lock: None, tid: Some(commit), recent, absent: false, image: image.clone() }
     }
@@ -266,10 +275,10 @@ impl Engine {
 
 /// A bounded memory of tids.
 #[derive(Debug, Default)]
-pub(crate) struct KnownAborted(Mutex<std::collections::BTreeSet<Tid>>);
+pub(crate) struct KnownAborted(Mutex<std::collections::BTreeSet<AttemptId>>);
 
 impl KnownAborted {
-    pub(crate) fn insert(&self, tid: Tid) {
+    pub(crate) fn insert(&self, tid: AttemptId) {
         let mut known = self.0.lock();
         known.insert(tid);
         if known.len() > 10_000 {
@@ -277,7 +286,7 @@ impl KnownAborted {
         }
     }
 
-    pub(crate) fn contains(&self, tid: Tid) -> bool {
+    pub(crate) fn contains(&self, tid: AttemptId) -> bool {
         self.0.lock().contains(&tid)
     }
 }

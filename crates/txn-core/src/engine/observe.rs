@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::is_locked_by;
@@ -11,7 +12,6 @@ use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, staged_reading};
 use txn_protocol::rules::validate::Observed;
-use txn_protocol::tid::Tid;
 
 use super::Engine;
 use super::attempt_error::AttemptError;
@@ -60,7 +60,7 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Vec<ReadEntry>, AttemptError> {
         let read_at = self.now();
-        let holders: BTreeSet<Tid> = views.iter().filter_map(View::holder).collect();
+        let holders: BTreeSet<AttemptId> = views.iter().filter_map(View::holder).collect();
         let mut records = if holders.is_empty() {
             BTreeMap::new()
         } else {
@@ -75,7 +75,7 @@ impl Engine {
             }
             false => BTreeMap::new(),
         };
-        let participants: BTreeMap<Tid, BTreeMap<Key, usize>> = records
+        let participants: BTreeMap<AttemptId, BTreeMap<Key, usize>> = records
             .iter()
             .filter_map(|(tid, found)| Some((*tid, found.record.as_ref()?.by_key())))
             .collect();
@@ -116,7 +116,7 @@ fn resolve_observed(
     };
     if answer == StagedReading::Answer(Reading::RecordImage) {
         observed.image = written.and_then(|(record, index)| record.images[index].clone());
-        observed.tid = record.and_then(|record| record.commit_tid);
+        observed.tid = record.and_then(|record| record.commit_version);
         // The content is not that of this version: only the commit identifies it.
         observed.version = None;
     }

@@ -9,16 +9,15 @@ use crate::engine::domain_document::{REGISTRY, RegistryDocument, encode};
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Role};
 use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
-use txn_protocol::tid::Day;
 
 impl Engine {
     /// Finds the domain or makes it, and starts its tasks.
     pub(crate) async fn start_up(self: &Arc<Self>, create: bool) -> Result<(), AttemptError> {
         let deadline = self.deadline(self.config.deadline);
         let has_clock = self.look_at_the_clock().await;
-        self.check_clock()?;
+        self.confirm_not_ahead().await?;
         self.find_domain(create, &deadline).await?;
-        let today = Day::of_unix_time(self.config.clock.wall());
+        let today = self.today();
         for day in [today, today.plus(1)] {
             self.ensure_partition(day, &deadline).await?;
         }

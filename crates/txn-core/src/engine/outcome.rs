@@ -8,8 +8,8 @@ use crate::engine::holder::Decided;
 use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
-use txn_protocol::tid::Tid;
 
 /// What became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum TransactionOutcome {
     /// It is committed, as this version.
     Committed {
         /// The version of everything that it wrote.
-        commit_tid: Tid,
+        commit_version: CommitVersion,
     },
     /// It never commits.
     Aborted,
@@ -30,7 +30,7 @@ impl Engine {
     /// See [`Domain::outcome`](crate::Domain::outcome).
     pub(crate) async fn outcome(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         deadline: &Deadline,
     ) -> Result<TransactionOutcome, AttemptError> {
         let key = self.table.record_key(tid);
@@ -51,11 +51,11 @@ impl Engine {
                 match self.decide(tid, found, Requester::Patient, why, deadline).await? {
                     Some(Decided::Aborted) => return Ok(TransactionOutcome::Aborted),
                     Some(Decided::Committed { record, .. }) => {
-                        let commit_tid = record.commit_tid.ok_or_else(|| {
+                        let commit_version = record.commit_version.ok_or_else(|| {
                             Error::damaged("the committed record has no commit tid")
                                 .in_transaction(tid)
                         })?;
-                        return Ok(TransactionOutcome::Committed { commit_tid });
+                        return Ok(TransactionOutcome::Committed { commit_version });
                     }
                     None => {}
                 }

@@ -1,8 +1,8 @@
 //! What is settled again and again: the record of an attempt, and a document of a collection.
 
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::Standing;
-use txn_protocol::tid::Tid;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::store::{Key, Outcome, Source, Version, WriteOp};
 
 /// The record of an attempt.
-pub(crate) struct RecordOf(pub(crate) Tid);
+pub(crate) struct RecordOf(pub(crate) AttemptId);
 
 impl Place for RecordOf {
     type Found = RecordLookup;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use txn_protocol::history::Ancestor;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::CommitVersion;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -25,7 +25,7 @@ const PAGE: usize = 100;
 struct Found {
     at: Key,
     version: Version,
-    tid: Option<Tid>,
+    tid: Option<CommitVersion>,
 }
 
 impl Engine {
@@ -36,9 +36,9 @@ impl Engine {
         collection: &Arc<str>,
         history: &History,
     ) -> Result<u64, AttemptError> {
-        self.check_clock()?;
-        let kept = history.retention.saturating_add(self.config.max_drift);
-        let horizon = self.config.clock.wall().saturating_sub(kept);
+        self.confirm_not_ahead().await?;
+        // No reader is at a moment before this, whatever its clock says.
+        let horizon = self.settled_until().saturating_sub(history.retention);
         self.refresh(&history.collection, &self.deadline(self.config.deadline)).await?;
         let mut pages = self.pages(&history.collection, Filter::All, PAGE);
         let mut deleted = 0;
@@ -112,7 +112,7 @@ impl Engine {
 /// The oldest version that somebody may still ask for.
 enum Oldest {
     /// What stands there now, and the commit that wrote it.
-    Now(Option<Tid>),
+    Now(Option<CommitVersion>),
     /// A past one.
     Past(Ancestor),
 }

@@ -9,8 +9,8 @@ use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::encode;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Write, WriteOp};
+use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
-use txn_protocol::tid::Day;
 
 /// What a rebuild made of what was left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Engine {
         if found.is_none() && existing.is_empty() && claims.is_empty() {
             return Err(self.no_domain().into());
         }
-        let today = Day::of_unix_time(self.config.clock.wall());
+        let today = self.today();
         let version = found.as_ref().map(|(_, version, _)| *version);
         let named = found.as_ref().map(|(document, ..)| document.partitions.clone());
         let mut document = match found {

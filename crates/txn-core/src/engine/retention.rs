@@ -9,10 +9,10 @@ use crate::engine::domain_document::encode;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::{Dropping, LIFT_WITHIN, may_drop};
 use txn_protocol::rule::Rule;
-use txn_protocol::tid::Day;
 
 impl Engine {
     /// Drops the partitions of days that are past their retention, oldest first, and counts them. Stops at a day with

@@ -2,8 +2,8 @@
 //! acknowledged, is told by the document itself: it keeps the last commit tids.
 
 use txn_protocol::document::{Image, View};
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::{SingleOutcome, SingleWrite};
-use txn_protocol::tid::Tid;
 
 use super::Engine;
 use super::attempt_error::AttemptError;
@@ -22,7 +22,7 @@ impl Engine {
         key: &Key,
         entry: &ReadEntry,
         image: &Image,
-        commit: Tid,
+        commit: CommitVersion,
         deadline: &Deadline,
     ) -> Result<SingleOutcome, AttemptError> {
         let View::Present { version, stored, .. } = &entry.view else {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::is_locked_by;
@@ -12,7 +13,6 @@ use txn_protocol::rules::conflict::{HolderState, Requester};
 use txn_protocol::rules::staged::{
     Probed, Probing, StagedReading, Verdict, is_locked, probing, staged_reading, verdict,
 };
-use txn_protocol::tid::Tid;
 
 use super::Engine;
 use super::attempt_error::AttemptError;
@@ -60,12 +60,12 @@ impl Engine {
     /// of the record; the later one takes the place of the first in `records`.
     pub(super) async fn look_behind_staged(
         &self,
-        records: &mut BTreeMap<Tid, RecordLookup>,
+        records: &mut BTreeMap<AttemptId, RecordLookup>,
         keys: &[Key],
         views: &[View],
         from: ReadPreference,
         deadline: &Deadline,
-    ) -> Result<BTreeMap<Tid, bool>, AttemptError> {
+    ) -> Result<BTreeMap<AttemptId, bool>, AttemptError> {
         let mut all_locked = BTreeMap::new();
         for (tid, found) in records {
             let Some(record) = found.record.clone().filter(|one| one.state == State::Staged) else {
@@ -115,7 +115,7 @@ impl Engine {
     #[tracing::instrument(level = "debug", skip_all, fields(%tid))]
     pub(super) async fn decide_staged(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         found: &RecordLookup,
         by: Requester,
         why: &str,

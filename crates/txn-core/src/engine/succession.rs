@@ -74,7 +74,7 @@ impl Engine {
         {
             LockingOver::Content(version) => {
                 let image = record.images.get(index)?.as_ref()?;
-                (version, self.committed(stored, record.commit_tid?, image))
+                (version, self.committed(stored, record.commit_version?, image))
             }
             LockingOver::Placeholder(version) => {
                 (version, Stored { absent: true, ..Stored::default() })

@@ -11,10 +11,10 @@ use crate::engine::pages::{Documents, PAGE};
 use crate::engine::store_access::view;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
+use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rule::Rule;
-use txn_protocol::tid::{Day, Tid};
 
 /// A place to look at.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn open_records() -> Filter {
 pub(crate) struct Suspect {
     /// The locked document, or the record.
     pub(crate) key: Key,
-    pub(crate) holder: Tid,
+    pub(crate) holder: AttemptId,
     /// The state of the record, if it is one.
     pub(crate) state: Option<State>,
 }

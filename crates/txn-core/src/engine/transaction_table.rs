@@ -22,13 +22,13 @@ use crate::error::Error;
 use crate::store::{
     CollectionSpec, Key, Outcome, Read, Role, Source, StoreErrorKind, Version, Write, WriteOp,
 };
+use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::Making;
 use txn_protocol::machines::record::Standing;
 use txn_protocol::record::Record;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
-use txn_protocol::tid::{Day, Tid};
 
 /// How far clocks may seem apart, in days, where no server tells the time.
 const UNTOLD_DAYS: i64 = 30;
@@ -120,7 +120,7 @@ impl Table {
     }
 
     /// Where the record of an attempt lives.
-    pub(crate) fn record_key(&self, tid: Tid) -> Key {
+    pub(crate) fn record_key(&self, tid: AttemptId) -> Key {
         Key::new(self.alias(tid.day()), tid.to_string())
     }
 
@@ -133,7 +133,7 @@ impl Table {
         Key::new(REGISTRY, format!("janitor:{}", self.domain))
     }
 
-    pub(crate) fn record_write(&self, tid: Tid, op: WriteOp) -> Write {
+    pub(crate) fn record_write(&self, tid: AttemptId, op: WriteOp) -> Write {
         Write { key: self.record_key(tid), require_alias: true, op }
     }
 
@@ -250,9 +250,7 @@ impl Engine {
 
     /// Whether a day without a partition may have one: it is neither past its retention, nor far ahead.
     async fn may_make(&self, day: Day, deadline: &Deadline) -> Result<bool, AttemptError> {
-        // By the server's clock, where it is known: this process's own may be wrong.
-        let time = self.server_time();
-        let today = Day::of_unix_time(time.unwrap_or_else(|| self.config.clock.wall()));
+        let today = self.today();
         if day < today.plus(-1 - i64::from(self.config.retention_days)) {
             // Past its retention and without any record: gone, unless an older day is still kept.
             let (document, _) = self.change_domain(deadline, |d| d.give_up(day)).await?;
@@ -260,7 +258,7 @@ impl Engine {
                 return Ok(false);
             }
         }
-        let ahead = if time.is_some() { 1 } else { UNTOLD_DAYS };
+        let ahead = if self.server_time().is_some() { 1 } else { UNTOLD_DAYS };
         if day > today.plus(ahead) {
             // A forged lock, or one of a broken clock, must not fill the table with days that nobody drops.
             let message = format!(
@@ -302,7 +300,7 @@ impl Engine {
     /// [`Outcome::MissingCollection`] unless the day is gone.
     pub(crate) async fn write_record(
         &self,
-        tid: Tid,
+        tid: AttemptId,
         op: &WriteOp,
         deadline: &Deadline,
     ) -> Result<Outcome, AttemptError> {
@@ -331,20 +329,20 @@ impl Engine {
     /// The record of each transaction, from any copy or from the primary.
     pub(crate) async fn records(
         &self,
-        tids: &BTreeSet<Tid>,
+        tids: &BTreeSet<AttemptId>,
         from: ReadPreference,
         deadline: &Deadline,
-    ) -> Result<BTreeMap<Tid, RecordLookup>, AttemptError> {
+    ) -> Result<BTreeMap<AttemptId, RecordLookup>, AttemptError> {
         let mut found = BTreeMap::new();
         let mut backoff = self.backoff();
         loop {
-            let asked: Vec<Tid> =
+            let asked: Vec<AttemptId> =
                 tids.iter().filter(|tid| !found.contains_key(*tid)).copied().collect();
             if asked.is_empty() {
                 return Ok(found);
             }
-            let gone = |tid: &Tid| self.table.is_known_gone(tid.day());
-            let (gone, asked): (Vec<Tid>, Vec<Tid>) = asked.into_iter().partition(gone);
+            let gone = |tid: &AttemptId| self.table.is_known_gone(tid.day());
+            let (gone, asked): (Vec<AttemptId>, Vec<AttemptId>) = asked.into_iter().partition(gone);
             found.extend(
                 gone.into_iter().map(|t| (t, RecordLookup::without_record(HolderState::Gone))),
             );

@@ -1,6 +1,6 @@
 //! What anybody waits for, and the error of a wait that was too long.
 
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
@@ -15,7 +15,7 @@ pub(crate) enum WaitReason {
         /// The document.
         key: Key,
         /// Who holds it.
-        holder: Tid,
+        holder: AttemptId,
     },
     /// Others write the document again and again.
     Changing(Key),

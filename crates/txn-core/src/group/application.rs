@@ -13,7 +13,7 @@ use crate::attempt::composition::Composition;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 /// How much later than its deadline a caller is answered at the latest: the commit itself, which knows more, is given the time to
 /// say what became of it.
@@ -106,7 +106,7 @@ impl Drop for Application {
     }
 }
 
-fn in_doubt(why: &str, tid: Option<Tid>) -> AttemptError {
+fn in_doubt(why: &str, tid: Option<AttemptId>) -> AttemptError {
     let unknown =
         |ask| Error::new(ErrorKind::Unknown, format!("{why}, and may be committed: {ask}"));
     match tid {

@@ -22,7 +22,7 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::store::Key;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 /// How long a group waits for closures that run again, all in all: their callers may sleep, or do something else meanwhile.
 const BUDGET: Duration = Duration::from_millis(25);
@@ -173,7 +173,7 @@ impl Groups {
     }
 
     /// An attempt for several transactions.
-    fn begin(&self, members: &[Member], tid: Tid, pessimistic: bool) -> Arc<Attempt> {
+    fn begin(&self, members: &[Member], tid: AttemptId, pessimistic: bool) -> Arc<Attempt> {
         let transactions = members.len();
         let writes = members.iter().any(|member| !member.applicant.uses.only_reads());
         if transactions > 1 && writes {
@@ -398,8 +398,8 @@ fn tell_committed(part: Vec<Member>, receipt: Receipt) {
             cov_mark::hit!(member_was_overwritten_by_a_later_one);
         }
         let receipt = match member.applicant.uses.only_reads() {
-            true => Receipt { tid: None, commit_tid: None, applied: true, ..receipt },
-            false => Receipt { commit_tid: receipt.commit_tid.filter(|_| own), ..receipt },
+            true => Receipt { tid: None, commit_version: None, applied: true, ..receipt },
+            false => Receipt { commit_version: receipt.commit_version.filter(|_| own), ..receipt },
         };
         overwritten.extend(written);
         member.end(Ok(receipt));
@@ -410,7 +410,7 @@ fn tell_committed(part: Vec<Member>, receipt: Receipt) {
 type Guards = (TurnWithReads, Documents);
 
 /// The attempt that stands for them: one of its own under the timestamp of the oldest, of which no other attempt holds anything.
-fn tid_for(members: &[Member]) -> Option<Tid> {
+fn tid_for(members: &[Member]) -> Option<AttemptId> {
     let oldest = &members.first()?.applicant;
     Some(oldest.attempt.tid.with_attempt(oldest.attempts.next()))
 }

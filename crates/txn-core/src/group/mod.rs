@@ -25,7 +25,7 @@ use crate::attempt::Attempt;
 use crate::attempt::seat::{Guard, Places};
 use crate::engine::Engine;
 use crate::store::Key;
-use txn_protocol::tid::{Age, MAX_ATTEMPT};
+use txn_protocol::ids::{Age, MAX_ATTEMPT};
 
 use queue::{Applicant, Queue};
 use standing::SharedStanding;

@@ -15,7 +15,7 @@ use crate::attempt::Attempt;
 use crate::config::Acknowledge;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
-use txn_protocol::tid::Age;
+use txn_protocol::ids::Age;
 
 /// Groups that are under way at once, until they are acknowledged: one is locked while another commits. More would be smaller, and each
 /// costs the server its requests.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::attempt::Attempt;
-use txn_protocol::tid::Tid;
+use txn_protocol::ids::AttemptId;
 
 /// Shared by who waits and who composes.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ pub(super) enum Certainty {
     /// Nobody can tell yet, for a moment.
     Soon,
     /// It may be committed, and by whom, if a record tells.
-    InDoubt(Option<Tid>),
+    InDoubt(Option<AttemptId>),
 }
 
 impl SharedStanding {

@@ -187,7 +187,7 @@ async fn an_apply_or_a_refresh_that_hangs_holds_nobody_beyond_the_deadline() {
             ids.iter().try_for_each(|id| tx.put(items, *id, &Item { n: 2 }))
         });
         let receipt = run.await.expect("it is committed").receipt;
-        assert!(!receipt.applied && receipt.commit_tid.is_some(), "{receipt:?}");
+        assert!(!receipt.applied && receipt.commit_version.is_some(), "{receipt:?}");
         assert!(begun.elapsed() < Duration::from_millis(2_200), "{:?}", begun.elapsed());
         assert_eq!(shop.value("a").await, Some(2));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use txn_core::store::{Key, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
-use txn_core::{Error, ErrorKind, Options, Tid, TransactionOutcome};
+use txn_core::{AttemptId, Error, ErrorKind, Options, TransactionOutcome};
 
 use super::support::{Fate, Item, Shop, is_commit, is_lock, refuse_and_go_down, writes};
 
@@ -138,7 +138,7 @@ async fn a_lock_in_doubt_stays_in_doubt_whatever_a_later_try_is_answered() {
     let write = late.lock().take().expect("a lock was sent");
     // The record of that attempt says that it is aborted, so whoever meets the lock need not wait.
     let WriteOp::Replace(source, _) = &write.op else { panic!("no lock: {write:?}") };
-    let tid: Tid = source.split('"').nth(3).expect("a lock").parse().expect("a tid");
+    let tid: AttemptId = source.split('"').nth(3).expect("a lock").parse().expect("a tid");
     let record = Key::new(format!("txn-shop-{}", tid.day()), tid.to_string());
     let read = shop.memory.read_primary(&[record]).await;
     let is_aborted =
@@ -163,9 +163,9 @@ async fn whoever_asked_for_the_tid_learns_what_became_of_a_single_document() {
     let receipt = committed.await.expect("commits").receipt;
     let tid = asked.lock().expect("asked");
     assert_eq!(receipt.tid, Some(tid));
-    let commit_tid = receipt.commit_tid.expect("it wrote");
+    let commit_version = receipt.commit_version.expect("it wrote");
     let outcome = shop.other.outcome(tid).await.expect("known");
-    assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
+    assert_eq!(outcome, TransactionOutcome::Committed { commit_version });
     // Nobody asked: one write, and nobody can ask.
     let quiet = shop.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(items, "a").await?;

@@ -207,7 +207,7 @@ async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
                 tx.put(&bank.accounts, "0", &Account { balance: one.balance + 1 })?;
                 tx.put(&bank.accounts, "1", &Account { balance: two.balance + 1 })
             });
-            run.await.map(|committed| committed.receipt.commit_tid).expect("commits")
+            run.await.map(|committed| committed.receipt.commit_version).expect("commits")
         }
     };
     let versions = join_all((0..20).map(|_| run(options.clone()))).await;

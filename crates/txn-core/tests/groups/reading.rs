@@ -87,7 +87,7 @@ async fn readers_add_no_writes_to_a_group() {
         assert!(writes.iter().all(std::result::Result::is_ok), "{writes:?}");
         for look in looks {
             let (sum, receipt) = look.expect("reads");
-            assert_eq!((sum, receipt.tid, receipt.commit_tid), (400, None, None));
+            assert_eq!((sum, receipt.tid, receipt.commit_version), (400, None, None));
             assert!(receipt.attempts <= 3, "{receipt:?}");
         }
         bank.settle().await;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use txn_core::Tid;
+use txn_core::AttemptId;
 use txn_core::store::Key;
 
 use super::records::held_back;
@@ -17,12 +17,12 @@ async fn json_of(w: &Shop, key: &Key) -> Value {
 }
 
 /// What stands in a list.
-fn compact(tid: Tid) -> Value {
+fn compact(tid: AttemptId) -> Value {
     json!(tid.to_string().replace('-', ""))
 }
 
 /// Others write a document that is locked, as if it were not: the list keeps its oldest entry, and these.
-async fn written_over(w: &Shop, key: &Key, commits: &[Tid]) {
+async fn written_over(w: &Shop, key: &Key, commits: &[AttemptId]) {
     let mut document = json_of(w, key).await;
     let oldest = document["transaction_recent"][0].clone();
     let listed = std::iter::once(oldest).chain(commits.iter().copied().map(compact));
@@ -45,7 +45,8 @@ async fn an_owner_tells_of_a_commit_that_others_did_not_follow() {
         earlier.domain.shutdown(Duration::from_secs(30)).await;
         let (owner, tid) = held_back(&w).await;
         let record = json_of(&w, &Shop::record_key(tid)).await;
-        let commit: Tid = serde_json::from_value(record["commit_tid"].clone()).expect("a tid");
+        let commit: AttemptId =
+            serde_json::from_value(record["commit_version"].clone()).expect("a tid");
         let (first, last) = (commit.with_attempt(1), commit.with_attempt(2));
         let key = owner.items.key("d0000");
         written_over(&w, &key, &[if is_followed { commit } else { first }, last]).await;

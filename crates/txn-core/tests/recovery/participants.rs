@@ -7,7 +7,7 @@ use txn_core::{Committed, Error, ErrorKind, Options, State};
 
 use super::shop::{Dies, Item, Shop};
 
-async fn state(w: &Shop, tid: txn_core::Tid, state: State) -> bool {
+async fn state(w: &Shop, tid: txn_core::AttemptId, state: State) -> bool {
     let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;
     record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use txn_core::event::Event;
 use txn_core::store::{Write, WriteOp};
-use txn_core::{Options, Tid, TransactionOutcome};
+use txn_core::{AttemptId, Options, TransactionOutcome};
 
 use super::shop::{Dies, Item, Process, Shop, ids};
 
-async fn delete_record(w: &Shop, tid: Tid) {
+async fn delete_record(w: &Shop, tid: AttemptId) {
     let key = Shop::record_key(tid);
     let (version, _) = w.stored(&key).await.expect("a record");
     w.write(Write::new(key, WriteOp::Delete(version))).await;
@@ -48,7 +48,7 @@ async fn a_holder_without_a_record_is_told_apart() {
 }
 
 /// Two documents are set to 2; the owner cannot write to them from its commit on.
-pub(super) async fn held_back(w: &Shop) -> (Process, Tid) {
+pub(super) async fn held_back(w: &Shop) -> (Process, AttemptId) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx = owner.domain.begin(&Options::default()).expect("begins");
     for id in ids(2) {

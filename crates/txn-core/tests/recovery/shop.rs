@@ -12,7 +12,7 @@ use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Source, Store, StoreError, StoreErrorKind, Version,
     Write, WriteOp,
 };
-use txn_core::{Acknowledge, Collection, Config, Domain, Error, Options, Tid, Typed};
+use txn_core::{Acknowledge, AttemptId, Collection, Config, Domain, Error, Options, Typed};
 use txn_sim::{CountingStore, Counts};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,7 +181,12 @@ impl Shop {
     }
 
     /// A coordinator that dies at the commit of all items, which it sets to 2, and of one more document elsewhere.
-    pub(crate) async fn left_by_the_dead(&self, n: usize, dies: Dies, elsewhere: bool) -> Tid {
+    pub(crate) async fn left_by_the_dead(
+        &self,
+        n: usize,
+        dies: Dies,
+        elsewhere: bool,
+    ) -> AttemptId {
         let dead = self.process(dies).await;
         let more: Option<Items> = match elsewhere {
             true => Some(dead.domain.create_collection("other", None).await.expect("opens")),
@@ -221,7 +226,7 @@ impl Shop {
         self.write(Write::new(key.clone(), op)).await;
     }
 
-    pub(crate) fn record_key(tid: Tid) -> Key {
+    pub(crate) fn record_key(tid: AttemptId) -> Key {
         Key::new(format!("txn-shop-{}", tid.day()), tid.to_string())
     }
 }

@@ -2,12 +2,12 @@
 
 use txn_core::event::Event;
 use txn_core::store::Key;
-use txn_core::{Options, State, Tid};
+use txn_core::{AttemptId, Options, State};
 
 use super::shop::{Dies, Item, Process, Shop, ids};
 
 /// What stands under a lock, as an application copies it to another id.
-async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: Tid) {
+async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: AttemptId) {
     let (_, source) = w.stored(from).await.expect("a document");
     let rest = source.split_once(',').expect("fields").1;
     let own = if source.contains("\"transaction_tid\"") { rest } else { &source[1..] };
@@ -15,7 +15,7 @@ async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: Tid) {
 }
 
 /// A transaction that is finished, and was committed and applied before.
-async fn finished(p: &Process) -> Tid {
+async fn finished(p: &Process) -> AttemptId {
     let write = async |tx: &txn_core::Transaction| {
         for id in ids(2) {
             tx.get(&p.items, id.as_str()).await?;

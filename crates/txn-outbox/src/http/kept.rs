@@ -1,7 +1,7 @@
 //! A request as it is kept: the payload of an event.
 
 use serde::{Deserialize, Serialize};
-use txn_core::Tid;
+use txn_core::AttemptId;
 use txn_lock::stored::{Format, Versioned};
 
 use crate::http::request::HttpRequest;
@@ -17,7 +17,7 @@ const NEWEST: u32 = 1;
 pub(crate) struct Kept {
     format: Format<NEWEST>,
     /// The attempt that emitted it.
-    pub(crate) tid: Tid,
+    pub(crate) tid: AttemptId,
     pub(crate) request: HttpRequest,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Kept {
 pub(crate) type KeptRequests = Versioned<Kept, NEWEST>;
 
 impl Kept {
-    pub(crate) fn new(tid: Tid, request: &HttpRequest) -> Self {
+    pub(crate) fn new(tid: AttemptId, request: &HttpRequest) -> Self {
         Self { format: Format, tid, request: request.clone() }
     }
 
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn requests_of_a_transaction_never_look_like_one() {
         let request = HttpRequest::new(Method::Post, "https://a.example/");
-        let kept = Kept::new(TID.parse::<Tid>().unwrap(), &request);
+        let kept = Kept::new(TID.parse::<AttemptId>().unwrap(), &request);
         let ids = MET.map(|key| format!("{TOPIC}/1/{key}"));
         assert_eq!(hash(&ids[0]), hash(&ids[1]));
         let keys = ids.map(|id| kept.idempotency_key(&id));

@@ -7,7 +7,7 @@ mod merge;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::tid::Tid;
+use crate::ids::{AttemptId, CommitVersion};
 use txn_store::fields::{TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
 use txn_store::{Source, Version};
 
@@ -89,11 +89,11 @@ fn push_fields(text: &mut String, fields: &[json::Field<'_>]) {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// `transaction_tid`.
-    pub lock: Option<Tid>,
+    pub lock: Option<AttemptId>,
     /// `tid`.
-    pub tid: Option<Tid>,
+    pub tid: Option<CommitVersion>,
     /// `transaction_recent`, oldest first.
-    pub recent: Arc<[Tid]>,
+    pub recent: Arc<[CommitVersion]>,
     /// `transaction_absent`: a placeholder, which readers take for a missing document.
     pub absent: bool,
     /// The application's content.
@@ -106,7 +106,7 @@ const RECENT_BYTES: usize = 35;
 
 impl Stored {
     /// A lock on a document that does not exist.
-    pub fn placeholder(lock: Tid) -> Self {
+    pub fn placeholder(lock: AttemptId) -> Self {
         Self { lock: Some(lock), absent: true, ..Self::default() }
     }
 
@@ -125,7 +125,8 @@ impl Stored {
                 TRANSACTION_TID => stored.lock = field.parse()?,
                 TID => stored.tid = field.parse()?,
                 TRANSACTION_RECENT => {
-                    stored.recent = field.parse::<Option<Vec<Tid>>>()?.unwrap_or_default().into();
+                    stored.recent =
+                        field.parse::<Option<Vec<CommitVersion>>>()?.unwrap_or_default().into();
                 }
                 TRANSACTION_ABSENT => {
                     stored.absent = field.parse::<Option<bool>>()?.unwrap_or_default();
@@ -170,7 +171,7 @@ impl Stored {
     }
 
     /// The same document under another lock, or under none.
-    pub fn locked_by(&self, lock: Option<Tid>) -> Self {
+    pub fn locked_by(&self, lock: Option<AttemptId>) -> Self {
         Self { lock, ..self.clone() }
     }
 }
@@ -193,7 +194,7 @@ pub enum View {
 
 impl View {
     /// The holder of the lock that the view shows.
-    pub fn holder(&self) -> Option<Tid> {
+    pub fn holder(&self) -> Option<AttemptId> {
         match self {
             Self::Absent => None,
             Self::Present { stored, .. } => stored.lock,
@@ -221,16 +222,16 @@ mod tests {
 
     #[test]
     fn every_reserved_field_survives_a_round_trip() {
-        let tid: Tid = TID_1.parse().expect("a tid");
+        let (lock, commit) = (TID_1.parse().ok(), TID_1.parse().expect("a version"));
         for image in ["{}", "{\"x\":1}"] {
             let image = Image::parse(image).expect("valid");
             for stored in [
                 Stored { image: image.clone(), ..Stored::default() },
-                Stored { tid: Some(tid), image: image.clone(), ..Stored::default() },
+                Stored { tid: Some(commit), image: image.clone(), ..Stored::default() },
                 Stored {
-                    lock: Some(tid),
-                    tid: Some(tid),
-                    recent: [tid, tid].into(),
+                    lock,
+                    tid: Some(commit),
+                    recent: [commit, commit].into(),
                     absent: true,
                     image,
                 },

@@ -8,8 +8,8 @@ use txn_store::{Source, Version};
 
 use super::settle::{Condition, Machine, Settle};
 use crate::format::Format;
+use crate::ids::Day;
 use crate::rule::{Rule, Rules};
-use crate::tid::Day;
 
 /// The document that rules a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::attempt::Phase;
-use crate::tid::Tid;
+use crate::ids::CommitVersion;
 
 /// What always holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ impl fmt::Display for Invariant {
 ///
 /// # Errors
 /// [`Invariant::CommitTidLater`].
-pub fn check_commit_tid(
-    commit: Tid,
-    overwritten: impl IntoIterator<Item = Option<Tid>>,
+pub fn check_commit_version(
+    commit: CommitVersion,
+    overwritten: impl IntoIterator<Item = Option<CommitVersion>>,
 ) -> Result<(), Invariant> {
     let later = overwritten.into_iter().flatten().all(|tid| tid < commit);
     Invariant::CommitTidLater.check(later)

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::domain::{DayStanding, DomainDocument};
+use crate::ids::Day;
 use crate::rule::{Rule, Rules};
-use crate::tid::Day;
 
 /// How long a request to lift a block may be under way after it was noted. It carries no condition: no day is dropped
 /// into which one may still come.

@@ -7,10 +7,10 @@
 use txn_store::{Outcome, Version};
 
 use crate::document::View;
+use crate::ids::CommitVersion;
 use crate::rule::{Rule, Rules};
 use crate::rules::single::{Settling, settling};
 use crate::rules::validate::Observed;
-use crate::tid::Tid;
 
 /// What is to be done about one document, by what stands there. `P` is what is proven by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +73,9 @@ pub struct SingleWrite<'a> {
     /// What it is conditioned on.
     pub read: &'a Observed,
     /// The list of commits that stood there.
-    pub recent: &'a [Tid],
+    pub recent: &'a [CommitVersion],
     /// The tid that it carries.
-    pub commit: Tid,
+    pub commit: CommitVersion,
 }
 
 impl Machine for SingleWrite<'_> {

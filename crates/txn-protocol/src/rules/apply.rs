@@ -1,9 +1,9 @@
 //! What remains to be done to one document that a decided transaction may hold.
 
 use crate::document::{Stored, View};
+use crate::ids::{AttemptId, CommitVersion};
 use crate::record::{Op, Participant};
 use crate::rule::{Rule, Rules};
-use crate::tid::Tid;
 use txn_store::Version;
 
 /// The next step of applying one participant of a committed transaction.
@@ -26,7 +26,7 @@ pub enum Applying {
     /// aborted tid and delete it; acknowledged, that proves it.
     ProveAbsence,
     /// Somebody else holds it now, and a touch would prove nothing: that holder is decided first.
-    Held(Tid),
+    Held(AttemptId),
     /// Nothing is left to do.
     Done,
     /// A plain client wrote the document while it was locked: the lock is gone, and the content is
@@ -51,7 +51,7 @@ pub fn is_participants_lock(
 }
 
 /// Whether what stands there is the participant's own lock. A lock of a committed transaction that is no participant's is nobody's.
-pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: Tid, now: &View) -> bool {
+pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: AttemptId, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
             is_participants_lock(rules, participant, *version, stored)
@@ -63,8 +63,8 @@ pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: Tid, now: &Vi
 /// One participant of the transaction `tid`, committed as `commit`. `locked`: the document as it was locked, if the owner applies it.
 pub fn applying(
     rules: &Rules,
-    tid: Tid,
-    commit: Tid,
+    tid: AttemptId,
+    commit: CommitVersion,
     participant: &Participant,
     locked: Option<&View>,
     now: &View,
@@ -115,12 +115,12 @@ pub fn applying(
 fn followed(
     rules: &Rules,
     participant: &Participant,
-    commit: Tid,
+    commit: CommitVersion,
     locked: Option<&View>,
     stored: &Stored,
     version: Version,
 ) -> Applying {
-    let stands = |tid: &Tid| stored.recent.contains(tid) || stored.tid == Some(*tid);
+    let stands = |tid: &CommitVersion| stored.recent.contains(tid) || stored.tid == Some(*tid);
     let is_overtaken = match (locked, participant.before) {
         (Some(View::Present { stored: locked, .. }), before) => {
             locked.recent.iter().chain(&before).any(stands) && !stands(&commit)
@@ -142,7 +142,7 @@ fn followed(
 }
 
 /// A lock of an aborted transaction, or one that is no participant's: take it off.
-pub fn unlocking(now: &View, tid: Tid) -> Applying {
+pub fn unlocking(now: &View, tid: AttemptId) -> Applying {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
             if stored.is_bare_placeholder() {
@@ -159,14 +159,14 @@ pub fn unlocking(now: &View, tid: Tid) -> Applying {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{image, tid, tid_of, version, view};
+    use super::super::testing::{commit, commit_of, image, tid, version, view};
     use super::*;
 
     #[test]
     fn every_row() {
-        let (me, commit, other) = (tid(3, 0), tid(5, 0), tid(4, 0));
-        let (long_before, before, after) = (tid(1, 0), tid(2, 0), tid_of(1, 7));
-        let own_later = tid(8, 0);
+        let (me, other) = (tid(3, 0), tid(4, 0));
+        let [long_before, before, commit, own_later] = [1, 2, 5, 8].map(commit);
+        let after = commit_of(1, 7);
         let participant = |op| Participant {
             collection: "c".into(),
             id: "i".into(),
@@ -182,7 +182,8 @@ mod tests {
         let held = written_by(before).locked_by(Some(other));
         let held_long_before = written_by(long_before).locked_by(Some(other));
         let held_after = written_by(after).locked_by(Some(other));
-        let listing = |recent: &[Tid]| Stored { recent: recent.into(), ..written_by(after) };
+        let listing =
+            |recent: &[CommitVersion]| Stored { recent: recent.into(), ..written_by(after) };
         let put_back = |t| written_by(t).locked_by(Some(me));
         let placeholder = Stored::placeholder(me);
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };

@@ -1,8 +1,8 @@
 //! Wound-wait: R wants a document that H holds.
 
+use crate::ids::AttemptId;
 use crate::record::State;
 use crate::rule::{Rule, Rules};
-use crate::tid::Tid;
 
 /// What the holder's record shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub enum HolderState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A transaction that locks: compared by age.
-    Locking(Tid),
+    Locking(AttemptId),
     /// The same, while it has hardly waited yet: whoever is at it is given a moment to finish by itself, for its work would be
     /// done again if it were wounded now, and twice if it were helped.
-    Courteous(Tid),
+    Courteous(AttemptId),
     /// One that holds nothing and wounds nobody: a read-only transaction, or an apply that waits its turn.
     Patient,
 }
@@ -30,7 +30,7 @@ pub enum Requester {
 impl Requester {
     /// The transaction whose age counts, if there is one.
     #[must_use]
-    pub const fn tid(self) -> Option<Tid> {
+    pub const fn tid(self) -> Option<AttemptId> {
         match self {
             Self::Locking(me) | Self::Courteous(me) => Some(me),
             Self::Patient => None,
@@ -52,7 +52,7 @@ pub enum Conflict {
 pub fn conflict(
     rules: &Rules,
     requester: Requester,
-    holder: Tid,
+    holder: AttemptId,
     state: HolderState,
     dead: bool,
 ) -> Conflict {

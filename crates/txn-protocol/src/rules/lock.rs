@@ -3,9 +3,9 @@
 use super::apply::is_participants_lock;
 use super::validate::Observed;
 use crate::document::View;
+use crate::ids::AttemptId;
 use crate::record::{Op, Participant};
 use crate::rule::{Rule, Rules};
-use crate::tid::Tid;
 use txn_store::Version;
 
 /// The next step towards one lock.
@@ -18,7 +18,7 @@ pub enum Locking {
     /// The lock stands but was not acknowledged: touch it on this version.
     Settle(Version),
     /// Somebody else holds it: a conflict.
-    Held(Tid),
+    Held(AttemptId),
     /// The content is not what the closure read: it starts again.
     Changed,
 }
@@ -26,7 +26,7 @@ pub enum Locking {
 /// `read`: what the closure read, if it read the document. `now` must come from the primary, be the
 /// very view that was read, or, where the document is to be inserted, be an absence that nobody looked for: the create that
 /// is the lock proves it, or fails.
-pub fn locking(rules: &Rules, me: Tid, read: Option<&Observed>, now: &View) -> Locking {
+pub fn locking(rules: &Rules, me: AttemptId, read: Option<&Observed>, now: &View) -> Locking {
     match now.holder() {
         Some(holder) if holder != me => return Locking::Held(holder),
         _ => {}
@@ -69,7 +69,7 @@ pub fn read_of_commit(rules: &Rules, read: Observed) -> Observed {
 /// does to the document. None where the lock is not that participant's, which is met as any other.
 pub fn locking_over(
     rules: &Rules,
-    tid: Tid,
+    tid: AttemptId,
     acknowledged: bool,
     participant: &Participant,
     now: &View,
@@ -95,16 +95,16 @@ pub fn locking_over(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{image, tid, version, view};
+    use super::super::testing::{commit, image, tid, version, view};
     use super::*;
     use crate::document::Stored;
 
     #[test]
     fn what_was_read_under_the_lock_of_a_commit_is_not_that_commit() {
         let (me, holder) = (tid(3, 0), tid(2, 0));
-        let before = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let before = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(7, before.locked_by(Some(holder))));
-        let commit = Stored { tid: Some(tid(2, 1)), image: image(2), ..Stored::default() };
+        let commit = Stored { tid: Some(commit(2)), image: image(2), ..Stored::default() };
         let over = view(7, commit);
         let rules = Rules::all();
         let asks = |read| locking(&rules, me, Some(&read_of_commit(&rules, read)), &over);
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn every_row() {
         let (me, other) = (tid(3, 1), tid(2, 0));
-        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(1, stored.clone()));
         let absent = Observed::of(&View::Absent);
         let changed = Stored { image: image(2), ..stored.clone() };

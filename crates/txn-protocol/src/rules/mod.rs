@@ -26,7 +26,7 @@ pub mod testing {
     //! Plain data for the tables.
 
     use crate::document::{Image, Stored, View};
-    use crate::tid::Tid;
+    use crate::ids::{AttemptId, CommitVersion};
     use txn_store::Version;
 
     /// The tid of a transaction: less is older.
@@ -34,19 +34,29 @@ pub mod testing {
     /// # Panics
     /// Never.
     #[must_use]
-    pub fn tid(age: u8, attempt: u16) -> Tid {
-        let base: Tid =
+    pub fn tid(age: u8, attempt: u16) -> AttemptId {
+        let base: AttemptId =
             format!("5e1f00{age:02x}-c6a1-11f0-8000-0123456789ab").parse().expect("a tid");
         base.with_attempt(attempt)
     }
 
-    /// The tid of an attempt of this process.
+    /// The version of a commit: less is earlier.
     ///
     /// # Panics
     /// Never.
     #[must_use]
-    pub fn tid_of(process: u8, age: u8) -> Tid {
-        format!("5e1f00{age:02x}-c6a1-11f0-8000-0123456789{process:02x}").parse().expect("a tid")
+    pub fn commit(age: u8) -> CommitVersion {
+        commit_of(0xab, age)
+    }
+
+    /// The version of a commit of this process.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn commit_of(process: u8, age: u8) -> CommitVersion {
+        let text = format!("5e1f00{age:02x}-c6a1-11f0-8000-0123456789{process:02x}");
+        text.parse().expect("a version")
     }
 
     /// A version of the first term.

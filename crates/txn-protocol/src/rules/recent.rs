@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use crate::tid::Tid;
+use crate::ids::CommitVersion;
 
 /// So many entries stay, however old they are.
 const FEWEST: usize = 6;
@@ -31,14 +31,15 @@ const MOST: usize = 64;
 /// doubt about what was committed before, since the Unix epoch.
 #[must_use]
 pub fn recent_with(
-    recent: &[Tid],
-    commit: Tid,
-    is_known: impl Fn(Tid) -> bool,
+    recent: &[CommitVersion],
+    commit: CommitVersion,
+    is_known: impl Fn(CommitVersion) -> bool,
     horizon: Duration,
-) -> Vec<Tid> {
+) -> Vec<CommitVersion> {
     let ends = [recent.first(), recent.last()];
-    let stays =
-        |tid: &&Tid| ends.contains(&Some(*tid)) || tid.node() != commit.node() || !is_known(**tid);
+    let stays = |tid: &&CommitVersion| {
+        ends.contains(&Some(*tid)) || tid.node() != commit.node() || !is_known(**tid)
+    };
     let mut list = Vec::with_capacity(recent.len() + 1);
     list.extend(recent.iter().filter(stays).filter(|tid| **tid != commit));
     list.push(commit);
@@ -50,60 +51,60 @@ pub fn recent_with(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::tid_of;
+    use super::super::testing::commit_of;
     use super::*;
 
     const LONG_AGO: Duration = Duration::ZERO;
 
-    fn all(n: u8, node: u8) -> Vec<Tid> {
-        (0..n).map(|age| tid_of(node, age)).collect()
+    fn all(n: u8, node: u8) -> Vec<CommitVersion> {
+        (0..n).map(|age| commit_of(node, age)).collect()
     }
 
     #[test]
     fn a_process_keeps_its_last_commit_and_the_oldest_of_all() {
         let mut list = Vec::new();
         for age in 0..100 {
-            list = recent_with(&list, tid_of(age % 2, age), |_| true, LONG_AGO);
+            list = recent_with(&list, commit_of(age % 2, age), |_| true, LONG_AGO);
         }
-        assert_eq!(list, [tid_of(0, 0), tid_of(0, 98), tid_of(1, 99)]);
+        assert_eq!(list, [commit_of(0, 0), commit_of(0, 98), commit_of(1, 99)]);
         let mut list = Vec::new();
         for age in 0..100 {
-            list = recent_with(&list, tid_of(0, age), |_| true, LONG_AGO);
+            list = recent_with(&list, commit_of(0, age), |_| true, LONG_AGO);
         }
-        assert_eq!(list, [0, 98, 99].map(|age| tid_of(0, age)));
+        assert_eq!(list, [0, 98, 99].map(|age| commit_of(0, age)));
     }
 
     #[test]
     fn what_is_in_doubt_stays_and_so_does_what_others_committed() {
-        let (own, others) = (tid_of(0, 1), tid_of(1, 2));
-        let list = [tid_of(0, 0), own, others];
-        let next = tid_of(0, 3);
+        let (own, others) = (commit_of(0, 1), commit_of(1, 2));
+        let list = [commit_of(0, 0), own, others];
+        let next = commit_of(0, 3);
         assert_eq!(recent_with(&list, next, |_| false, LONG_AGO), [list[0], own, others, next]);
         assert_eq!(recent_with(&list, next, |_| true, LONG_AGO), [list[0], others, next]);
         // Applied by a helper: what its owner knows is not for others to say.
-        let helped = tid_of(1, 3);
-        let is_known = |tid: Tid| tid.node() == own.node();
+        let helped = commit_of(1, 3);
+        let is_known = |tid: CommitVersion| tid.node() == own.node();
         assert_eq!(recent_with(&list, helped, is_known, LONG_AGO), [list[0], own, others, helped]);
     }
 
     #[test]
     fn the_oldest_go_first_if_they_are_old_or_too_many() {
         let list = all(20, 0);
-        let next = tid_of(1, 20);
-        let since = |age: u8| tid_of(0, age).unix_time();
-        let ends = |list: Vec<Tid>| (list.first().copied(), list.len());
+        let next = commit_of(1, 20);
+        let since = |age: u8| commit_of(0, age).unix_time();
+        let ends = |list: Vec<CommitVersion>| (list.first().copied(), list.len());
         for (horizon, first, len) in [(LONG_AGO, 0, 21), (since(10), 9, 12), (since(20), 15, 6)] {
             let left = recent_with(&list, next, |_| true, horizon);
-            assert_eq!(ends(left), (Some(tid_of(0, first)), len));
+            assert_eq!(ends(left), (Some(commit_of(0, first)), len));
         }
-        let left = recent_with(&all(100, 0), tid_of(1, 100), |_| true, LONG_AGO);
-        assert_eq!(ends(left), (Some(tid_of(0, 37)), MOST));
+        let left = recent_with(&all(100, 0), commit_of(1, 100), |_| true, LONG_AGO);
+        assert_eq!(ends(left), (Some(commit_of(0, 37)), MOST));
     }
 
     #[test]
     fn whoever_is_in_doubt_finds_something_of_the_list_that_it_read() {
         // Ten processes write in turn, each second one; nobody is in doubt for longer than 20 seconds.
-        let tid = |second: u64| -> Tid {
+        let tid = |second: u64| -> CommitVersion {
             let (ticks, process) = (second * 10_000_000, second % 10);
             format!("{ticks:08x}-dc00-11f0-8000-0123456789{process:02x}").parse().expect("a tid")
         };
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_written_again_stands_once() {
-        let commit = tid_of(0, 1);
+        let commit = commit_of(0, 1);
         assert_eq!(recent_with(&[commit], commit, |_| true, LONG_AGO), [commit]);
     }
 }

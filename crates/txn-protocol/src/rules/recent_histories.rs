@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use super::apply::{Applying, applying};
 use super::recent::recent_with;
 use super::single::{Settling, settling};
-use super::testing::{image, version, view};
+use super::testing::{image, tid, version, view};
 use super::validate::Observed;
 use crate::document::{Stored, View};
+use crate::ids::CommitVersion;
 use crate::record::{Op, Participant};
 use crate::rule::Rules;
-use crate::tid::Tid;
 
 /// In seconds: what was committed longer ago is taken out, whoever wrote it.
 const HORIZON: u64 = 20;
@@ -51,15 +51,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A write that was sent, and of which its process does not know what became of it.
 struct Sent {
-    commit: Tid,
+    commit: CommitVersion,
     read: Observed,
-    recent: Vec<Tid>,
+    recent: Vec<CommitVersion>,
     content: Stored,
 }
 
 /// A commit by a record, as its owner knows it, or as others do.
 struct Applied {
-    commit: Tid,
+    commit: CommitVersion,
     participant: Participant,
     locked: Option<View>,
 }
@@ -72,8 +72,8 @@ struct Document {
     seq_no: u64,
     stored: Stored,
     /// Every commit that was written.
-    written: BTreeSet<Tid>,
-    in_doubt: BTreeSet<Tid>,
+    written: BTreeSet<CommitVersion>,
+    in_doubt: BTreeSet<CommitVersion>,
     sent: Vec<Sent>,
     applied: Vec<Applied>,
 }
@@ -101,7 +101,7 @@ impl Document {
     }
 
     /// A tid behind the commit that stands there, by the clock of its process.
-    fn tid(&mut self, process: u64) -> Tid {
+    fn tid(&mut self, process: u64) -> CommitVersion {
         self.drawn += 1;
         let mut ticks = self.clock(process) * SECOND + self.drawn;
         while self.stored.tid.is_some_and(|before| tid_at(process, ticks) <= before) {
@@ -111,9 +111,9 @@ impl Document {
     }
 
     /// What a commit leaves behind, in the words of the process that writes it.
-    fn content(&self, process: u64, commit: Tid) -> Stored {
-        let own = |tid: Tid| tid.node()[5] == process as u8;
-        let is_known = |tid: Tid| own(tid) && !self.in_doubt.contains(&tid);
+    fn content(&self, process: u64, commit: CommitVersion) -> Stored {
+        let own = |tid: CommitVersion| tid.node()[5] == process as u8;
+        let is_known = |tid: CommitVersion| own(tid) && !self.in_doubt.contains(&tid);
         let horizon = self.clock(process).saturating_sub(HORIZON) * SECOND;
         let horizon = tid_at(process, horizon).unix_time();
         let recent = recent_with(&self.stored.recent, commit, is_known, horizon).into();
@@ -197,14 +197,14 @@ impl Document {
     fn is_followed(&self) {
         for Applied { commit, participant, locked } in &self.applied {
             let (rules, now) = (Rules::all(), self.view());
-            let found = applying(&rules, *commit, *commit, participant, locked.as_ref(), &now);
+            let found = applying(&rules, tid(0, 0), *commit, participant, locked.as_ref(), &now);
             assert!(matches!(found, Applying::Touch(_)), "{found:?} for {commit} in {now:?}");
         }
     }
 }
 
 /// A tid of a process, so many ticks after the beginning.
-fn tid_at(process: u64, ticks: u64) -> Tid {
+fn tid_at(process: u64, ticks: u64) -> CommitVersion {
     let (high, low) = (ticks >> 32, ticks & u64::from(u32::MAX));
     format!("{low:08x}-{high:04x}-11f1-8000-0123456789{process:02x}").parse().expect("a tid")
 }

@@ -2,7 +2,7 @@
 
 use super::validate::Observed;
 use crate::document::View;
-use crate::tid::Tid;
+use crate::ids::CommitVersion;
 use txn_store::Version;
 
 /// What became of a one-document write that was not acknowledged, by what stands there now.
@@ -23,9 +23,14 @@ pub enum Settling {
 ///
 /// Whoever shortens a list begins with the oldest, or with what it knows of itself ([`super::recent`]): so where any of those stands
 /// that were there before it, this write was not taken out again.
-pub fn settling(read: &Observed, recent: &[Tid], commit: Tid, now: &View) -> Settling {
+pub fn settling(
+    read: &Observed,
+    recent: &[CommitVersion],
+    commit: CommitVersion,
+    now: &View,
+) -> Settling {
     let View::Present { version, stored, .. } = now else { return Settling::Unknown };
-    let stands = |tid: &Tid| stored.recent.contains(tid) || stored.tid == Some(*tid);
+    let stands = |tid: &CommitVersion| stored.recent.contains(tid) || stored.tid == Some(*tid);
     if stands(&commit) {
         return Settling::CommittedOnceTouched(*version);
     }
@@ -40,14 +45,14 @@ pub fn settling(read: &Observed, recent: &[Tid], commit: Tid, now: &View) -> Set
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{image, tid, version, view};
+    use super::super::testing::{commit, image, tid, version, view};
     use super::*;
     use crate::document::Stored;
 
     #[test]
     fn every_row() {
-        let (old, base, commit, later) = (tid(1, 0), tid(2, 0), tid(5, 0), tid(6, 0));
-        let stored = |t: Tid, recent: &[Tid]| Stored {
+        let [old, base, commit, later] = [1, 2, 5, 6].map(commit);
+        let stored = |t: CommitVersion, recent: &[CommitVersion]| Stored {
             tid: Some(t),
             recent: recent.into(),
             image: image(1),
@@ -65,7 +70,7 @@ mod tests {
             // Whoever wrote what was read took it out with its next commit.
             (view(4, stored(later, &[old, later])), Settling::NotAppliedOnceTouched(v)),
             (view(4, stored(later, &[later])), Settling::Unknown),
-            (view(4, Stored::placeholder(later)), Settling::Unknown),
+            (view(4, Stored::placeholder(tid(6, 0))), Settling::Unknown),
             (View::Absent, Settling::Unknown),
         ] {
             assert_eq!(settling(&read, &listed, commit, &now), expect, "{now:?}");

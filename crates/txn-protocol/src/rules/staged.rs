@@ -8,10 +8,10 @@ use super::conflict::HolderState;
 use super::resolve::{Reading, Recovery, reading, recovery};
 use super::validate::Observed;
 use crate::document::View;
+use crate::ids::AttemptId;
 use crate::machines::attempt::Change;
 use crate::record::{Participant, State};
 use crate::rule::{Rule, Rules};
-use crate::tid::Tid;
 use txn_store::Version;
 
 /// Whether a transaction may be staged, by what it does: each of its locks has to be conditioned on a version that its
@@ -110,7 +110,7 @@ pub enum Probing {
     ProveAbsence,
     /// A placeholder stands there, whose version makes it a lock, so that it must not be touched: its holder is
     /// decided first, whatever its age.
-    Decide(Tid),
+    Decide(AttemptId),
 }
 
 /// One participant of the staged transaction `tid`, whose lock is conditioned on the version `expected`. Fences never wait: two
@@ -121,7 +121,7 @@ pub enum Probing {
 /// taken the place of what the lock is conditioned on.
 pub fn probing(
     rules: &Rules,
-    tid: Tid,
+    tid: AttemptId,
     expected: Option<Version>,
     now: &View,
     acknowledged: bool,
@@ -207,7 +207,7 @@ pub fn staged_reading(
 }
 
 /// Whether the lock of a participant stands.
-pub fn is_locked(rules: &Rules, tid: Tid, participant: &Participant, now: &View) -> bool {
+pub fn is_locked(rules: &Rules, tid: AttemptId, participant: &Participant, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } => {
             stored.lock == Some(tid)
@@ -219,14 +219,14 @@ pub fn is_locked(rules: &Rules, tid: Tid, participant: &Participant, now: &View)
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{image, tid, version, view};
+    use super::super::testing::{commit, image, tid, version, view};
     use super::*;
     use crate::document::Stored;
     use crate::record::Op;
 
     #[test]
     fn only_writes_of_what_was_read_at_rest_are_staged() {
-        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
         let at_rest = Observed::of(&view(8, stored.clone()));
         let locked = Observed::of(&view(8, stored.locked_by(Some(tid(2, 0)))));
         let of_a_record = Observed { version: None, ..at_rest.clone() };
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn every_row_of_a_probe() {
         let (me, other) = (tid(3, 0), tid(4, 0));
-        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
         let v = version(8);
         for (now, expect) in [
             (view(8, stored.locked_by(Some(me))), Probing::TouchLock(v)),
@@ -357,10 +357,10 @@ mod tests {
             op: Op::Write,
             expected: Some(version(7)),
             placeholder: None,
-            before: Some(tid(1, 0)),
+            before: Some(commit(1)),
         };
-        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
-        let put_back = Stored { tid: Some(tid(5, 0)), ..stored.locked_by(Some(me)) };
+        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
+        let put_back = Stored { tid: Some(commit(5)), ..stored.locked_by(Some(me)) };
         assert!(is_locked(&Rules::all(), me, &participant, &view(8, stored.locked_by(Some(me)))));
         assert!(!is_locked(
             &Rules::all(),

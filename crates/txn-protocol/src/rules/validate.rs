@@ -1,8 +1,8 @@
 //! Is a read still what it was?
 
 use crate::document::{Image, View};
+use crate::ids::{AttemptId, CommitVersion};
 use crate::rule::{Rule, Rules};
-use crate::tid::Tid;
 use txn_store::Version;
 
 /// The logical version of a document, as a transaction read it: the committed content, and what
@@ -12,11 +12,11 @@ pub struct Observed {
     /// The store's version; none if there was no document at all.
     pub version: Option<Version>,
     /// The commit that wrote the content.
-    pub tid: Option<Tid>,
+    pub tid: Option<CommitVersion>,
     /// The committed content; none if the document does not exist (a placeholder may stand there).
     pub image: Option<Image>,
     /// The undecided holder whose lock the version carried, if it carried one.
-    pub holder: Option<Tid>,
+    pub holder: Option<AttemptId>,
 }
 
 impl Observed {
@@ -54,15 +54,15 @@ pub enum Validity {
     /// It was changed: the closure starts again.
     Changed,
     /// Somebody else holds it: a conflict.
-    Held(Tid),
+    Held(AttemptId),
 }
 
 /// Compares a read with what stands there now; `me` is the lock of the transaction itself.
 ///
 /// Under a lock stands what was committed before, and another holder than the one that was met has locked what is there now: if that
 /// is not what was read, then nothing is worth waiting for.
-pub fn validity(rules: &Rules, read: &Observed, now: &View, me: Option<Tid>) -> Validity {
-    let others = |holder: &Tid| Some(*holder) != me && rules.decides(Rule::ValidateHolders);
+pub fn validity(rules: &Rules, read: &Observed, now: &View, me: Option<AttemptId>) -> Validity {
+    let others = |holder: &AttemptId| Some(*holder) != me && rules.decides(Rule::ValidateHolders);
     let is_same = read.same_logical_version(&Observed::of(now));
     match now.holder().filter(others) {
         Some(holder) if is_same || read.holder == Some(holder) => Validity::Held(holder),
@@ -73,19 +73,19 @@ pub fn validity(rules: &Rules, read: &Observed, now: &View, me: Option<Tid>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{image, tid, version, view};
+    use super::super::testing::{commit, image, tid, version, view};
     use super::*;
     use crate::document::Stored;
 
     #[test]
     fn logical_versions() {
-        let read = |seq: u64, commit: Option<Tid>, n: u64| Observed {
+        let read = |seq: u64, commit: Option<CommitVersion>, n: u64| Observed {
             version: Some(version(seq)),
             tid: commit,
             image: Some(image(n)),
             holder: None,
         };
-        let (c1, c2) = (Some(tid(1, 0)), Some(tid(2, 0)));
+        let [c1, c2] = [1, 2].map(|age| Some(commit(age)));
         let absent = Observed::of(&View::Absent);
         for (a, b, same) in [
             (read(1, c1, 1), read(2, c1, 1), true), // moved, same commit and bytes
@@ -108,10 +108,10 @@ mod tests {
     fn every_row() {
         let me = tid(3, 0);
         let (other, third) = (tid(4, 0), tid(5, 0));
-        let stored = Stored { tid: Some(tid(1, 0)), image: image(1), ..Stored::default() };
+        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(1, stored.clone()));
         let absent = Observed::of(&View::Absent);
-        let changed = Stored { tid: Some(tid(2, 0)), ..stored.clone() };
+        let changed = Stored { tid: Some(commit(2)), ..stored.clone() };
         let locked = |lock| stored.locked_by(Some(lock));
         let met = Observed { holder: Some(other), ..Observed::of(&view(1, changed.clone())) };
         let changed_and_locked = |lock| changed.locked_by(Some(lock));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use txn_core::{Domain, Tid};
+use txn_core::{CommitVersion, Domain};
 use txn_fixtures::process::Process;
 use txn_outbox::{AfterDeath, DeadLetter, EventSource, Outbox, Processor, ProcessorConfig, Topics};
 use txn_requests::dependent::{DependentWrite, Dependents, TOPIC};
@@ -323,7 +323,8 @@ pub(crate) async fn a_poisoned_update_concerns_its_own_document(world: &World) {
         patch: serde_json::from_value(mended).expect("a patch"),
     });
     let mended = DependentWrite::new(Condition::Exists(true), mended);
-    let version: Option<Tid> = writer.dependents.write(&mended).await.expect("written").version;
+    let version: Option<CommitVersion> =
+        writer.dependents.write(&mended).await.expect("written").version;
     assert!(version.is_some());
     writer.outbox.retry(&letter.event.id).await.expect("tried again");
     world.listed(&writer.domain, "a", &[1, 3, 4, 5]).await;

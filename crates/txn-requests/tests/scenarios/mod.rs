@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use txn_core::store::Store;
-use txn_core::{Collection, Config, Domain, Error, Raw, Tid, Typed};
+use txn_core::{Collection, CommitVersion, Config, Domain, Error, Raw, Typed};
 use txn_fixtures::process::Process;
 use txn_requests::{
     Operation, Reason, Request, RequestError, Requests, RequestsConfig, Selection, State, Stuck,
@@ -176,7 +176,7 @@ pub(crate) async fn a_request_goes_through_its_states(world: &World) {
     assert!(of(times.committed_ms) <= of(times.finished_ms));
     assert_eq!((times.terminating_ms, times.rolled_back_ms), (None, None));
     assert_eq!(status.request, rent);
-    let version: Tid = status.commit_tid.expect("it is committed");
+    let version: CommitVersion = status.commit_version.expect("it is committed");
     let accounts = world.accounts(&domain).await;
     let written = domain.reader().verified().read(&accounts, "alice").await.expect("reads");
     assert_eq!(written.tid(), Some(version));

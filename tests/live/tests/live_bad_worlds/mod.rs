@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use txn_core::event::{Event, Observer};
-use txn_core::{Domain, Error, Options, Receipt, Tid};
+use txn_core::{AttemptId, Domain, Error, Options, Receipt};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank::{self, Accounts};
 use txn_fixtures::fixture::{Fixture, PATIENCE, soon};
@@ -44,12 +44,12 @@ impl Log {
     }
 
     /// The transactions that were taken for dead, and aborted.
-    fn voided(&self) -> Vec<Tid> {
+    fn voided(&self) -> Vec<AttemptId> {
         let voided = |event: &Event| match event {
             Event::AbortedByRecovery { tid, .. } => Some(*tid),
             _ => None,
         };
-        let mut tids: Vec<Tid> = self.0.lock().iter().filter_map(voided).collect();
+        let mut tids: Vec<AttemptId> = self.0.lock().iter().filter_map(voided).collect();
         tids.sort();
         tids.dedup();
         tids

@@ -8,7 +8,7 @@ use txn_testkit::proxy::{FaultKind, Odds, Point, Schedule};
 use super::{OPENING, Stage, soon, until};
 
 /// Removes the record of a transaction as a person would.
-async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::Tid) {
+async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::AttemptId) {
     let path = format!(
         "/txn-{}/_doc/{tid}?refresh=true",
         stage.domain.collection_name(&tid.day().to_string())

@@ -16,10 +16,10 @@ pub(crate) async fn transfers_over_2_and_20_documents(fixture: &Fixture) {
             let options = Options::default().with_pessimistic(pessimistic);
             let receipt = bank::spread(&domain, &accounts, &names[..count], &options).await;
             let receipt = receipt.expect("transfers");
-            let commit_tid = receipt.commit_tid.expect("it wrote");
+            let commit_version = receipt.commit_version.expect("it wrote");
             let outcome =
                 domain.outcome(receipt.tid.expect("it has a record")).await.expect("known");
-            assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
+            assert_eq!(outcome, TransactionOutcome::Committed { commit_version });
         }
     }
     let mut expected = vec![Some(102); 20];
@@ -127,7 +127,7 @@ pub(crate) async fn read_only_transactions(fixture: &Fixture) {
                 .await
                 .expect("reads");
             assert_eq!(committed.value, 400);
-            assert_eq!(committed.receipt.commit_tid, None);
+            assert_eq!(committed.receipt.commit_version, None);
         }
         looks += 1;
     }

@@ -33,8 +33,9 @@ pub(crate) async fn acknowledged_as_applied_or_searchable(fixture: &Fixture) {
                 let source: serde_json::Value = serde_json::from_str(&source).expect("JSON");
                 assert_eq!(source["balance"], balance);
                 assert_eq!(source.get("transaction_tid"), None, "{source}");
-                let commit_tid = committed.receipt.commit_tid.expect("it wrote").to_string();
-                assert_eq!(source["tid"], commit_tid.as_str());
+                let commit_version =
+                    committed.receipt.commit_version.expect("it wrote").to_string();
+                assert_eq!(source["tid"], commit_version.as_str());
             }
             let query = json!({"term": {"balance": balance}});
             let searched = fixture.plain.count(&name, &query).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use txn_core::{Acknowledge, Domain, Error, Options, Tid};
+use txn_core::{Acknowledge, CommitVersion, Domain, Error, Options};
 use txn_fixtures::bank::{self, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 
@@ -18,8 +18,8 @@ async fn set(domain: &Domain, accounts: &Accounts, to: &[(&str, Option<i64>)]) -
             None => tx.delete(accounts, *name),
         })
     });
-    let commit = written.await.expect("writes").receipt.commit_tid;
-    commit.map(Tid::unix_time).expect("it wrote")
+    let commit = written.await.expect("writes").receipt.commit_version;
+    commit.map(CommitVersion::unix_time).expect("it wrote")
 }
 
 pub(crate) async fn moments_show_each_transaction_whole(fixture: &Fixture) {

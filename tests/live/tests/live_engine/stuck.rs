@@ -39,10 +39,10 @@ pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(fixture: &Fi
     // Another process, which knows nothing of it.
     let witness = fixture.domain().await;
     let things = witness.raw_collection(&name).await.expect("opens");
-    let commit_tid = committed.receipt.commit_tid.expect("it wrote");
+    let commit_version = committed.receipt.commit_version.expect("it wrote");
     let outcome =
         witness.outcome(committed.receipt.tid.expect("it has a record")).await.expect("known");
-    assert_eq!(outcome, TransactionOutcome::Committed { commit_tid });
+    assert_eq!(outcome, TransactionOutcome::Committed { commit_version });
     for reader in [witness.reader(), witness.reader().verified()] {
         for (id, text) in [("a", fine), ("b", odd)] {
             let read = reader.get(&things, id).await.expect("reads").expect("exists");

@@ -62,7 +62,7 @@ impl Stage {
         self.happened += 1;
     }
 
-    async fn is_committed(&self, tid: txn_core::Tid) -> bool {
+    async fn is_committed(&self, tid: txn_core::AttemptId) -> bool {
         match self.witness.outcome(tid).await.expect("known") {
             TransactionOutcome::Committed { .. } => true,
             TransactionOutcome::Aborted => false,

@@ -1,6 +1,6 @@
 //! Those who recover, killed and at the same time.
 
-use txn_core::Tid;
+use txn_core::AttemptId;
 use txn_fixtures::coordinator::{Coordinator, Task, Word};
 use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
@@ -9,7 +9,7 @@ use txn_testkit::proxy::{Hold, Matching, Point, Route};
 use super::{Stage, apply_of, soon};
 
 /// A process that was killed with its commit carried out.
-async fn a_dead_one(stage: &Stage) -> Tid {
+async fn a_dead_one(stage: &Stage) -> AttemptId {
     let hold = stage.proxy.hold(wire::commits(), Point::After);
     let process = stage.start(Task::Transfer, 500);
     soon(hold.reached()).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use txn_core::{Config, Domain, Error, ErrorKind, Options, Tid, TransactionOutcome};
+use txn_core::{AttemptId, Config, Domain, Error, ErrorKind, Options, TransactionOutcome};
 use txn_fixtures::bank::{self, Accounts};
 use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
@@ -74,7 +74,7 @@ impl Stage {
     }
 }
 
-fn unknown(result: Result<txn_core::Receipt, Error>) -> Tid {
+fn unknown(result: Result<txn_core::Receipt, Error>) -> AttemptId {
     let error = result.expect_err("nobody knows");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error:?}");
     error.tid().expect("it has a record")

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use txn_protocol::ids as protocol;
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::{Dropping, Making};
-use txn_protocol::tid as protocol;
 
 use super::{PROCESSES, UNASKED};
 use crate::state::{Mark, Told};

@@ -1,0 +1,269 @@
+//! Processes whose clocks are wrong, within the limits and beyond them, on a store that tells its time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use txn_core::clock::Clock;
+use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, Write};
+use txn_core::{Collection, CommitVersion, Config, Domain, Error, ErrorKind, Options, Raw};
+
+const HOUR: i64 = 3_600;
+const DRIFT: Duration = Duration::from_secs(60);
+
+/// The true time, which goes on by the virtual clock of the test.
+#[derive(Debug)]
+struct World {
+    origin: tokio::time::Instant,
+    /// How long every monotonic clock stood still.
+    suspended: Mutex<Duration>,
+    memory: Arc<MemoryStore>,
+    tells_time: bool,
+    asked: Mutex<usize>,
+}
+
+impl World {
+    fn new(tells_time: bool) -> Arc<Self> {
+        let (origin, memory) = (tokio::time::Instant::now(), Arc::new(MemoryStore::new()));
+        Arc::new(Self {
+            origin,
+            suspended: Mutex::default(),
+            memory,
+            tells_time,
+            asked: Mutex::default(),
+        })
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(1_790_000_000) + self.origin.elapsed() + *self.suspended.lock()
+    }
+
+    /// A process whose wall clock is off by so many seconds, and its collection.
+    async fn process(self: &Arc<Self>, off: i64) -> Process {
+        let wall = Arc::new(Wall { world: self.clone(), off: Mutex::new(off) });
+        let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
+        let domain = Domain::create(self.clone(), "shop", config).await.expect("opens");
+        let items = domain.create_collection("items", None).await.expect("opens");
+        Process { wall, domain, items }
+    }
+}
+
+#[async_trait]
+impl Layer for World {
+    fn inner(&self) -> &dyn Store {
+        &*self.memory
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        self.memory.get_many(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        self.memory.write_many(writes).await
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        *self.asked.lock() += 1;
+        Ok(self.tells_time.then(|| self.now()))
+    }
+}
+
+#[derive(Debug)]
+struct Wall {
+    world: Arc<World>,
+    off: Mutex<i64>,
+}
+
+impl Wall {
+    fn set(&self, off: i64) {
+        *self.off.lock() = off;
+    }
+}
+
+#[async_trait]
+impl Clock for Wall {
+    fn wall(&self) -> Duration {
+        let off = *self.off.lock();
+        let by = Duration::from_secs(off.unsigned_abs());
+        if off < 0 { self.world.now() - by } else { self.world.now() + by }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.world.origin.elapsed()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
+
+struct Process {
+    wall: Arc<Wall>,
+    domain: Domain,
+    items: Collection<Raw>,
+}
+
+impl Process {
+    async fn write(&self, n: i64) -> Result<CommitVersion, Error> {
+        let options = Options::default();
+        let committed = self.domain.run::<_, Error, _>(&options, async |tx| {
+            tx.get_many(&self.items, ["a", "b"]).await?;
+            tx.put(&self.items, "a", &raw(n))?;
+            tx.put(&self.items, "b", &raw(n))
+        });
+        Ok(committed.await?.receipt.commit_version.expect("it wrote"))
+    }
+
+    async fn read_at(&self, moment: Duration) -> Vec<Option<String>> {
+        let reader = self.domain.at(moment).expect("is past");
+        let mut found = Vec::new();
+        for id in ["a", "b"] {
+            let content = reader.get(&self.items, id).await.expect("reads");
+            found.push(content.map(|raw| raw.as_str().to_owned()));
+        }
+        found
+    }
+}
+
+fn raw(n: i64) -> Raw {
+    Raw::new(format!(r#"{{"n":{n}}}"#))
+}
+
+#[tokio::test(start_paused = true)]
+async fn moment_shows_the_same_whatever_commits_later() {
+    for (reader, writer) in [(50, -50), (-50, 50), (50, 50), (59, -59)] {
+        let world = World::new(true);
+        let reader = world.process(reader).await;
+        reader.domain.keep_history(&reader.items, DRIFT * 60).await.expect("keeps it");
+        reader.write(1).await.expect("writes");
+        tokio::time::sleep(DRIFT * 15).await;
+        let writer = world.process(writer).await;
+        let moment = reader.domain.latest_timestamp();
+        let before = reader.read_at(moment).await;
+        let version = writer.write(2).await.expect("its clock is within the limit");
+        assert!(version.unix_time() > moment, "{version:?} at {moment:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(reader.read_at(moment).await, before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_ahead_for_a_moment_leaves_no_trace() {
+    for hours in [1, 72] {
+        let world = World::new(true);
+        let (sick, sound) = (world.process(0).await, world.process(0).await);
+        sound.write(1).await.expect("writes");
+        sick.wall.set(hours * HOUR);
+        let error = sick.write(2).await.expect_err("its clock is ahead");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        sick.wall.set(0);
+        let version = sick.write(3).await.expect("its clock is right again");
+        assert!(version.unix_time() <= world.now(), "{version:?}");
+        sound.write(4).await.expect("nothing lies in its future");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn source_of_ids_recovers_without_a_server_time() {
+    let world = World::new(false);
+    let process = world.process(0).await;
+    process.wall.set(HOUR);
+    let tx = process.domain.begin(&Options::default()).expect("begins");
+    let ahead = tx.tid();
+    tx.rollback().await;
+    process.wall.set(0);
+    let version = process.write(1).await.expect("writes");
+    assert!(version.unix_time() <= world.now() + DRIFT, "{version:?}");
+    let tx = process.domain.begin(&Options::default()).expect("begins");
+    assert!(tx.tid() < ahead && tx.tid().node() != ahead.node());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_within_the_limit_starves_nobody() {
+    for tells_time in [true, false] {
+        let world = World::new(tells_time);
+        let fast = world.process(59).await;
+        let (slow, busy) = (world.process(0).await, world.process(0).await);
+        busy.write(0).await.expect("writes");
+        let ahead = fast.domain.transact::<_, Error, _>(async |tx| {
+            ["x", "y"].iter().try_for_each(|id| tx.put(&fast.items, *id, &raw(1)))
+        });
+        ahead.await.expect("writes");
+        // What it reads is 59 s ahead; that must not make its next transaction younger than all others.
+        let follows = slow.domain.transact::<_, Error, _>(async |tx| {
+            tx.get(&slow.items, "x").await?;
+            ["z", "w"].iter().try_for_each(|id| tx.put(&slow.items, *id, &raw(1)))
+        });
+        follows.await.expect("writes");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let stop = AtomicBool::new(false);
+        let load = async {
+            let loads = (0..4).map(|_| async {
+                while !stop.load(Ordering::Relaxed) {
+                    busy.write(1).await.expect("writes");
+                }
+            });
+            futures::future::join_all(loads).await;
+        };
+        let long = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let options = Options::default().with_pessimistic(true);
+            let long = slow.domain.run::<_, Error, _>(&options, async |tx| {
+                tx.get_many(&slow.items, ["a", "b"]).await?;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                tx.put(&slow.items, "a", &raw(-1))?;
+                tx.put(&slow.items, "b", &raw(-1))
+            });
+            let result = long.await;
+            stop.store(true, Ordering::Relaxed);
+            result
+        };
+        let ((), long) = tokio::join!(load, long);
+        long.expect("it is the oldest soon");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn resumed_process_goes_on_at_once() {
+    let world = World::new(true);
+    let process = world.process(0).await;
+    process.write(1).await.expect("writes");
+    let asked = *world.asked.lock();
+    process.write(2).await.expect("writes");
+    assert_eq!(*world.asked.lock(), asked, "nothing is asked while the clocks agree");
+    *world.suspended.lock() = Duration::from_secs(7_200);
+    let version = process.write(3).await.expect("its clock is right");
+    assert!(version.unix_time() + DRIFT > world.now(), "{version:?}");
+    assert_eq!(*world.asked.lock(), asked + 1, "the server was asked before anything was refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_clock_does_not_ask_for_each_transaction() {
+    let world = World::new(true);
+    let process = world.process(0).await;
+    process.write(1).await.expect("writes");
+    process.wall.set(HOUR);
+    let asked = *world.asked.lock();
+    for _ in 0..10 {
+        let error = process.write(2).await.expect_err("its clock is ahead");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    }
+    assert!(*world.asked.lock() <= asked + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_far_behind_is_refused_for_writes_only() {
+    let world = World::new(true);
+    let sound = world.process(0).await;
+    sound.write(1).await.expect("writes");
+    let behind = world.process(-300).await;
+    let error = behind.write(2).await.expect_err("one of the two clocks is wrong");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("behind"), "{error}");
+    let read = behind.domain.transact::<_, Error, _>(async |tx| tx.get(&behind.items, "a").await);
+    assert!(read.await.expect("reads").is_some());
+}

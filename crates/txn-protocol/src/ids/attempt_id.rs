@@ -1,0 +1,86 @@
+//! Ids of attempts.
+
+use std::time::Duration;
+
+use super::day::Day;
+use super::time_uuid::{MAX_SEQUENCE, Parts, TimeUuid, as_text};
+
+/// Attempts of one logical transaction are numbered by 14 bits.
+pub const MAX_ATTEMPT: u16 = MAX_SEQUENCE;
+
+/// The id of one attempt of a transaction: its lock in documents and the id of its record.
+///
+/// A version 1 UUID whose timestamp is the start of the *logical* transaction, kept over its attempts: the age that wound-wait
+/// compares (RESTBase). The clock sequence is the number of the attempt, the node belongs to the process. Ordered by age: the older
+/// transaction is less. The order of the text is another one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttemptId(TimeUuid);
+
+/// The age of a logical transaction: less is older. Equal for all its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Age {
+    ticks: u64,
+    node: [u8; 6],
+}
+
+impl AttemptId {
+    /// The first attempt of a transaction that started at `ticks`.
+    pub(super) fn first(ticks: u64, node: [u8; 6]) -> Self {
+        Self(TimeUuid::from_parts(Parts { ticks, sequence: 0, node }))
+    }
+
+    pub(super) fn ticks(self) -> u64 {
+        self.0.parts().ticks
+    }
+
+    /// The age of the logical transaction.
+    #[must_use]
+    pub fn age(self) -> Age {
+        let Parts { ticks, node, .. } = self.0.parts();
+        Age { ticks, node }
+    }
+
+    /// The number of the attempt, from 0.
+    #[must_use]
+    pub fn attempt(self) -> u16 {
+        self.0.parts().sequence
+    }
+
+    /// The id of another attempt of the same logical transaction.
+    #[must_use]
+    pub fn with_attempt(self, attempt: u16) -> Self {
+        Self(TimeUuid::from_parts(Parts { sequence: attempt, ..self.0.parts() }))
+    }
+
+    /// The node of the process that runs it.
+    #[must_use]
+    pub fn node(self) -> [u8; 6] {
+        self.0.parts().node
+    }
+
+    /// When the transaction started, since the Unix epoch.
+    #[must_use]
+    pub fn unix_time(self) -> Duration {
+        self.0.unix_time()
+    }
+
+    /// The UTC day, which names the partition of the transaction table.
+    #[must_use]
+    pub fn day(self) -> Day {
+        Day::of_ticks(self.0.parts().ticks)
+    }
+}
+
+impl Ord for AttemptId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.age(), self.attempt()).cmp(&(other.age(), other.attempt()))
+    }
+}
+
+impl PartialOrd for AttemptId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+as_text!(AttemptId);

@@ -1,0 +1,62 @@
+//! Versions of committed contents.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::time_uuid::{Parts, TimeUuid, as_text};
+
+/// The version of what one commit wrote: it grows along the history of every document.
+///
+/// A version 1 UUID whose timestamp is the moment of the commit, later than the version of everything that the transaction read or
+/// overwrote. It is no id of a transaction: no record is found by it. Ordered by time, then by node; the order of the text is another
+/// one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CommitVersion(TimeUuid);
+
+impl CommitVersion {
+    /// Has the length of every version, for contents that are only tried.
+    pub const STAND_IN: Self = Self(TimeUuid::EPOCH);
+
+    pub(super) fn new(parts: Parts) -> Self {
+        Self(TimeUuid::from_parts(parts))
+    }
+
+    pub(super) fn ticks(self) -> u64 {
+        self.0.parts().ticks
+    }
+
+    /// The node of the process that committed.
+    #[must_use]
+    pub fn node(self) -> [u8; 6] {
+        self.0.parts().node
+    }
+
+    /// The moment of the commit, since the Unix epoch.
+    #[must_use]
+    pub fn unix_time(self) -> Duration {
+        self.0.unix_time()
+    }
+
+    /// The text without hyphens, as kept in [`txn_store::fields::TRANSACTION_RECENT`].
+    pub fn compact(self) -> impl fmt::Display {
+        self.0.compact()
+    }
+}
+
+impl Ord for CommitVersion {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let order = |version: &Self| {
+            let Parts { ticks, sequence, node } = version.0.parts();
+            (ticks, node, sequence)
+        };
+        order(self).cmp(&order(other))
+    }
+}
+
+impl PartialOrd for CommitVersion {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+as_text!(CommitVersion);

@@ -1,0 +1,209 @@
+//! Where a process takes its ids from.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::attempt_id::AttemptId;
+use super::commit_version::CommitVersion;
+use super::time_uuid::{MAX_SEQUENCE, Parts, ticks_of, unix_time_of};
+use crate::clock::Entropy;
+
+/// Hands out the ids of one process; no timestamp twice.
+///
+/// The starts of transactions and the versions of commits are counted apart: a commit moves past what it read, and the age of
+/// the next transaction must not move with it, for a younger transaction is wounded first.
+///
+/// A clock that was ahead for a moment leaves no trace. Once the last timestamp lies further ahead of `now` than the clocks may drift
+/// apart, the source goes on under a new node, at `now`.
+#[derive(Debug)]
+pub struct IdSource(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    node: [u8; 6],
+    last_start: u64,
+    last_commit: u64,
+}
+
+/// A version that was read lies further in the future than the clocks may drift apart.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooFarAhead {
+    /// By how much.
+    pub by: Duration,
+}
+
+impl IdSource {
+    /// Ids of a node of its own.
+    #[must_use]
+    pub fn new(entropy: &dyn Entropy) -> Self {
+        Self(Mutex::new(State { node: new_node(entropy), last_start: 0, last_commit: 0 }))
+    }
+
+    /// Whether a version is one of these.
+    #[must_use]
+    pub fn is_own(&self, version: CommitVersion) -> bool {
+        version.node() == self.0.lock().node
+    }
+
+    /// Goes on under a new node: another process may hand out ids of the present one, if this machine was cloned or restored.
+    pub fn renew_node(&self, entropy: &dyn Entropy) {
+        self.0.lock().node = new_node(entropy);
+    }
+
+    /// The first attempt of a transaction that starts `now` (since the Unix epoch).
+    pub fn start(&self, now: Duration, drift: Duration, entropy: &dyn Entropy) -> AttemptId {
+        let mut state = self.0.lock();
+        let ticks = ticks_of(now).max(state.last_start + 1);
+        if ticks > ticks_of(now.saturating_add(drift)) {
+            state.begin_anew(ticks_of(now), entropy);
+        } else {
+            state.last_start = ticks;
+        }
+        AttemptId::first(state.last_start, state.node)
+    }
+
+    /// The version of a commit: `now`, not before its own transaction `began`, and later than everything that was read or is overwritten
+    /// (`after`).
+    ///
+    /// # Errors
+    /// [`TooFarAhead`] if one of these is later than `now` and the drift. Nothing is handed out then.
+    pub fn commit(
+        &self,
+        now: Duration,
+        began: Option<AttemptId>,
+        after: Option<CommitVersion>,
+        drift: Duration,
+        entropy: &dyn Entropy,
+    ) -> Result<CommitVersion, TooFarAhead> {
+        let after = after.map_or(0, |version| version.ticks() + 1);
+        let floor = began.map_or(0, AttemptId::ticks).max(after);
+        let bound = ticks_of(now.saturating_add(drift));
+        if floor > bound {
+            let ahead = unix_time_of(floor).saturating_sub(now);
+            return Err(TooFarAhead { by: ahead });
+        }
+        let mut state = self.0.lock();
+        let ticks = ticks_of(now).max(floor);
+        if state.last_commit >= bound {
+            state.begin_anew(ticks_of(now), entropy);
+            state.last_commit = ticks;
+        } else {
+            state.last_commit = ticks.max(state.last_commit + 1);
+        }
+        // Random bits: two processes of one node would have to agree on them, too.
+        let sequence = u16::try_from(entropy.next_u64() & u64::from(MAX_SEQUENCE)).unwrap_or(0);
+        Ok(CommitVersion::new(Parts { ticks: state.last_commit, sequence, node: state.node }))
+    }
+}
+
+impl State {
+    fn begin_anew(&mut self, ticks: u64, entropy: &dyn Entropy) {
+        *self = Self { node: new_node(entropy), last_start: ticks, last_commit: ticks };
+    }
+}
+
+fn new_node(entropy: &dyn Entropy) -> [u8; 6] {
+    let [a, b, c, d, e, f, ..] = entropy.next_u64().to_be_bytes();
+    // The multicast bit says that the node is random, not a hardware address (RFC 9562, 6.10).
+    [a | 1, b, c, d, e, f]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Counts, so that each node differs.
+    #[derive(Debug, Default)]
+    struct Counter(AtomicU64);
+
+    impl Entropy for Counter {
+        fn next_u64(&self) -> u64 {
+            self.0.fetch_add(1 << 32, Ordering::Relaxed)
+        }
+    }
+
+    const NOON: Duration = Duration::from_secs(1_772_280_000);
+    const DRIFT: Duration = Duration::from_secs(60);
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn source() -> (IdSource, Counter) {
+        let entropy = Counter::default();
+        (IdSource::new(&entropy), entropy)
+    }
+
+    #[test]
+    fn attempts_keep_their_age_and_have_ids_of_their_own() {
+        let (source, entropy) = source();
+        let [first, second] = [NOON, NOON].map(|now| source.start(now, DRIFT, &entropy));
+        assert!(first < second);
+        let retry = first.with_attempt(3);
+        assert_eq!((retry.age(), retry.attempt()), (first.age(), 3));
+        assert!(retry > first && retry < second);
+        assert_eq!(first.to_string().parse(), Ok(first));
+        assert_eq!(first.node()[0] & 1, 1, "multicast bit");
+        assert_eq!(first.with_attempt(MAX_SEQUENCE).attempt(), MAX_SEQUENCE);
+        assert!("not a tid".parse::<AttemptId>().is_err());
+        let version_4 = "7d444840-9dc0-41d1-b245-5ffdce74fad2";
+        assert!(version_4.parse::<AttemptId>().is_err());
+    }
+
+    #[test]
+    fn a_commit_is_later_than_what_it_overwrites() {
+        let (source, entropy) = source();
+        let (other, _) = (self::source().0, ());
+        let ahead = other.commit(NOON + DRIFT / 2, None, None, DRIFT, &entropy).expect("in time");
+        let commit =
+            source.commit(NOON, None, Some(ahead), DRIFT, &entropy).expect("within the drift");
+        assert!(commit > ahead);
+        assert_eq!(commit.compact().to_string().parse(), Ok(commit));
+        let next = source.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
+        assert!(next > commit, "versions of one process grow");
+        let far = other.commit(NOON + 10 * DRIFT, None, None, DRIFT, &entropy).expect("in time");
+        let refused = source.commit(NOON, None, Some(far), DRIFT, &entropy).expect_err("too far");
+        assert!(refused.by >= 10 * DRIFT);
+    }
+
+    #[test]
+    fn a_commit_is_not_earlier_than_its_transaction_began() {
+        let (source, entropy) = source();
+        let began = source.start(NOON + DRIFT / 2, DRIFT, &entropy);
+        let commit = source.commit(NOON, Some(began), None, DRIFT, &entropy).expect("in time");
+        assert!(commit.unix_time() >= began.unix_time());
+    }
+
+    #[test]
+    fn the_version_that_was_read_does_not_make_the_next_transaction_younger() {
+        let (source, entropy) = source();
+        let ahead = source.commit(NOON + DRIFT / 2, None, None, DRIFT, &entropy).expect("in time");
+        let commit =
+            source.commit(NOON, None, Some(ahead), DRIFT, &entropy).expect("within the drift");
+        let next = source.start(NOON, DRIFT, &entropy);
+        assert!(next.unix_time() < commit.unix_time());
+        assert_eq!(next.unix_time(), NOON);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_for_a_moment_leaves_no_trace() {
+        let (source, entropy) = source();
+        let before = source.start(NOON, DRIFT, &entropy);
+        source.start(NOON + HOUR, DRIFT, &entropy);
+        source.commit(NOON + HOUR, None, None, DRIFT, &entropy).expect("by that clock in time");
+        let after = source.start(NOON, DRIFT, &entropy);
+        assert_eq!(after.unix_time(), NOON);
+        assert_ne!(after.node(), before.node(), "or ids would be handed out twice");
+        let commit = source.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
+        assert!(commit.unix_time() < NOON + DRIFT);
+        assert!(source.is_own(commit));
+    }
+
+    #[test]
+    fn versions_never_leave_the_drift() {
+        let (source, entropy) = source();
+        let edge = source.commit(NOON + DRIFT, None, None, DRIFT, &entropy).expect("in time");
+        let next = source.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
+        assert!(next.unix_time() <= NOON + DRIFT && next.node() != edge.node());
+    }
+}
