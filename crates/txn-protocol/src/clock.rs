@@ -23,4 +23,10 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {
     /// Sixty-four random bits.
     fn next_u64(&self) -> u64;
+
+    /// Sixty-four bits that no other process draws, not even one whose memory was copied from this one: from the operating system at
+    /// each call. Tests that have to repeat themselves give their own.
+    fn word(&self) -> u64 {
+        getrandom::u64().unwrap_or_else(|_| self.next_u64())
+    }
 }

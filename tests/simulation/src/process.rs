@@ -23,6 +23,8 @@ const EPOCH: Duration = Duration::from_secs(1_795_262_400);
 #[derive(Debug)]
 struct State {
     dice: fastrand::Rng,
+    /// Words that no other process has. They decide nothing else.
+    words: fastrand::Rng,
     /// Steps until the process is killed, if it is to be.
     dies_in: Option<u64>,
     /// Steps until it is paused, and for how long.
@@ -120,6 +122,7 @@ impl Process {
     ) -> Arc<Self> {
         let state = State {
             dice: fastrand::Rng::with_seed(seed),
+            words: fastrand::Rng::with_seed(!seed),
             dies_in: None,
             pauses_in: None,
             paused_until: None,
@@ -287,6 +290,10 @@ pub struct EntropyOf(pub Arc<Process>);
 impl Entropy for EntropyOf {
     fn next_u64(&self) -> u64 {
         self.0.state.lock().dice.u64(..)
+    }
+
+    fn word(&self) -> u64 {
+        self.0.state.lock().words.u64(..)
     }
 }
 

@@ -37,7 +37,7 @@ impl IdSource {
     /// Ids of a node of its own.
     #[must_use]
     pub fn new(entropy: &dyn Entropy) -> Self {
-        Self(Mutex::new(State { node: new_node(entropy), last_start: 0, last_commit: 0 }))
+        Self(Mutex::new(State { node: node_of(entropy.next_u64()), last_start: 0, last_commit: 0 }))
     }
 
     /// Whether a version is one of these.
@@ -48,7 +48,7 @@ impl IdSource {
 
     /// Goes on under a new node: another process may hand out ids of the present one, if this machine was cloned or restored.
     pub fn renew_node(&self, entropy: &dyn Entropy) {
-        self.0.lock().node = new_node(entropy);
+        self.0.lock().node = node_of(entropy.word());
     }
 
     /// The first attempt of a transaction that starts `now` (since the Unix epoch).
@@ -91,20 +91,20 @@ impl IdSource {
         } else {
             state.last_commit = ticks.max(state.last_commit + 1);
         }
-        // Random bits: two processes of one node would have to agree on them, too.
-        let sequence = u16::try_from(entropy.next_u64() & u64::from(MAX_SEQUENCE)).unwrap_or(0);
+        // Two processes of one node would have to agree on these bits, too.
+        let sequence = u16::try_from(entropy.word() & u64::from(MAX_SEQUENCE)).unwrap_or(0);
         Ok(CommitVersion::new(Parts { ticks: state.last_commit, sequence, node: state.node }))
     }
 }
 
 impl State {
     fn begin_anew(&mut self, ticks: u64, entropy: &dyn Entropy) {
-        *self = Self { node: new_node(entropy), last_start: ticks, last_commit: ticks };
+        *self = Self { node: node_of(entropy.word()), last_start: ticks, last_commit: ticks };
     }
 }
 
-fn new_node(entropy: &dyn Entropy) -> [u8; 6] {
-    let [a, b, c, d, e, f, ..] = entropy.next_u64().to_be_bytes();
+fn node_of(random: u64) -> [u8; 6] {
+    let [a, b, c, d, e, f, ..] = random.to_be_bytes();
     // The multicast bit says that the node is random, not a hardware address (RFC 9562, 6.10).
     [a | 1, b, c, d, e, f]
 }
