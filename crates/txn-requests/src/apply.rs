@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 use txn_core::store::Key;
-use txn_core::{Collection, DocumentId, Error, Raw, CommitVersion, Transaction, Typed};
+use txn_core::{Collection, CommitVersion, DocumentId, Error, Raw, Transaction, Typed};
 use txn_lock::exact;
 
 use crate::number::{compare, negated, sum};
