@@ -5,10 +5,10 @@ use txn_core::store::{CollectionSpec, Role, Store, StoreErrorKind};
 use crate::error::Result;
 
 /// Field mappings of the accounts, for stores that have some.
-pub(crate) const ACCOUNTS: &str = r#"{"dynamic":"strict","properties":{"owner":{"type":"keyword"},"balance":{"type":"long"},"currency":{"type":"keyword"},"overdraft":{"type":"boolean"},"opened_at":{"type":"date","format":"epoch_millis"},"closed_at":{"type":"date","format":"epoch_millis"},"statement":{"dynamic":"strict","properties":{"lines":{"type":"long"},"balance":{"type":"long"},"at":{"type":"date","format":"epoch_millis"}}}}}"#;
+pub(crate) const ACCOUNTS: &str = r#"{"settings":{"auto_expand_replicas":"0-1"},"mappings":{"dynamic":"strict","properties":{"owner":{"type":"keyword"},"balance":{"type":"long"},"currency":{"type":"keyword"},"overdraft":{"type":"boolean"},"opened_at":{"type":"date","format":"epoch_millis"},"closed_at":{"type":"date","format":"epoch_millis"},"statement":{"dynamic":"strict","properties":{"lines":{"type":"long"},"balance":{"type":"long"},"at":{"type":"date","format":"epoch_millis"}}}}}}"#;
 
 /// Field mappings of the transfers. Legs are nested, so that the transfers of an account can be searched.
-pub(crate) const TRANSFERS: &str = r#"{"dynamic":"strict","properties":{"kind":{"type":"keyword"},"key":{"type":"keyword"},"legs":{"type":"nested","properties":{"account":{"type":"keyword"},"amount":{"type":"long"},"currency":{"type":"keyword"}}},"created_at":{"type":"date","format":"epoch_millis"},"extras":{"type":"keyword"}}}"#;
+pub(crate) const TRANSFERS: &str = r#"{"settings":{"auto_expand_replicas":"0-1"},"mappings":{"dynamic":"strict","properties":{"kind":{"type":"keyword"},"key":{"type":"keyword"},"legs":{"type":"nested","properties":{"account":{"type":"keyword"},"amount":{"type":"long"},"currency":{"type":"keyword"}}},"created_at":{"type":"date","format":"epoch_millis"},"extras":{"type":"keyword"}}}}"#;
 
 /// The collections of accounts and of transfers.
 pub(crate) fn names(domain: &str) -> (String, String) {

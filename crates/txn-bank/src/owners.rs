@@ -25,7 +25,7 @@ const MOST_KEY: usize = 300;
 /// The newest format of owners.
 const NEWEST: u32 = 1;
 
-const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{"format":{"type":"integer"},"owner":{"type":"keyword"},"accounts":{"type":"keyword"},"totals":{"type":"nested","properties":{"currency":{"type":"keyword"},"total":{"type":"long"}}}}}"#;
+const MAPPINGS: &str = r#"{"settings":{"auto_expand_replicas":"0-1"},"mappings":{"dynamic":"strict","properties":{"format":{"type":"integer"},"owner":{"type":"keyword"},"accounts":{"type":"keyword"},"totals":{"type":"nested","properties":{"currency":{"type":"keyword"},"total":{"type":"long"}}}}}}"#;
 
 /// An owner, as derived from the accounts. It follows them within moments of a processor that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

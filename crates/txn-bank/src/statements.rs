@@ -12,7 +12,7 @@ use crate::model::{Account, Currency, Noted};
 /// The newest format of lines.
 const NEWEST: u32 = 1;
 
-const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{"format":{"type":"integer"},"account":{"type":"keyword"},"number":{"type":"long"},"kind":{"type":"keyword"},"transfer":{"type":"keyword"},"amount":{"type":"long"},"balance":{"type":"long"},"currency":{"type":"keyword"},"at":{"type":"date","format":"epoch_millis"}}}"#;
+const MAPPINGS: &str = r#"{"settings":{"auto_expand_replicas":"0-1"},"mappings":{"dynamic":"strict","properties":{"format":{"type":"integer"},"account":{"type":"keyword"},"number":{"type":"long"},"kind":{"type":"keyword"},"transfer":{"type":"keyword"},"amount":{"type":"long"},"balance":{"type":"long"},"currency":{"type":"keyword"},"at":{"type":"date","format":"epoch_millis"}}}}"#;
 
 /// A line of a statement. Once written it is never changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

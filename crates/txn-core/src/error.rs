@@ -86,6 +86,12 @@ impl Error {
         Self { kind: self.kind, message, tid: self.tid, document, source: None }
     }
 
+    /// The same error to be told again, with more behind it.
+    pub(crate) fn noting(&self, note: &str) -> Self {
+        let again = self.again();
+        Self { message: format!("{}; {note}", again.message), ..again }
+    }
+
     pub(crate) fn at(mut self, document: &Key) -> Self {
         self.document.get_or_insert_with(|| document.clone());
         self

@@ -15,6 +15,7 @@ mod lifecycle;
 mod nested;
 mod opening;
 mod overload;
+mod partitions;
 #[path = "recovery/main.rs"]
 mod recovery;
 mod sequences;

@@ -13,7 +13,7 @@ use crate::classify::{self, Fate};
 use crate::documents::{Inner, Miss, no_index};
 use crate::mapping::{self, Index};
 use crate::names;
-use crate::target::{Target, check_length, identity_aliases};
+use crate::target::{Target, identity_aliases};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 
 /// The error of an administrative request about an index, with the privileges that it needs.
@@ -50,7 +50,7 @@ impl Inner {
     }
 
     /// A change of the cluster, which every node has to acknowledge.
-    async fn change(
+    pub(crate) async fn change(
         &self,
         what: &str,
         index: &str,
@@ -64,7 +64,7 @@ impl Inner {
         if answer.status != 200 {
             let error = refused(what, index, &answer);
             let kind = classify::cause_of(&answer).map(|cause| cause.kind).unwrap_or_default();
-            return Err(Changed::Refused { kind, error });
+            return Err(Changed::Refused { kind, error, answer });
         }
         let unavailable =
             |text| Changed::Failed(StoreError::new(StoreErrorKind::Unavailable, text));
@@ -164,18 +164,21 @@ impl Inner {
             let text = format!("{name:?} is not the name of an index: {fault}");
             return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
         }
-        let index = match self.look(name).await? {
-            Some(index) => index,
+        let (index, made) = match self.look(name).await? {
+            Some(index) => (index, false),
             None if spec.create => {
-                self.make(spec).await?;
-                self.look(name).await?.ok_or_else(|| {
+                let made = self.make(spec).await?;
+                let index = self.look(name).await?.ok_or_else(|| {
                     let text = format!("the index {name} was made and is gone again");
                     StoreError::new(StoreErrorKind::Unavailable, text)
-                })?
+                })?;
+                (index, made)
             }
             None => return Err(no_index(name)),
         };
-        index.check(&spec.role)?;
+        if let Err(error) = index.check(&spec.role) {
+            return Err(if made { self.unmake(&index, error).await } else { error });
+        }
         if let Some(change) = index.change_for(spec)? {
             let what = format!("preparing the mapping of {}", index.name);
             let path = format!("/{}/_mapping", names::segment(&index.name));
@@ -185,39 +188,17 @@ impl Inner {
         let aliased = self.give_identity(&index).await?;
         match (&aliased, &spec.role) {
             // Only looked at: reads do without.
-            (Err(_), Role::Data { owner: None }) | (Ok(()), _) => {}
+            (Err(_), role) if is_of_documents(role) && role.owner().is_none() => {}
+            (Ok(()), _) => {}
             (Err(error), _) => return Err(error.clone()),
         }
-        if let Role::Data { .. } = &spec.role {
+        let data = is_of_documents(&spec.role);
+        if data {
             self.alias_for_searches(&index).await;
         }
-        let owner = match &spec.role {
-            Role::Data { owner: Some(owner) } => Some(owner.clone()),
-            _ => index.owner(),
-        };
-        let data = matches!(spec.role, Role::Data { .. });
+        let owner = spec.role.owner().map(str::to_owned).or_else(|| index.owner());
         let target = self.remember(name, &index, aliased, data)?;
         Ok(CollectionInfo { name: target.name.clone(), uid: target.uuid.text().clone(), owner })
-    }
-
-    async fn make(&self, spec: &CollectionSpec) -> Result<(), StoreError> {
-        let name = &spec.name;
-        if let Some(fault) = names::fault_of_new(name) {
-            let text = format!("{name:?} cannot be the name of an index: {fault}");
-            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
-        }
-        check_length(name)?;
-        let body = mapping::creation(spec)?;
-        let path = format!("/{}", names::segment(name));
-        let what = format!("making the index {name}");
-        match self.change(&what, name, Method::PUT, &path, Some(&body)).await {
-            Ok(_) => Ok(()),
-            // Somebody else made it at the same time.
-            Err(Changed::Refused { kind, .. }) if kind == "resource_already_exists_exception" => {
-                Ok(())
-            }
-            Err(changed) => Err(changed.into_error()),
-        }
     }
 
     /// The alias that hides placeholders from plain searches. A convenience: where its name is
@@ -381,11 +362,16 @@ impl Inner {
     }
 }
 
+/// Whether a collection has documents of transactions, with the reserved fields.
+fn is_of_documents(role: &Role) -> bool {
+    matches!(role, Role::Data { .. } | Role::System { .. })
+}
+
 /// Why a change of the cluster did not come about.
 #[derive(Debug)]
-enum Changed {
+pub(crate) enum Changed {
     /// A server said no; `kind` is the type of its error.
-    Refused { kind: String, error: StoreError },
+    Refused { kind: String, error: StoreError, answer: Answer },
     /// No answer, or none that says it.
     Failed(StoreError),
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use reqwest::Method;
 use txn_store::{
     Cursor, Filter, Key, Limits, Outcome, Page, Read, Refusal, RefusalKind, StoreError,
@@ -25,6 +26,8 @@ pub(crate) struct Inner {
     pub(crate) max_items: usize,
     pub(crate) max_bytes: usize,
     pub(crate) targets: Targets,
+    /// Settings of an index that the server does not know.
+    pub(crate) unknown_settings: Mutex<BTreeSet<String>>,
 }
 
 /// Why a name has no target.

@@ -21,9 +21,13 @@ mod bulk;
 mod classify;
 mod collection;
 mod config;
+mod creation;
 mod definition;
 mod documents;
+#[cfg(test)]
+mod fake;
 mod identify;
+mod making;
 mod mapping;
 mod mget;
 mod names;
@@ -33,6 +37,7 @@ mod scan;
 mod secrets;
 mod server;
 mod target;
+mod templates;
 mod terms;
 mod transport;
 mod uuid;
@@ -42,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use txn_store::{
     CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
     Read, Store, StoreError, Write,
@@ -89,6 +95,7 @@ impl EsStore {
             max_items: config.max_bulk_items,
             max_bytes: config.max_bulk_bytes,
             targets: Targets::default(),
+            unknown_settings: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

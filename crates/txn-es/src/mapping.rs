@@ -1,6 +1,8 @@
 //! Is an index fit for transactions, and what is missing? Pure functions over what the servers show
 //! of an index.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use txn_store::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
@@ -80,6 +82,36 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
 }
 
 impl Index {
+    /// One that is not made yet.
+    pub(crate) fn unmade(
+        name: &str,
+        mappings: Map<String, Value>,
+        settings: Map<String, Value>,
+    ) -> Self {
+        Self { name: name.to_owned(), mappings, settings, ..Self::default() }
+    }
+
+    /// Adds a setting that is not given.
+    pub(crate) fn add_setting(&mut self, name: &str, value: Value) {
+        self.settings.entry(name).or_insert(value);
+    }
+
+    /// Adds a part of the mapping that is not given.
+    pub(crate) fn add_mapping(&mut self, name: &str, value: Value) {
+        self.mappings.entry(name).or_insert(value);
+    }
+
+    /// Replaces parts of the mapping.
+    pub(crate) fn extend_mappings(&mut self, parts: Map<String, Value>) {
+        self.mappings.extend(parts);
+    }
+
+    /// The body of the request that makes it, without some settings.
+    pub(crate) fn into_body(mut self, without: &BTreeSet<String>) -> Value {
+        self.settings.retain(|name, _| !without.contains(name));
+        json!({"settings": self.settings, "mappings": self.mappings})
+    }
+
     fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).and_then(Value::as_str)
     }
@@ -171,11 +203,19 @@ impl Index {
                  lose fields; reindex into an index with a complete, stored _source"
             )));
         }
+        let data = matches!(role, Role::Data { .. });
+        if !data && self.mappings.get("_routing").is_some_and(|routing| is_on(&routing["required"]))
+        {
+            return Err(misconfigured(format!(
+                "{name} requires a routing for each document, and those of this library have none: set \
+                 _routing.required to false in its mapping"
+            )));
+        }
         match role {
-            Role::Data { .. } => self.missing_fields().map(|_| ()),
+            Role::Data { .. } | Role::System { .. } => self.missing_fields().map(|_| ()),
             Role::Registry => Ok(()),
             Role::Partition => match self.field(STATE) {
-                Some(field) if is_searchable_keyword(field) => Ok(()),
+                Some(field) if is_searchable_keyword(field) && !self.is_runtime(STATE) => Ok(()),
                 _ => Err(misconfigured(format!(
                     "{name} is no partition of a transaction table: it has no keyword field {STATE}"
                 ))),
@@ -220,6 +260,11 @@ impl Index {
         crate::terms::immense(self.mappings.get("properties")?.as_object()?, &source)
     }
 
+    /// Whether a runtime field stands in front of a field.
+    fn is_runtime(&self, name: &str) -> bool {
+        self.mappings.get("runtime").is_some_and(|runtime| runtime.get(name).is_some())
+    }
+
     fn field(&self, name: &str) -> Option<&Value> {
         self.mappings.get("properties")?.get(name)
     }
@@ -255,8 +300,7 @@ impl Index {
                     self.name
                 )))
             };
-            let runtime = self.mappings.get("runtime");
-            if runtime.is_some_and(|runtime| runtime.get(field).is_some()) {
+            if self.is_runtime(field) {
                 return clash(&format!("a runtime field, where it has to be {wanted}"));
             }
             let Some(found) = self.field(field) else {
@@ -285,9 +329,11 @@ impl Index {
     /// they are this library's, and the owner, merged into the `_meta` that is there (the servers replace it
     /// as a whole).
     pub(crate) fn change(&self, role: &Role) -> Result<Option<Value>, StoreError> {
-        let Role::Data { owner } = role else { return Ok(None) };
+        if !matches!(role, Role::Data { .. } | Role::System { .. }) {
+            return Ok(None);
+        }
         let missing = self.missing_fields()?;
-        let owner = owner.as_ref().filter(|owner| self.owner().as_ref() != Some(owner));
+        let owner = role.owner().filter(|owner| self.owner().as_deref() != Some(*owner));
         if missing.is_empty() && owner.is_none() {
             return Ok(None);
         }
@@ -333,7 +379,7 @@ impl Index {
             mappings.get("dynamic").and_then(Value::as_str) == Some("strict")
         };
         // Those of another domain are only looked at.
-        let is_claimed = matches!(&spec.role, Role::Data { owner: Some(_) });
+        let is_claimed = spec.role.owner().is_some();
         let wanted = definition::of(spec).map(|(mappings, _)| mappings).unwrap_or_default();
         if !spec.create || !is_claimed || !is_strict(&self.mappings) || !is_strict(&wanted) {
             return Map::new();
@@ -344,7 +390,7 @@ impl Index {
     }
 
     /// Adds fields to the mapping of an index that is not made yet.
-    fn map(&mut self, fields: Value) -> Result<(), StoreError> {
+    pub(crate) fn map(&mut self, fields: Value) -> Result<(), StoreError> {
         let properties = self.mappings.entry("properties").or_insert_with(|| json!({}));
         match (properties, fields) {
             (Value::Object(properties), Value::Object(fields)) => {
@@ -394,38 +440,15 @@ fn reserved() -> [(&'static str, Value); 4] {
     ]
 }
 
+/// Whether a flag of a mapping is set: as a truth value, or as a text.
+fn is_on(flag: &Value) -> bool {
+    flag == true || flag == "true"
+}
+
 fn is_searchable_keyword(field: &Value) -> bool {
     let off = |name: &str| matches!(&field[name], Value::Bool(false)) || field[name] == "false";
     let shortened = field["ignore_above"].as_u64().is_some_and(|length| length < 64);
     field["type"] == "keyword" && !off("index") && !shortened
-}
-
-/// The body of the request that makes a collection.
-pub(crate) fn creation(spec: &CollectionSpec) -> Result<Value, StoreError> {
-    let (mappings, settings) = definition::of(spec)?;
-    let mut index = Index { name: spec.name.clone(), mappings, settings, ..Index::default() };
-    index.settings.entry("index.translog.durability").or_insert_with(|| json!("request"));
-    if let Role::Data { .. } = &spec.role {
-        if let Some(Value::Object(mut change)) = index.change(&spec.role)? {
-            let fields = change.remove("properties").unwrap_or_default();
-            index.map(fields)?;
-            index.mappings.extend(change);
-        }
-    } else {
-        // Small, found by key: one shard. A copy as soon as there is a second node; without one,
-        // nothing that could not be assigned.
-        index.settings.insert("index.number_of_shards".to_owned(), json!(1));
-        index.settings.insert("index.auto_expand_replicas".to_owned(), json!("0-1"));
-        index.mappings.insert("dynamic".to_owned(), json!(false));
-    }
-    if spec.role == Role::Partition {
-        index.map(json!({
-            STATE: {"type": "keyword"},
-            "body": {"type": "object", "enabled": false},
-        }))?;
-    }
-    index.check(&spec.role)?;
-    Ok(json!({"settings": index.settings, "mappings": index.mappings}))
 }
 
 /// What the alias for plain searches is called.

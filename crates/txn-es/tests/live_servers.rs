@@ -5,3 +5,4 @@ mod live_access;
 mod live_collections;
 mod live_identities;
 mod live_routing;
+mod live_templates;

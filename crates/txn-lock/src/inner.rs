@@ -51,7 +51,7 @@ impl Inner {
         config.check()?;
         let collection = domain.collection_name("locks");
         let repository = LockRepository::open(domain, &collection).await?;
-        let instances = Instances::open(domain, &collection, Some(MAPPINGS), config.lease).await?;
+        let instances = Instances::open(domain, &collection, MAPPINGS, config.lease).await?;
         Ok(Arc::new(Self {
             repository,
             instances,

@@ -75,14 +75,14 @@ impl Instances {
     /// The instances that keep their documents in this collection. Nothing is written before the first beat.
     ///
     /// # Errors
-    /// As [`Domain::create_collection`].
+    /// As [`Domain::create_system_collection`].
     pub async fn open(
         domain: &Domain,
         collection: &str,
-        mappings: Option<&str>,
+        mappings: &str,
         lease: Duration,
     ) -> Result<Self> {
-        let documents = domain.create_collection(collection, mappings).await?;
+        let documents = domain.create_system_collection(collection, mappings).await?;
         let config = domain.config();
         let name = match &config.application {
             Some(application) => format!("{application} ({})", config.coordinator),

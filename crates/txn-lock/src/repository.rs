@@ -44,10 +44,10 @@ impl LockRepository {
     /// Opens the documents of locks in a collection, and makes it if it is missing.
     ///
     /// # Errors
-    /// As [`Domain::create_collection`].
+    /// As [`Domain::create_system_collection`].
     pub async fn open(domain: &Domain, collection: &str) -> Result<Self> {
-        let locks = domain.create_collection(collection, Some(MAPPINGS)).await?;
-        let floors = domain.create_collection(collection, Some(MAPPINGS)).await?;
+        let locks = domain.create_system_collection(collection, MAPPINGS).await?;
+        let floors = domain.create_system_collection(collection, MAPPINGS).await?;
         Ok(Self { domain: domain.clone(), locks, floors })
     }
 

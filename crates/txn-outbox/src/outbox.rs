@@ -57,17 +57,17 @@ impl Outbox {
     pub async fn open(domain: &Domain, config: OutboxConfig) -> Result<Self> {
         config.check()?;
         let name = domain.collection_name("outbox");
-        let settings = domain.create_collection(&name, Some(MAPPINGS)).await?;
-        let floors = domain.create_collection(&name, Some(MAPPINGS)).await?;
+        let settings = domain.create_system_collection(&name, MAPPINGS).await?;
+        let floors = domain.create_system_collection(&name, MAPPINGS).await?;
         let shards = begin(domain, (&settings, &floors), config.shards).await?;
         let inner = Inner {
             domain: domain.clone(),
             config,
             shards,
-            queues: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            queues: domain.create_system_collection(&name, MAPPINGS).await?,
             floors,
-            letters: domain.create_collection(&name, Some(MAPPINGS)).await?,
-            dead: domain.create_collection(&name, Some(MAPPINGS)).await?,
+            letters: domain.create_system_collection(&name, MAPPINGS).await?,
+            dead: domain.create_system_collection(&name, MAPPINGS).await?,
             fresh: Fresh::default(),
             looked: Mutex::default(),
         };

@@ -6,7 +6,7 @@
 
 use redb::{ReadableTable, Table, WriteTransaction};
 use txn_store::embedded;
-use txn_store::{CollectionInfo, CollectionSpec, Outcome, Role, StoreError, Version, Write};
+use txn_store::{CollectionInfo, CollectionSpec, Outcome, StoreError, Version, Write};
 
 use crate::codec::{self, Record};
 use crate::error::Fault;
@@ -122,13 +122,10 @@ impl<'t> Changes<'t> {
                 Resolved { name: spec.name.as_str().into(), record, by_alias: false }
             }
         };
-        let owner = match &spec.role {
-            Role::Data { owner: Some(owner) } => Some(owner),
-            _ => None,
-        };
-        let owned = owner.is_some() && found.record.owner.as_ref() != owner;
+        let owner = spec.role.owner();
+        let owned = owner.is_some() && found.record.owner.as_deref() != owner;
         if owned {
-            found.record.owner = owner.cloned();
+            found.record.owner = owner.map(str::to_owned);
         }
         if made || owned {
             self.store(&found)?;

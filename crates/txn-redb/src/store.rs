@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use txn_store::embedded;
 use txn_store::{
     CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
-    Read, Role, Store, StoreError, StoreErrorKind, Write,
+    Read, Store, StoreError, StoreErrorKind, Write,
 };
 
 use crate::apply::Command;
@@ -206,12 +206,9 @@ impl Store for RedbStore {
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
         // Opening what is there already is no write.
         let found = read::find(&self.open.file, &spec.name)?;
-        let owner = match &spec.role {
-            Role::Data { owner: Some(owner) } => Some(owner),
-            _ => None,
-        };
+        let owner = spec.role.owner();
         match found {
-            Some(info) if owner.is_none() || info.owner.as_ref() == owner => return Ok(info),
+            Some(info) if owner.is_none() || info.owner.as_deref() == owner => return Ok(info),
             None if !spec.create => return Err(embedded::not_found(&spec.name)),
             _ => {}
         }

@@ -132,10 +132,10 @@ impl Inner {
         companion: Option<Arc<dyn Companion>>,
     ) -> Result<Self> {
         config.check()?;
-        let entries = domain.create_collection(&collection(domain), Some(MAPPINGS)).await?;
+        let entries = domain.create_system_collection(&collection(domain), MAPPINGS).await?;
         let processors = domain.collection_name("processors");
         let instances =
-            Instances::open(domain, &processors, Some(instance::MAPPINGS), config.lease).await?;
+            Instances::open(domain, &processors, instance::MAPPINGS, config.lease).await?;
         let emitter = config.outbox.as_ref();
         let emitter =
             emitter.map(|outbox| Emitter::new(outbox, domain, config.max_bytes)).transpose()?;

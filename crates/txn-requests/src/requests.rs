@@ -185,8 +185,11 @@ impl Requests {
         }
     }
 
-    /// Deletes requests that are finished or rolled back and have stood so for `age`, by the wall clock. Their ids are
-    /// free afterwards: choose an age beyond which nobody sends a request again. With an outbox, what that keeps of keys which were
+    /// Deletes requests that are finished or rolled back and have stood so for `age`, by the wall clock.
+    ///
+    /// An id counts until its request is purged. The same request under the same id **has a second effect afterwards**, so the age is
+    /// the time within which a client may send a request again: its retries, a queue in front of it, a backup that is replayed.
+    /// With [`Duration::ZERO`] no id counts beyond the end of its request. With an outbox, what that keeps of keys which were
     /// not used for so long goes, too, those of updates that depend on a write among them, and results of HTTP requests.
     ///
     /// # Errors

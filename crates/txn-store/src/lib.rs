@@ -31,6 +31,7 @@
 //! Elasticsearch an item is sent on again after the connection to its primary broke, and reports its last try
 //! only. The engine settles all of them by a further acknowledged write.
 
+mod collection;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod embedded;
@@ -47,6 +48,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use collection::{CollectionIdentity, CollectionInfo, CollectionSpec, Role};
 pub use layer::Layer;
 pub use memory::MemoryStore;
 pub use pages::Pages;
@@ -375,58 +377,6 @@ impl Limits {
     }
 }
 
-/// What a collection is for; a store prepares it accordingly.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Documents of the application, with the reserved fields beside their own.
-    Data {
-        /// The domain that owns it, mirrored into the collection's own metadata; `None` only looks
-        /// and leaves the metadata alone.
-        owner: Option<String>,
-    },
-    /// The registry: domain documents and claims of collections. Found by key only.
-    Registry,
-    /// One partition of a transaction table. Searched by the top-level keyword field `state`.
-    Partition,
-}
-
-/// What to open, and whether to make it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct CollectionSpec {
-    /// The name, which may be an alias of one collection.
-    pub name: String,
-    /// What it is for.
-    pub role: Role,
-    /// Make it if it is missing.
-    pub create: bool,
-    /// Mappings and settings of a collection that is made: a JSON object, in the words of the store (on
-    /// Elasticsearch and OpenSearch `{"mappings": {"properties": …}, "settings": …}`, or the inner
-    /// mappings alone); stores without mappings ignore it. Of a collection that exists it changes nothing, but that one which
-    /// takes mapped fields alone gets those that it lacks, if it is to be made unless it is there and has an owner.
-    pub mappings: Option<Source>,
-}
-
-/// What [`Store::open_collection`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CollectionInfo {
-    /// The physical name, with aliases resolved: use it in keys.
-    pub name: Arc<str>,
-    /// Identity of this very collection: a collection dropped and made again has another.
-    pub uid: Arc<str>,
-    /// The owning domain, by the collection's own metadata. A hint for people: ownership itself is
-    /// decided in the registry.
-    pub owner: Option<String>,
-}
-
-/// Which collection a name stands for, as [`Store::identify`] answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CollectionIdentity {
-    /// The physical name, with aliases resolved.
-    pub name: Arc<str>,
-    /// The same as [`CollectionInfo::uid`].
-    pub uid: Arc<str>,
-}
-
 /// Which documents a scan is about. Fields are top-level keyword fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
@@ -532,7 +482,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// them. Holds every collection whose making was acknowledged before the call and whose dropping was not begun.
     async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError>;
 
-    /// Takes off what [`Store::open_collection`] put on a collection of the role [`Role::Data`]: the owner, and
+    /// Takes off what [`Store::open_collection`] put on a collection of the roles [`Role::Data`] and [`Role::System`]: the owner, and
     /// whatever the store itself added and can take away. Documents and mapped fields stay. Idempotent.
     ///
     /// # Errors

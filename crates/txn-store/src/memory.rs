@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::embedded::{self, Decision, LIMITS, Place};
 use crate::{
     CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
-    Read, Role, Source, Store, StoreError, Version, Write,
+    Read, Source, Store, StoreError, Version, Write,
 };
 
 /// Documents in the memory of this process. Linearizable, and gone with the process.
@@ -174,8 +174,8 @@ impl Store for MemoryStore {
         }
         let name = state.resolve(&spec.name).cloned();
         let collection = state.existing(&spec.name)?;
-        if let Role::Data { owner: Some(owner) } = &spec.role {
-            collection.owner = Some(owner.clone());
+        if let Some(owner) = spec.role.owner() {
+            collection.owner = Some(owner.to_owned());
         }
         let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
         Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })

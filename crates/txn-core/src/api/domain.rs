@@ -11,6 +11,7 @@ use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::claims::IfMissing;
 use crate::engine::deadline::Deadline;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind, Result};
@@ -139,7 +140,7 @@ impl Domain {
     /// [`ErrorKind::Misconfigured`] if it does not exist, belongs to another domain, or cannot serve
     /// transactions: the message names the remedy.
     pub async fn collection<C: Codec>(&self, name: &str) -> Result<Collection<C>> {
-        self.open_collection(name, false, None).await
+        self.open_collection(name, IfMissing::Fail).await
     }
 
     /// Opens a collection of raw JSON that exists, and claims it for this domain.
@@ -147,7 +148,7 @@ impl Domain {
     /// # Errors
     /// As [`Domain::collection`].
     pub async fn raw_collection(&self, name: &str) -> Result<Collection<Raw>> {
-        self.open_collection(name, false, None).await
+        self.open_collection(name, IfMissing::Fail).await
     }
 
     /// Opens a collection, and makes it if it is missing, with `mappings` in the words of the store; stores without
@@ -180,18 +181,31 @@ impl Domain {
         name: &str,
         mappings: Option<&str>,
     ) -> Result<Collection<C>> {
-        self.open_collection(name, true, mappings).await
+        self.open_collection(name, IfMissing::Create(mappings)).await
+    }
+
+    /// The same for a system on top of transactions, such as locks: nothing else writes to the collection. One that is missing
+    /// is made without anything that an index template of the servers adds: one shard, one replica as soon as there is a second
+    /// node, no pipeline, no lifecycle.
+    ///
+    /// # Errors
+    /// As [`Domain::create_collection`].
+    pub async fn create_system_collection<C: Codec>(
+        &self,
+        name: &str,
+        mappings: &str,
+    ) -> Result<Collection<C>> {
+        self.open_collection(name, IfMissing::CreateForSystem(mappings)).await
     }
 
     async fn open_collection<C: Codec>(
         &self,
         name: &str,
-        create: bool,
-        mappings: Option<&str>,
+        if_missing: IfMissing<'_>,
     ) -> Result<Collection<C>> {
         let engine = &self.engine;
         let deadline = engine.deadline(engine.config.deadline);
-        let opened = engine.open_collection(name, create, mappings, &deadline).await;
+        let opened = engine.open_collection(name, if_missing, &deadline).await;
         let info = opened.map_err(AttemptError::into_error)?;
         Ok(Collection::new(info.name))
     }

@@ -30,19 +30,37 @@ impl Claim {
     }
 }
 
+/// What to do about a collection that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing<'a> {
+    Fail,
+    /// Make it, with these mappings.
+    Create(Option<&'a str>),
+    /// Make it for a system on top of the engine: nothing else writes to it.
+    CreateForSystem(&'a str),
+}
+
+impl IfMissing<'_> {
+    fn spec(self, name: &str, owner: Option<String>) -> CollectionSpec {
+        let (role, mappings) = match self {
+            Self::Fail => (Role::Data { owner }, None),
+            Self::Create(mappings) => (Role::Data { owner }, mappings),
+            Self::CreateForSystem(mappings) => (Role::System { owner }, Some(mappings)),
+        };
+        let mappings = mappings.map(|text| Source::from(txn_protocol::document::flatten(text)));
+        CollectionSpec { name: name.to_owned(), role, create: self != Self::Fail, mappings }
+    }
+}
+
 impl Engine {
     /// Opens a collection, or makes it, and claims it for this domain.
     pub(crate) async fn open_collection(
         &self,
         name: &str,
-        create: bool,
-        mappings: Option<&str>,
+        if_missing: IfMissing<'_>,
         deadline: &Deadline,
     ) -> Result<CollectionInfo, AttemptError> {
-        let open = |owner: Option<String>| {
-            let mappings = mappings.map(|text| Source::from(txn_protocol::document::flatten(text)));
-            CollectionSpec { name: name.to_owned(), role: Role::Data { owner }, create, mappings }
-        };
+        let open = |owner: Option<String>| if_missing.spec(name, owner);
         let look = open(None);
         let info = self.retry_unavailable(deadline, || self.store.open_collection(&look)).await?;
         self.claim(&info, deadline).await?;

@@ -16,6 +16,7 @@ use txn_protocol::machines::domain::MakeOnce;
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::claims::IfMissing;
 use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::{REGISTRY, RegistryDocument};
 use crate::engine::format::unreadable;
@@ -126,9 +127,10 @@ impl Engine {
         retention: Duration,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let opened = self.open_collection(name, false, None, deadline).await?;
+        let opened = self.open_collection(name, IfMissing::Fail, deadline).await?;
         let collection = format!("{}-history", opened.name);
-        let past = self.open_collection(&collection, true, Some(UNSEARCHED), deadline).await?;
+        let unsearched = IfMissing::CreateForSystem(UNSEARCHED);
+        let past = self.open_collection(&collection, unsearched, deadline).await?;
         let key = history_entry(&opened.uid);
         if self.read_registry(&key, deadline).await?.is_none() {
             self.check_free(&past.name, deadline).await?;

@@ -86,7 +86,21 @@ pub(crate) struct Table {
     lifts: Mutex<BTreeMap<Day, (String, Duration)>>,
     /// One task of this process makes partitions at a time.
     making: tokio::sync::Mutex<()>,
+    refused: Mutex<BTreeMap<Day, RefusedPartition>>,
 }
+
+/// A partition that the store refused to make, and until when nobody of this process tries again.
+#[derive(Debug)]
+struct RefusedPartition {
+    error: Error,
+    pause: Duration,
+    until: Duration,
+}
+
+/// After the first refusal; each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 impl Table {
     pub(crate) fn new(domain: &str) -> Self {
@@ -96,6 +110,7 @@ impl Table {
             dropped_through: Mutex::default(),
             lifts: Mutex::default(),
             making: tokio::sync::Mutex::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -158,6 +173,25 @@ impl Table {
         known.1
     }
 
+    /// The error of the last try to make a partition, while it is too early for another one.
+    fn refusal(&self, day: Day, now: Duration) -> Option<Error> {
+        let refused = self.refused.lock();
+        let refused = refused.get(&day).filter(|refused| now < refused.until)?;
+        let pause = (refused.until - now).as_secs() + 1;
+        Some(refused.error.noting(&format!("this process tries again in {pause} s")))
+    }
+
+    /// Notes the outcome of a try to make a partition.
+    fn note_made(&self, day: Day, refused_with: Option<&Error>, now: Duration) {
+        let mut refused = self.refused.lock();
+        let last = refused.remove(&day);
+        if let Some(error) = refused_with {
+            let pause = last.map_or(FIRST_PAUSE, |last| (2 * last.pause).min(LONGEST_PAUSE));
+            let error = error.again();
+            refused.insert(day, RefusedPartition { error, pause, until: now + pause });
+        }
+    }
+
     fn forget_ready(&self, day: Day) {
         self.ready.lock().remove(&day);
     }
@@ -189,6 +223,9 @@ impl Engine {
         let _making = self.table.making.lock().await;
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
+        }
+        if make && let Some(error) = self.table.refusal(day, self.now()) {
+            return Err(error.into());
         }
         let mut step = Making::Ask;
         let mut own = String::new();
@@ -283,8 +320,13 @@ impl Engine {
             create: true,
             mappings: None,
         };
-        self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await?;
-        Ok(name)
+        let made = self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await;
+        let refused_with = match &made {
+            Err(AttemptError::Fail(error)) => Some(error),
+            Ok(_) | Err(AttemptError::Retry(_)) => None,
+        };
+        self.table.note_made(day, refused_with, self.now());
+        made.map(|_| name)
     }
 
     /// The error of a partition that the domain document names and that does not exist.

@@ -104,7 +104,7 @@ impl HttpResults {
     /// # Errors
     /// The engine's.
     pub async fn open(domain: &Domain) -> Result<Self> {
-        let results = domain.create_collection(&collection(domain), Some(MAPPINGS)).await?;
+        let results = domain.create_system_collection(&collection(domain), MAPPINGS).await?;
         Ok(Self { domain: domain.clone(), results })
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct Cursors {
 impl Cursors {
     pub(crate) async fn open(domain: &Domain, source: &str, epoch: String) -> Result<Self> {
         let name = domain.collection_name("outbox");
-        let documents = domain.create_collection(&name, Some(MAPPINGS)).await?;
+        let documents = domain.create_system_collection(&name, MAPPINGS).await?;
         Ok(Self { domain: domain.clone(), documents, source: source.to_owned(), epoch })
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use txn_store::embedded::{self, LIMITS};
 use txn_store::{
     CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
-    Read, Role, Store, StoreError, StoreErrorKind, Write,
+    Read, Store, StoreError, StoreErrorKind, Write,
 };
 
 use super::slow::{Call, timed_out};
@@ -67,8 +67,8 @@ impl Store for Server {
         }
         let name = state.resolve(&spec.name);
         let collection = state.existing(&spec.name)?;
-        if let Role::Data { owner: Some(owner) } = &spec.role {
-            collection.owner = Some(owner.clone());
+        if let Some(owner) = spec.role.owner() {
+            collection.owner = Some(owner.to_owned());
         }
         let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
         Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })

@@ -1,0 +1,126 @@
+//! A day whose partition the store refuses to make: at the limit of shards, or where an index template spoils it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use txn_core::clock::{Clock, SystemClock};
+use txn_core::store::{
+    CollectionInfo, CollectionSpec, Layer, MemoryStore, Role, Store, StoreError, StoreErrorKind,
+};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Makes no partitions while it is full, and counts who asks for one.
+#[derive(Debug, Default)]
+struct FullStore {
+    inner: MemoryStore,
+    full: AtomicBool,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Layer for FullStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
+        if spec.role == Role::Partition && self.full.load(Ordering::Relaxed) {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, "there are no more shards"));
+        }
+        self.inner.open_collection(spec).await
+    }
+}
+
+/// The time of the machine, and what was added to it.
+#[derive(Debug, Default)]
+struct Later {
+    system: SystemClock,
+    by: Mutex<Duration>,
+}
+
+impl Later {
+    fn advance(&self, by: Duration) {
+        *self.by.lock() += by;
+    }
+}
+
+#[async_trait]
+impl Clock for Later {
+    fn wall(&self) -> Duration {
+        self.system.wall() + *self.by.lock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.system.monotonic() + *self.by.lock()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.system.sleep(duration).await;
+    }
+}
+
+/// A transaction of two documents, which needs a record.
+async fn write(domain: &Domain, items: &Collection<Raw>) -> Result<(), Error> {
+    domain
+        .transact(async |tx| {
+            tx.put(items, "a", &Raw::new("{}"))?;
+            tx.put(items, "b", &Raw::new("{}"))
+        })
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_partition_is_tried_once_per_pause() {
+    let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
+    let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
+    let domain = Domain::create(store.clone(), "shop", config).await.expect("makes");
+    let items = domain.create_collection("items", None).await.expect("opens");
+    write(&domain, &items).await.expect("writes");
+
+    store.full.store(true, Ordering::Relaxed);
+    clock.advance(2 * DAY);
+    let asked = async |transactions: usize| {
+        let all = (0..transactions).map(|_| write(&domain, &items));
+        for result in futures::future::join_all(all).await {
+            let error = result.expect_err("there is no partition");
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(error.to_string().contains("no more shards"), "{error}");
+        }
+        store.asked.load(Ordering::Relaxed)
+    };
+    assert_eq!(asked(40).await, 1);
+    // The pauses grow: one second, two, four.
+    clock.advance(Duration::from_millis(1_500));
+    assert_eq!(asked(40).await, 2);
+    clock.advance(Duration::from_millis(1_500));
+    assert_eq!(asked(40).await, 2);
+    clock.advance(Duration::from_millis(1_000));
+    assert_eq!(asked(40).await, 3);
+
+    store.full.store(false, Ordering::Relaxed);
+    clock.advance(Duration::from_secs(5));
+    write(&domain, &items).await.expect("the partition is made at the next try");
+}
+
+#[tokio::test(start_paused = true)]
+async fn domain_opens_before_tomorrow_has_a_partition() {
+    let store = Arc::new(FullStore::default());
+    let config = || Config::default().with_janitor_interval(None);
+    let clock = Arc::new(Later::default());
+    let earlier = Domain::create(store.clone(), "shop", config()).await.expect("makes");
+    assert!(earlier.shutdown(Duration::from_secs(60)).await);
+    store.full.store(true, Ordering::Relaxed);
+    // Of the two days ahead the second has none yet.
+    clock.advance(DAY);
+    let domain = Domain::open(store.clone(), "shop", config().with_clock(clock)).await;
+    let domain = domain.expect("today has a partition");
+    let items = domain.create_collection("items", None).await.expect("opens");
+    write(&domain, &items).await.expect("writes");
+    assert_eq!(store.asked.load(Ordering::Relaxed), 1, "tomorrow's was tried");
+}

@@ -1,0 +1,167 @@
+//! Indices that are made, and dropped again where an index template makes them unfit.
+
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use txn_store::{CollectionSpec, StoreError};
+
+use crate::classify;
+use crate::collection::Changed;
+use crate::creation;
+use crate::definition::misconfigured;
+use crate::documents::Inner;
+use crate::mapping::Index;
+use crate::names;
+use crate::target::check_length;
+use crate::templates::{self, Composable, Legacy};
+
+impl Inner {
+    /// Makes the index of a collection. Says whether it was made here: another process may make it at the same time.
+    pub(crate) async fn make(&self, spec: &CollectionSpec) -> Result<bool, StoreError> {
+        let name = &spec.name;
+        if let Some(fault) = names::fault_of_new(name) {
+            return Err(misconfigured(format!("{name:?} cannot be the name of an index: {fault}")));
+        }
+        check_length(name)?;
+        let path = format!("/{}", names::segment(name));
+        let what = format!("making the index {name}");
+        loop {
+            let unknown = self.unknown_settings.lock().clone();
+            let body = creation::creation(spec, &unknown)?;
+            match self.change(&what, name, Method::PUT, &path, Some(&body)).await {
+                Ok(_) => return Ok(true),
+                Err(Changed::Refused { kind, .. })
+                    if kind == "resource_already_exists_exception" =>
+                {
+                    return Ok(false);
+                }
+                Err(Changed::Refused { answer, error, .. }) => {
+                    let mut more = creation::unknown_settings(&answer.body);
+                    more.retain(|setting| {
+                        creation::is_optional(setting) && !unknown.contains(setting)
+                    });
+                    if more.is_empty() {
+                        return Err(self.explain(name, error, &answer.body).await);
+                    }
+                    // Each round leaves out at least one more.
+                    self.unknown_settings.lock().extend(more);
+                }
+                Err(Changed::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Why a server makes no index, with what an administrator can do about it.
+    async fn explain(&self, name: &str, error: StoreError, answer: &[u8]) -> StoreError {
+        let text = String::from_utf8_lossy(answer);
+        if text.contains("shards open") {
+            let advice = "raise cluster.max_shards_per_node, or drop indices that nobody needs";
+            return StoreError { message: format!("{}; {advice}", error.message), ..error };
+        }
+        self.blame_template(name, error).await
+    }
+
+    /// Drops an index that was made here a moment ago and cannot serve, so that tries leave nothing behind.
+    pub(crate) async fn unmake(&self, index: &Index, error: StoreError) -> StoreError {
+        let name = &index.name;
+        let error = self.blame_template(name, error).await;
+        let kept = match self.is_empty(name).await {
+            Ok(true) => self.drop_collection(name).await.err().map(|error| error.message),
+            Ok(false) => Some("somebody has written to it already".to_owned()),
+            Err(error) => Some(error.message),
+        };
+        match kept {
+            None => error,
+            Some(why) => {
+                let message =
+                    format!("{}; the index {name} was made and is left over: {why}", error.message);
+                StoreError { message, ..error }
+            }
+        }
+    }
+
+    async fn is_empty(&self, name: &str) -> Result<bool, StoreError> {
+        let (what, name) = (format!("counting the documents of {name}"), names::segment(name));
+        let mut answer = self.admin(Method::POST, &format!("/{name}/_refresh"), &[], None).await?;
+        if answer.status == 200 {
+            answer = self.admin(Method::GET, &format!("/{name}/_count"), &[], None).await?;
+        }
+        if answer.status != 200 {
+            return Err(classify::error(&what, &answer));
+        }
+        let count: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        Ok(count["count"] == 0)
+    }
+
+    /// Names the index template that applies to an index, where this account may see it.
+    async fn blame_template(&self, name: &str, error: StoreError) -> StoreError {
+        let composable: Composable = self.template_list("/_index_template").await;
+        let legacy: Legacy = self.template_list("/_template").await;
+        let message = match templates::applying(name, &composable, &legacy) {
+            Some(template) => format!(
+                "{}; the index template {template:?} applies to {name}: take the name out of its index_patterns, or \
+                 take out of the template what is named here",
+                error.message
+            ),
+            None => format!(
+                "{}; if an index template applies to {name}, take the name out of its index_patterns (POST \
+                 /_index_template/_simulate_index/{name} shows what it adds)",
+                error.message
+            ),
+        };
+        StoreError { message, ..error }
+    }
+
+    /// Empty where this account may not see them, or the server has none of the kind.
+    async fn template_list<T: Default + DeserializeOwned>(&self, path: &str) -> T {
+        match self.admin(Method::GET, path, &[], None).await {
+            Ok(answer) if answer.status == 200 => {
+                serde_json::from_slice(&answer.body).unwrap_or_default()
+            }
+            Ok(_) | Err(_) => T::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn_store::{Role, Store, StoreErrorKind};
+
+    use super::*;
+    use crate::fake::Fake;
+
+    fn spec() -> CollectionSpec {
+        let (name, role) = ("new".to_owned(), Role::Partition);
+        CollectionSpec { name, role, create: true, mappings: None }
+    }
+
+    fn error(kind: &str, reason: &str) -> (u16, String) {
+        let error = serde_json::json!({"error": {"type": kind, "reason": reason}, "status": 400});
+        (400, error.to_string())
+    }
+
+    #[tokio::test]
+    async fn limit_of_shards_is_named_by_its_setting() {
+        let reason = "Validation Failed: 1: this action would add [2] shards, but this cluster currently has \
+                      [1000]/[1000] maximum normal shards open;";
+        let fake = Fake::new(move |_, _| error("validation_exception", reason)).await;
+        let error = fake.store.open_collection(&spec()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        assert!(error.message.contains("cluster.max_shards_per_node"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn settings_are_left_out_once_a_server_did_not_know_them() {
+        let fake = Fake::new(|_, body| match body.contains("index.lifecycle.name") {
+            true => error("illegal_argument_exception", "unknown setting [index.lifecycle.name]"),
+            false => (503, String::new()),
+        })
+        .await;
+        for _ in 0..2 {
+            let error = fake.store.open_collection(&spec()).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+        }
+        let made = fake.asked.lock().iter().filter(|path| path.starts_with("/new?timeout")).count();
+        assert_eq!(made, 3, "it is known at the second time");
+    }
+}

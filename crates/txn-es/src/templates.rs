@@ -1,0 +1,100 @@
+//! Which index template applies to the name of an index, for the errors that it causes. Pure functions.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The answer to `GET /_index_template`.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Composable {
+    #[serde(default)]
+    index_templates: Vec<Named>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+    index_template: Template,
+}
+
+/// The answer to `GET /_template`: the kind that there was before.
+pub(crate) type Legacy = BTreeMap<String, Template>;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Template {
+    #[serde(default)]
+    index_patterns: Vec<String>,
+    #[serde(default, alias = "order")]
+    priority: i64,
+}
+
+impl Template {
+    fn applies_to(&self, index: &str) -> bool {
+        self.index_patterns.iter().any(|pattern| matches(pattern, index))
+    }
+}
+
+/// The template that applies to an index: of the composable ones that with the highest priority, and none of the former kind
+/// beside it; of those, the one that overrules the others.
+pub(crate) fn applying(index: &str, composable: &Composable, legacy: &Legacy) -> Option<String> {
+    let composable = composable.index_templates.iter();
+    let composable = composable.map(|named| (&named.name, &named.index_template));
+    let highest = |(_, template): &(&String, &Template)| template.priority;
+    let found = composable.filter(|(_, template)| template.applies_to(index)).max_by_key(highest);
+    let former =
+        || legacy.iter().filter(|(_, template)| template.applies_to(index)).max_by_key(highest);
+    found.or_else(former).map(|(name, _)| name.clone())
+}
+
+/// Whether a name is of a pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let mut pieces: Vec<&str> = rest.split('*').collect();
+    let last = pieces.pop().unwrap_or_default();
+    for piece in pieces {
+        let Some((_, behind)) = name.split_once(piece) else { return false };
+        name = behind;
+    }
+    name.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "a", true),
+            ("a*", "abc", true),
+            ("a*", "ba", false),
+            ("*c", "abc", true),
+            ("a*c*e", "abcde", true),
+            ("a*c*e", "abcdef", false),
+            ("a*a", "a", false),
+            ("*b*", "abc", true),
+            ("*x*", "abc", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn template_with_the_highest_priority_applies() {
+        let composable = r#"{"index_templates": [
+            {"name": "low", "index_template": {"index_patterns": ["*"]}},
+            {"name": "high", "index_template": {"index_patterns": ["x", "txn-*"], "priority": 7}}]}"#;
+        let composable: Composable = serde_json::from_str(composable).unwrap();
+        let legacy = r#"{"old": {"order": 1, "index_patterns": ["txn-*"]}, "older": {"index_patterns": ["*"]}}"#;
+        let legacy: Legacy = serde_json::from_str(legacy).unwrap();
+        let applies = |name, composable| applying(name, composable, &legacy);
+        assert_eq!(applies("txn-a", &composable).as_deref(), Some("high"));
+        assert_eq!(applies("a", &composable).as_deref(), Some("low"));
+        let none = Composable::default();
+        assert_eq!(applies("txn-a", &none).as_deref(), Some("old"));
+        assert_eq!(applies("a", &none).as_deref(), Some("older"));
+        assert_eq!(applying("a", &none, &Legacy::new()), None);
+    }
+}
