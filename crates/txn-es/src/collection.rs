@@ -176,16 +176,32 @@ impl Inner {
             }
             None => return Err(no_index(name)),
         };
-        if let Err(error) = index.check(&spec.role) {
-            return Err(if made { self.unmake(&index, error).await } else { error });
+        let prepared = match index.check(&spec.role) {
+            Ok(()) => self.prepare(spec, &index).await,
+            Err(error) if made => Err(self.blame_template(&index.name, error).await),
+            Err(error) => Err(error),
+        };
+        match prepared {
+            Err(error) if made && error.kind != StoreErrorKind::Unavailable => {
+                Err(self.unmake(&index.name, error).await)
+            }
+            prepared => prepared,
         }
+    }
+
+    /// Gives an index that is fit what the library adds to it.
+    async fn prepare(
+        &self,
+        spec: &CollectionSpec,
+        index: &Index,
+    ) -> Result<CollectionInfo, StoreError> {
         if let Some(change) = index.change_for(spec)? {
             let what = format!("preparing the mapping of {}", index.name);
             let path = format!("/{}/_mapping", names::segment(&index.name));
             let changed = self.change(&what, &index.name, Method::PUT, &path, Some(&change)).await;
             changed.map_err(Changed::into_error)?;
         }
-        let aliased = self.give_identity(&index).await?;
+        let aliased = self.give_identity(index).await?;
         match (&aliased, &spec.role) {
             // Only looked at: reads do without.
             (Err(_), role) if is_of_documents(role) && role.owner().is_none() => {}
@@ -194,10 +210,10 @@ impl Inner {
         }
         let data = is_of_documents(&spec.role);
         if data {
-            self.alias_for_searches(&index).await;
+            self.alias_for_searches(index).await;
         }
         let owner = spec.role.owner().map(str::to_owned).or_else(|| index.owner());
-        let target = self.remember(name, &index, aliased, data)?;
+        let target = self.remember(&spec.name, index, aliased, data)?;
         Ok(CollectionInfo { name: target.name.clone(), uid: target.uuid.text().clone(), owner })
     }
 

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::uuid::samples::uuid;
 use crate::{EsConfig, EsStore};
 
-type Handler = Box<dyn Fn(&str, &str) -> (u16, String) + Send + Sync>;
+pub(crate) type Handler = Box<dyn Fn(&str, &str) -> (u16, String) + Send + Sync>;
 
 /// A server that answers with the handler's status and body, and what it was asked.
 pub(crate) struct Fake {
@@ -18,7 +18,7 @@ pub(crate) struct Fake {
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
 }
 
-const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
+pub(crate) const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 
 impl Fake {
     /// There is one index, `a`, with its identity alias, and `b`, without, and `d`, of an application; the handler
@@ -54,6 +54,11 @@ impl Fake {
             path if path.ends_with("?flat_settings=true") => (404, missing.to_owned()),
             path => handler(path, body),
         });
+        Self::serving(tune, handler).await
+    }
+
+    /// The handler answers everything.
+    pub(crate) async fn serving(tune: impl Fn(EsConfig) -> EsConfig, handler: Handler) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));

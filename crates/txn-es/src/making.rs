@@ -10,7 +10,6 @@ use crate::collection::Changed;
 use crate::creation;
 use crate::definition::misconfigured;
 use crate::documents::Inner;
-use crate::mapping::Index;
 use crate::names;
 use crate::target::check_length;
 use crate::templates::{self, Composable, Legacy};
@@ -62,9 +61,7 @@ impl Inner {
     }
 
     /// Drops an index that was made here a moment ago and cannot serve, so that tries leave nothing behind.
-    pub(crate) async fn unmake(&self, index: &Index, error: StoreError) -> StoreError {
-        let name = &index.name;
-        let error = self.blame_template(name, error).await;
+    pub(crate) async fn unmake(&self, name: &str, error: StoreError) -> StoreError {
         let kept = match self.is_empty(name).await {
             Ok(true) => self.drop_collection(name).await.err().map(|error| error.message),
             Ok(false) => Some("somebody has written to it already".to_owned()),
@@ -94,7 +91,7 @@ impl Inner {
     }
 
     /// Names the index template that applies to an index, where this account may see it.
-    async fn blame_template(&self, name: &str, error: StoreError) -> StoreError {
+    pub(crate) async fn blame_template(&self, name: &str, error: StoreError) -> StoreError {
         let composable: Composable = self.template_list("/_index_template").await;
         let legacy: Legacy = self.template_list("/_template").await;
         let message = match templates::applying(name, &composable, &legacy) {
@@ -125,10 +122,14 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use serde_json::json;
     use txn_store::{Role, Store, StoreErrorKind};
 
     use super::*;
-    use crate::fake::Fake;
+    use crate::fake::{Fake, Handler, ROOT};
+    use crate::uuid::samples::uuid;
 
     fn spec() -> CollectionSpec {
         let (name, role) = ("new".to_owned(), Role::Partition);
@@ -163,5 +164,33 @@ mod tests {
         }
         let made = fake.asked.lock().iter().filter(|path| path.starts_with("/new?timeout")).count();
         assert_eq!(made, 3, "it is known at the second time");
+    }
+
+    #[tokio::test]
+    async fn index_that_may_have_no_alias_is_dropped_again() {
+        let made = AtomicBool::new(false);
+        let index = json!({"new": {"mappings": {"properties": {"state": {"type": "keyword"}}},
+            "settings": {"index.uuid": uuid("nn").text()}}});
+        let missing = error("index_not_found_exception", "no such index [new]").1;
+        let handler: Handler = Box::new(move |path, body| match path {
+            "/" => (200, ROOT.to_owned()),
+            "/new?flat_settings=true" if made.load(Relaxed) => (200, index.to_string()),
+            "/new?flat_settings=true" => (404, missing.clone()),
+            "/new/_refresh" => (200, "{}".to_owned()),
+            "/new/_count" => (200, r#"{"count":0}"#.to_owned()),
+            path if path.starts_with("/_aliases") => (403, error("security_exception", "no").1),
+            // A body makes it, and a request without one drops it.
+            _ => {
+                made.store(!body.is_empty(), Relaxed);
+                (200, r#"{"acknowledged":true}"#.to_owned())
+            }
+        });
+        let fake = Fake::serving(|config| config, handler).await;
+        let error = fake.store.open_collection(&spec()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Denied, "{error}");
+        assert!(!error.message.contains("left over"), "{error}");
+        let asked = fake.asked.lock().clone();
+        let changes = asked.iter().filter(|path| path.starts_with("/new?timeout")).count();
+        assert_eq!(changes, 2, "made and dropped: {asked:?}");
     }
 }
