@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use txn_core::Options;
 
 use crate::backoff::Backoff;
 use crate::error::{LockError, Result};
+use crate::fairness::Applicant;
 use crate::grant::Grant;
 use crate::guard::{Guard, Held};
 use crate::inner::Inner;
 use crate::instance::{Dead, random};
-use crate::model::{Holder, LockName};
+use crate::model::{Holder, LockName, Waiter};
 use crate::queue::Turn;
-use crate::repository::Created;
+use crate::repository::{Created, Leaving};
 
 /// The first pause between two looks at a lock.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -31,13 +31,26 @@ pub(crate) struct Attempt<'a> {
     inner: &'a Arc<Inner>,
     name: LockName,
     grant: String,
-    /// Whether a grant may stand in the store.
+    /// Whether a grant may stand in the store, or that this process waits.
     sent: Mutex<bool>,
 }
 
 pub(crate) enum Tried {
     Granted(Arc<Grant>),
     Held(Holder),
+    /// It is free, and the turn of another instance.
+    Reserved(Waiter),
+}
+
+/// How a lock is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Ask {
+    /// What was seen of a holder that is dead, and its grant.
+    pub(crate) dead: Option<(Dead, String)>,
+    /// An instance that had its turn and did not take it.
+    pub(crate) passed_over: Option<String>,
+    /// Whether it is noted that this process waits.
+    pub(crate) waits: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -52,8 +65,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks for the lock once, also over a holder that is dead.
-    pub(crate) async fn once(&self, dead: Option<(&Dead, &str)>) -> Result<Tried> {
+    pub(crate) async fn once(&self, turn: &Turn, ask: &Ask) -> Result<Tried> {
         let Self { inner, name, grant, .. } = self;
+        let line = turn.line();
+        let dead = ask.dead.as_ref().map(|(dead, of)| (&inner.instances, dead, &**of));
         loop {
             if inner.closing.is_cancelled() {
                 return Err(LockError::Closed);
@@ -63,45 +78,62 @@ impl<'a> Attempt<'a> {
             }
             let lapses = inner.instances.lapses();
             let holder = inner.holder(grant);
-            let dead = dead.map(|(dead, of)| (&inner.instances, dead, of));
+            let longest = inner.config.longest_pause;
+            let own = Waiter::new(holder.instance.clone(), longest);
+            let applicant = Applicant {
+                instance: &holder.instance,
+                goes_on_at: line.tenure.lock().goes_on_at(inner.clock().monotonic(), longest),
+                passed_over: ask.passed_over.as_deref(),
+                waits_as: Some(&own).filter(|_| ask.waits),
+                has_more: line.is_waited_for(),
+            };
             // What was sent before and not answered may still come.
             let before = std::mem::replace(&mut *self.sent.lock(), true);
-            let options = Options::default();
-            let token = match inner.repository.grant(name, &holder, dead, &options).await? {
-                Created::Held(other) => {
-                    *self.sent.lock() = before;
-                    return Ok(Tried::Held(other));
-                }
-                Created::Granted(token) => token,
+            let created = inner.repository.grant(name, &holder, dead, &applicant).await?;
+            let refused = |tried| {
+                *self.sent.lock() = before || ask.waits;
+                Ok(tried)
             };
-            let granted = Grant::new(name.clone(), token, grant.clone(), holder.since_ms);
+            let (token, abandoned) = match created {
+                Created::Granted { token, abandoned } => (token, abandoned),
+                Created::Reserved(waiter) => return refused(Tried::Reserved(waiter)),
+                Created::Held(other) => return refused(Tried::Held(other)),
+            };
+            line.tenure.lock().granted(token, inner.clock().monotonic());
+            let (name, grant) = (name.clone(), grant.clone());
+            let granted = Grant::new(name, token, grant.clone(), holder.since_ms, abandoned);
             let granted = Arc::new(granted);
             inner.held.lock().insert(grant.clone(), granted.clone());
             // Meanwhile others may have taken this process for dead: then the next look says whose it is.
             if inner.instances.valid_for().is_some() && inner.instances.lapses() == lapses {
                 if inner.closing.is_cancelled() {
-                    inner.held.lock().remove(grant);
+                    inner.held.lock().remove(&grant);
                     return Err(LockError::Closed);
                 }
                 return Ok(Tried::Granted(granted));
             }
-            inner.held.lock().remove(grant);
+            inner.held.lock().remove(&grant);
         }
     }
 
     /// Waits for the turn in this process, and then for the holder elsewhere.
     pub(crate) async fn until_granted(&self, last: &mut Last) -> Result<(Arc<Grant>, Turn)> {
-        let turn = self.inner.queues.of(&self.name).lock_owned().await;
+        let turn = self.inner.queues.of(&self.name).turn().await;
         let mut backoff = self.backoff();
-        let mut dead = None;
+        let mut ask = Ask { waits: true, ..Ask::default() };
         loop {
-            let over = dead.as_ref().map(|(dead, of): &(Dead, String)| (dead, of.as_str()));
-            match self.once(over).await {
+            match self.once(&turn, &ask).await {
                 Ok(Tried::Granted(grant)) => return Ok((grant, turn)),
+                Ok(Tried::Reserved(waiter)) => {
+                    *last = Last::default();
+                    ask.passed_over = self.watch_turn(&waiter, &mut backoff, last).await?;
+                    backoff = self.backoff();
+                }
                 Ok(Tried::Held(holder)) => {
                     *last = Last { holder: Some(holder.clone()), failure: None };
-                    dead = self.watch(&holder, &mut backoff, last).await?;
-                    let died = dead.is_some();
+                    ask.passed_over = None;
+                    ask.dead = self.watch(&holder, &mut backoff, last).await?;
+                    let died = ask.dead.is_some();
                     if !died {
                         // It moved on meanwhile, and is likely to again.
                         backoff = self.backoff();
@@ -139,6 +171,36 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Looks at a free lock until an instance has taken it whose turn it is. Returns the instance if it does not take it
+    /// for so long that it has to be dead.
+    async fn watch_turn(
+        &self,
+        waiter: &Waiter,
+        backoff: &mut Backoff,
+        last: &mut Last,
+    ) -> Result<Option<String>> {
+        let clock = self.inner.clock();
+        let since = clock.monotonic();
+        loop {
+            self.pause(backoff).await;
+            let asked = clock.monotonic();
+            match self.inner.repository.find(&self.name).await {
+                Ok(Some(lock)) if lock.holder.is_none() && lock.waiting.first() == Some(waiter) => {
+                    last.failure = None;
+                }
+                Ok(_) => return Ok(None),
+                Err(LockError::Engine(error)) if error.kind().passes() => {
+                    last.failure = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if asked.saturating_sub(since) >= waiter.patience() {
+                return Ok(Some(waiter.instance.clone()));
+            }
+        }
+    }
+
     async fn look(&self, holder: &Holder) -> Result<Look> {
         let found = self.inner.repository.find(&self.name).await?;
         if !found.is_some_and(|lock| lock.is_held_by(&holder.grant)) {
@@ -167,7 +229,8 @@ enum Look {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if *self.sent.lock() {
-            self.inner.strays.lock().insert((self.name.clone(), self.grant.clone()));
+            let stray = (self.name.clone(), self.grant.clone());
+            self.inner.strays.lock().entry(stray).or_insert(Leaving::Unused);
             self.inner.stirred.notify_one();
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{LockError, Result};
+use crate::heartbeat::Heartbeat;
 
 /// Settings of a [`LockService`](crate::LockService). Clock, randomness and the name of the process are those of its
 /// domain.
@@ -20,6 +21,8 @@ pub struct LockConfig {
     /// How often locks of dead instances are looked for, beside those that somebody waits for; `None`: never.
     /// Default 60 s.
     pub reap_interval: Option<Duration>,
+    /// Where the heartbeat runs. Default: in a thread of its own.
+    pub heartbeat: Heartbeat,
 }
 
 impl Default for LockConfig {
@@ -29,6 +32,7 @@ impl Default for LockConfig {
             longest_pause: Duration::from_millis(250),
             max_waiting: 10_000,
             reap_interval: Some(Duration::from_secs(60)),
+            heartbeat: Heartbeat::default(),
         }
     }
 }
@@ -55,6 +59,8 @@ setters! {
     with_max_waiting: max_waiting: usize;
     /// Sets [`LockConfig::reap_interval`].
     with_reap_interval: reap_interval: Option<Duration>;
+    /// Sets [`LockConfig::heartbeat`].
+    with_heartbeat: heartbeat: Heartbeat;
 }
 
 impl LockConfig {

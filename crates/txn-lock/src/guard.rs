@@ -32,8 +32,22 @@ impl Held {
         self.grant.token
     }
 
-    /// Whether the lock is held no longer, as far as this process can know: the clock of this process is asked, so that
-    /// a process that was paused finds out as soon as it asks.
+    /// Whether the holder before did not give the lock back: its process died, its lease ran out, or the lock was broken. What
+    /// the lock protects may then be half done. The lock counts as given back again once this guard is.
+    #[must_use]
+    pub fn was_abandoned(&self) -> bool {
+        self.grant.abandoned
+    }
+
+    /// When the lock was granted, in milliseconds since the Unix epoch, by the wall clock of this process.
+    #[must_use]
+    pub fn since_ms(&self) -> u64 {
+        self.grant.since_ms
+    }
+
+    /// Whether the lock is held no longer, as far as this process can know. The clock of this process is asked, so a process
+    /// that was paused finds out as soon as it asks. On Linux and Android the time in which the machine was suspended counts.
+    /// Other systems have no clock that tells it: there `false` after a suspension may be wrong until the next heartbeat.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.inner.lose_if_expired();

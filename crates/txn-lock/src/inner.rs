@@ -18,7 +18,7 @@ use crate::grant::Grant;
 use crate::instance::{Beat, Dead, Instances, wall_ms};
 use crate::model::{Holder, Lock, LockName, MAPPINGS};
 use crate::queue::{Queues, Turn};
-use crate::repository::LockRepository;
+use crate::repository::{Leaving, LockRepository};
 
 pub(crate) struct Inner {
     pub(crate) repository: LockRepository,
@@ -28,7 +28,7 @@ pub(crate) struct Inner {
     /// What this process holds, by the id of the grant.
     pub(crate) held: Mutex<BTreeMap<String, Arc<Grant>>>,
     /// Grants that may stand in the store and that nobody here holds: they are given back in the background.
-    pub(crate) strays: Mutex<BTreeSet<(LockName, String)>>,
+    pub(crate) strays: Mutex<BTreeMap<(LockName, String), Leaving>>,
     /// Grants that their own callers are giving back.
     given_back: Mutex<BTreeSet<String>>,
     pub(crate) tasks: TaskTracker,
@@ -88,12 +88,13 @@ impl Inner {
         let held = std::mem::take(&mut *self.held.lock());
         for grant in held.into_values() {
             grant.lose(why);
-            self.stray(&grant);
+            self.stray(&grant, Leaving::Lost);
         }
     }
 
-    fn stray(&self, grant: &Grant) {
-        self.strays.lock().insert((grant.name.clone(), grant.id.clone()));
+    /// Notes that a grant is to be given back. A grant that was lost stays so, even if its guard is given back later.
+    fn stray(&self, grant: &Grant, leaving: Leaving) -> Leaving {
+        *self.strays.lock().entry((grant.name.clone(), grant.id.clone())).or_insert(leaving)
     }
 
     /// Whether there is anything for which this process has to show that it lives.
@@ -126,13 +127,16 @@ impl Inner {
 
     /// Gives back what stands in the store and that nobody holds.
     pub(crate) async fn settle_strays(&self) {
-        let strays: Vec<(LockName, String)> = self.strays.lock().iter().cloned().collect();
-        for stray in strays {
+        let strays: Vec<((LockName, String), Leaving)> =
+            self.strays.lock().iter().map(|(stray, leaving)| (stray.clone(), *leaving)).collect();
+        for (stray, leaving) in strays {
             // Its own caller is at it, and is told what became of it.
             if self.given_back.lock().contains(&stray.1) {
                 continue;
             }
-            match self.repository.release(&stray.0, &stray.1).await {
+            let instance = self.instances.id();
+            let own = (!self.queues.is_waited_for(&stray.0)).then_some(&*instance);
+            match self.repository.leave(&stray.0, &stray.1, leaving, own).await {
                 Ok(_) => drop(self.strays.lock().remove(&stray)),
                 Err(error) => {
                     tracing::debug!(lock = %stray.0, %error, "a lock is given back later");
@@ -144,18 +148,18 @@ impl Inner {
     /// Gives a lock back. Whether it was still held in the store.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<bool> {
         let _at_it = GivingBack::of(self, &grant.id);
-        self.stray(grant);
+        let leaving = self.stray(grant, grant.leaving());
         self.held.lock().remove(&grant.id);
         // Whatever the store says: nobody renews it any more.
         grant.lose(Loss::Closed);
-        let held = self.repository.release(&grant.name, &grant.id).await?;
+        let held = self.repository.leave(&grant.name, &grant.id, leaving, None).await?;
         self.strays.lock().remove(&(grant.name.clone(), grant.id.clone()));
         Ok(held)
     }
 
     /// Gives a lock back by a task, and lets the next in this process have it then.
     pub(crate) fn give_back_later(self: &Arc<Self>, grant: Arc<Grant>, turn: Turn) {
-        self.stray(&grant);
+        self.stray(&grant, grant.leaving());
         self.held.lock().remove(&grant.id);
         grant.lose(Loss::Closed);
         // Without a runtime there is nobody to do it: others take the lock after a lease.

@@ -9,6 +9,7 @@ use txn_core::clock::Clock;
 use txn_core::store::{Filter, StoreError};
 use txn_core::{Collection, Domain, Error, Options, Result, Transaction};
 
+use crate::boottime::boottime;
 use crate::model::{Instance, InstanceDocuments, InstanceKind};
 
 pub use crate::model::MAPPINGS;
@@ -32,6 +33,7 @@ pub struct Instances {
     /// One beat at a time.
     beating: tokio::sync::Mutex<()>,
     sightings: Mutex<BTreeMap<String, Sighting>>,
+    boottime: fn() -> Option<Duration>,
 }
 
 /// One's own instance.
@@ -41,10 +43,31 @@ struct Own {
     started_ms: u64,
     /// Whether its document was ever written.
     joined: bool,
-    /// Until when nobody can take it for dead, on the monotonic clock.
-    valid_until: Option<Duration>,
+    /// Until when nobody can take it for dead.
+    valid_until: Option<Moment>,
     /// How often it may have been taken for dead.
     lapses: u64,
+}
+
+/// A moment on the monotonic clock, which stands still while the machine is suspended, and on the clock that does not.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    monotonic: Duration,
+    boottime: Option<Duration>,
+}
+
+impl Moment {
+    fn after(self, duration: Duration) -> Self {
+        let boottime = self.boottime.map(|at| at + duration);
+        Self { monotonic: self.monotonic + duration, boottime }
+    }
+
+    /// How long it is until another moment, by the clock that went further.
+    fn until(self, other: Self) -> Duration {
+        let monotonic = other.monotonic.saturating_sub(self.monotonic);
+        let boottime = other.boottime.zip(self.boottime);
+        boottime.map_or(monotonic, |(other, at)| monotonic.min(other.saturating_sub(at)))
+    }
 }
 
 /// When an instance was first seen as it is.
@@ -103,6 +126,7 @@ impl Instances {
             own: Mutex::new(own),
             beating: tokio::sync::Mutex::default(),
             sightings: Mutex::default(),
+            boottime,
         })
     }
 
@@ -128,7 +152,7 @@ impl Instances {
     #[must_use]
     pub fn valid_for(&self) -> Option<Duration> {
         let until = self.own.lock().valid_until?;
-        let left = until.saturating_sub(self.now());
+        let left = self.moment().until(until);
         (!left.is_zero()).then_some(left)
     }
 
@@ -142,6 +166,10 @@ impl Instances {
         self.domain.config().clock.monotonic()
     }
 
+    fn moment(&self) -> Moment {
+        Moment { monotonic: self.now(), boottime: (self.boottime)() }
+    }
+
     /// Writes a sign of life. An instance whose document was removed goes on under another id.
     ///
     /// # Errors
@@ -153,7 +181,7 @@ impl Instances {
         let _one = self.beating.lock().await;
         let mut removed = false;
         loop {
-            let began = self.now();
+            let began = self.moment();
             let written = self.write_beat().await?;
             let mut own = self.own.lock();
             if !written {
@@ -162,10 +190,10 @@ impl Instances {
                 removed = true;
                 continue;
             }
-            let lapsed = own.valid_until.is_some_and(|until| self.now() >= until);
+            let lapsed = own.valid_until.is_some_and(|until| self.moment().until(until).is_zero());
             own.lapses += u64::from(lapsed);
             // Observers saw this beat after it was sent, so their leases end later than this one.
-            (own.joined, own.valid_until) = (true, Some(began + self.lease));
+            (own.joined, own.valid_until) = (true, Some(began.after(self.lease)));
             return Ok(if lapsed || removed { Beat::Lapsed } else { Beat::Kept });
         }
     }
@@ -176,7 +204,8 @@ impl Instances {
             let own = self.own.lock();
             (own.id.clone(), own.joined, own.started_ms)
         };
-        let options = Options::default().with_deadline(Some(self.lease));
+        // Alone: no other transaction may keep the heartbeat waiting.
+        let options = Options::default().with_deadline(Some(self.lease)).with_by_itself(true);
         let written = self.domain.run::<_, Error, _>(&options, async |tx| {
             let beats = match tx.get(&self.documents, &id).await? {
                 Some(Stored::Known(found)) => found.beats + 1,
@@ -328,4 +357,42 @@ pub fn random(domain: &Domain) -> String {
 pub fn wall_ms(domain: &Domain) -> u64 {
     let clock: &dyn Clock = &*domain.config().clock;
     u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use txn_core::Config;
+    use txn_core::store::MemoryStore;
+
+    use super::*;
+
+    /// How long the machine of the test was suspended, in seconds.
+    static SUSPENDED: AtomicU64 = AtomicU64::new(0);
+
+    fn suspended() -> Option<Duration> {
+        Some(Duration::from_secs(1_000 + SUSPENDED.load(Ordering::SeqCst)))
+    }
+
+    #[tokio::test]
+    async fn lease_runs_out_while_the_machine_is_suspended() {
+        let store = Arc::new(MemoryStore::new());
+        let domain = Domain::create(store, "test", Config::default()).await.unwrap();
+        let lease = Duration::from_secs(600);
+        let mut own = Instances::open(&domain, "instances", None, lease).await.unwrap();
+        own.boottime = suspended;
+        assert_eq!(own.beat().await.unwrap(), Beat::Kept);
+        SUSPENDED.store(300, Ordering::SeqCst);
+        assert!(own.valid_for().is_some_and(|left| left <= lease / 2));
+        // The monotonic clock has hardly moved.
+        SUSPENDED.store(601, Ordering::SeqCst);
+        assert_eq!(own.valid_for(), None);
+        assert_eq!((own.beat().await.unwrap(), own.lapses()), (Beat::Lapsed, 1));
+        assert!(own.valid_for().is_some());
+        own.boottime = || None;
+        assert_eq!(own.beat().await.unwrap(), Beat::Kept);
+        assert!(own.valid_for().is_some_and(|left| left > lease / 2));
+    }
 }

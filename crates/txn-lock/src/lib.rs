@@ -3,11 +3,14 @@
 
 mod attempt;
 pub mod backoff;
+mod boottime;
 mod config;
 mod error;
 pub mod exact;
+mod fairness;
 mod grant;
 mod guard;
+mod heartbeat;
 mod inner;
 pub mod instance;
 mod model;
@@ -22,6 +25,7 @@ pub mod stored;
 pub use config::LockConfig;
 pub use error::{LockError, Loss, Result, Timeout};
 pub use guard::{Fenced, Guard, Held};
-pub use model::{Holder, Lock, LockName};
+pub use heartbeat::Heartbeat;
+pub use model::{Holder, Lock, LockName, Waiter};
 pub use repository::{Created, Known, LockRepository};
 pub use service::LockService;

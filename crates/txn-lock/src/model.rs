@@ -10,13 +10,17 @@ use crate::stored::{Format, Versioned};
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;
 
+/// The shortest time for which a free lock is left to the instance whose turn it is.
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+
 /// Field mappings of locks and instances, for stores that have some.
 pub const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},
     "category":{"type":"keyword"},"id":{"type":"keyword"},"token":{"type":"long"},
     "holder":{"dynamic":"strict","properties":{"instance":{"type":"keyword"},"name":{"type":"keyword"},
         "grant":{"type":"keyword"},"since_ms":{"type":"date","format":"epoch_millis"},"lease_ms":{"type":"long"}}},
-    "released_ms":{"type":"date","format":"epoch_millis"},
+    "released_ms":{"type":"date","format":"epoch_millis"},"abandoned":{"type":"boolean"},
+    "waiting":{"dynamic":"strict","properties":{"instance":{"type":"keyword"},"pause_ms":{"type":"long"}}},
     "instance":{"type":"keyword"},"name":{"type":"keyword"},"beats":{"type":"long"},"lease_ms":{"type":"long"},
     "started_ms":{"type":"date","format":"epoch_millis"}}}"#;
 
@@ -104,6 +108,33 @@ pub struct Lock {
     pub holder: Option<Holder>,
     /// When it was last given back, in milliseconds since the Unix epoch.
     pub released_ms: Option<u64>,
+    /// Whether the last holder did not give the lock back: its process died, its lease ran out, or the lock was broken.
+    #[serde(default)]
+    pub abandoned: bool,
+    /// The instances that wait for it, in the order of their turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiter>,
+}
+
+/// An instance that waits for a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The instance, by its id.
+    pub instance: String,
+    /// The longest pause between two of its looks at the lock, in milliseconds.
+    pub pause_ms: u64,
+}
+
+impl Waiter {
+    pub(crate) fn new(instance: String, pause: Duration) -> Self {
+        Self { instance, pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// How long a free lock is left to it.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(self.pause_ms).saturating_mul(4).max(LEAST_PATIENCE)
+    }
 }
 
 impl Lock {
@@ -117,6 +148,8 @@ impl Lock {
             token,
             holder,
             released_ms: None,
+            abandoned: false,
+            waiting: Vec::new(),
         }
     }
 
@@ -195,9 +228,11 @@ mod tests {
             lease_ms: 2,
             started_ms: 3,
         };
+        let mut lock = Lock::new(&name, 1, Some(holder));
+        lock.waiting.push(Waiter::new("i".into(), Duration::ZERO));
         let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
         let written = [
-            serde_json::to_value(Lock::new(&name, 1, Some(holder))).unwrap(),
+            serde_json::to_value(lock).unwrap(),
             serde_json::to_value(instance).unwrap(),
             serde_json::to_value(Floor::new(1)).unwrap(),
         ];
@@ -205,6 +240,7 @@ mod tests {
             for (field, value) in document.as_object().unwrap() {
                 let mapping = &mappings["properties"][field];
                 assert!(mapping.is_object(), "{field} is not mapped");
+                let value = value.get(0).unwrap_or(value);
                 for inner in value.as_object().into_iter().flatten().map(|(inner, _)| inner) {
                     assert!(
                         mapping["properties"][inner].is_object(),

@@ -2,20 +2,79 @@
 //! them asks the store, and the next is woken when it is given back.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use crate::fairness::Tenure;
 use crate::model::LockName;
 
 /// The turn of one caller at one lock: others of this process wait until it is dropped.
-pub(crate) type Turn = OwnedMutexGuard<()>;
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _turn: OwnedMutexGuard<()>,
+    /// Remembered as long as anybody of this process holds the lock or waits for it.
+    line: Arc<Line>,
+}
+
+impl Turn {
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+}
+
+/// The callers of this process at one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    turns: Arc<tokio::sync::Mutex<()>>,
+    waiting: AtomicUsize,
+    /// The grants in a row.
+    pub(crate) tenure: Mutex<Tenure>,
+}
+
+impl Line {
+    /// Whether callers wait for their turn.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits for a turn. Cancel safe.
+    pub(crate) async fn turn(self: Arc<Self>) -> Turn {
+        let waits = InLine::enter(&self);
+        let turn = self.turns.clone().lock_owned().await;
+        drop(waits);
+        Turn { _turn: turn, line: self }
+    }
+
+    /// The turn, if it is nobody's.
+    pub(crate) fn try_turn(self: Arc<Self>) -> Option<Turn> {
+        let turn = self.turns.clone().try_lock_owned().ok()?;
+        Some(Turn { _turn: turn, line: self })
+    }
+}
+
+/// A caller is counted among those that wait until this is dropped.
+struct InLine<'a>(&'a Line);
+
+impl<'a> InLine<'a> {
+    fn enter(line: &'a Line) -> Self {
+        line.waiting.fetch_add(1, Ordering::AcqRel);
+        Self(line)
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// The queues of all locks that somebody in this process holds or waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    queues: Mutex<BTreeMap<LockName, Weak<tokio::sync::Mutex<()>>>>,
+    queues: Mutex<BTreeMap<LockName, Weak<Line>>>,
     waiting: Arc<Mutex<usize>>,
 }
 
@@ -40,16 +99,21 @@ impl Queues {
         Ok(Waiting(self.waiting.clone()))
     }
 
-    /// The queue of a lock.
-    pub(crate) fn of(&self, name: &LockName) -> Arc<tokio::sync::Mutex<()>> {
+    /// The callers at a lock.
+    pub(crate) fn of(&self, name: &LockName) -> Arc<Line> {
         let mut queues = self.queues.lock();
-        if let Some(queue) = queues.get(name).and_then(Weak::upgrade) {
-            return queue;
+        if let Some(line) = queues.get(name).and_then(Weak::upgrade) {
+            return line;
         }
-        queues.retain(|_, queue| queue.strong_count() > 0);
-        let queue = Arc::new(tokio::sync::Mutex::new(()));
-        queues.insert(name.clone(), Arc::downgrade(&queue));
-        queue
+        queues.retain(|_, line| line.strong_count() > 0);
+        let line = Arc::<Line>::default();
+        queues.insert(name.clone(), Arc::downgrade(&line));
+        line
+    }
+
+    /// Whether a caller of this process holds a lock or waits for it.
+    pub(crate) fn is_waited_for(&self, name: &LockName) -> bool {
+        self.queues.lock().get(name).is_some_and(|line| line.strong_count() > 0)
     }
 }
 
@@ -61,11 +125,17 @@ mod tests {
     async fn queues_are_shared_while_somebody_uses_them_and_forgotten_afterwards() {
         let queues = Queues::default();
         let (a, b) = (LockName::new("c", "a").unwrap(), LockName::new("c", "b").unwrap());
-        let turn = queues.of(&a).lock_owned().await;
-        assert!(queues.of(&a).try_lock_owned().is_err());
+        let turn = queues.of(&a).turn().await;
+        assert!(queues.of(&a).try_turn().is_none() && !turn.line().is_waited_for());
+        {
+            let mut next = std::pin::pin!(queues.of(&a).turn());
+            assert!(futures::poll!(next.as_mut()).is_pending());
+            assert!(turn.line().is_waited_for() && queues.is_waited_for(&a));
+        }
+        assert!(!turn.line().is_waited_for(), "it was dropped");
         drop(turn);
-        assert!(queues.of(&a).try_lock_owned().is_ok());
-        let _turn = queues.of(&b).lock_owned().await;
+        assert!(queues.of(&a).try_turn().is_some() && !queues.is_waited_for(&a));
+        let _turn = queues.of(&b).turn().await;
         assert_eq!(queues.queues.lock().len(), 1);
     }
 

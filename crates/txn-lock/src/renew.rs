@@ -17,7 +17,8 @@ pub(crate) fn start(service: &Arc<Inner>) {
     let clock = service.repository.domain().config().clock.clone();
     let (closing, stirred) = (service.closing.clone(), service.stirred.clone());
     let (weak, config) = (Arc::downgrade(service), service.config.clone());
-    service.tasks.spawn(run(weak, clock, closing, stirred, config));
+    let heartbeat = config.heartbeat;
+    heartbeat.spawn(&service.tasks, run(weak, clock, closing, stirred, config));
 }
 
 /// Runs until the service is closed, or its last handle and guard are gone.

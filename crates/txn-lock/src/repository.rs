@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use txn_core::store::Filter;
-use txn_core::{Collection, Domain, Options, Transaction};
+use txn_core::{Collection, Domain, Transaction};
 
 use crate::error::{LockError, Result};
+use crate::fairness::Applicant;
 use crate::instance::{Dead, Instances, wall_ms};
-use crate::model::{Floor, Floors, Holder, Lock, LockName, Locks, MAPPINGS};
+use crate::model::{Floor, Floors, Holder, Lock, LockName, Locks, MAPPINGS, Waiter};
 use crate::scan::{PAGE, candidates};
 use crate::stored::Stored;
 
@@ -24,10 +25,28 @@ pub struct LockRepository {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Created {
-    /// It is granted, with this fencing token.
-    Granted(u64),
+    /// It is granted.
+    Granted {
+        /// The fencing token.
+        token: u64,
+        /// Whether the holder before did not give the lock back.
+        abandoned: bool,
+    },
     /// Somebody else holds it.
     Held(Holder),
+    /// It is free, and the turn of an instance that waits.
+    Reserved(Waiter),
+}
+
+/// How a holder leaves its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Its guard gave the lock back.
+    Done,
+    /// No guard ever had the grant.
+    Unused,
+    /// The lock was lost while its guard was used.
+    Lost,
 }
 
 /// Locks, as far as this program can read them.
@@ -87,7 +106,8 @@ impl LockRepository {
     /// # Cancel safety
     /// Dropped, it may be granted or not: [`LockRepository::release`] settles it.
     pub async fn create(&self, name: &LockName, holder: &Holder) -> Result<Created> {
-        self.grant(name, holder, None, &Options::default()).await
+        let applicant = Applicant { instance: &holder.instance, ..Applicant::default() };
+        self.grant(name, holder, None, &applicant).await
     }
 
     /// As [`LockRepository::create`], also over a holder that is dead.
@@ -96,38 +116,62 @@ impl LockRepository {
         name: &LockName,
         holder: &Holder,
         dead: Option<(&Instances, &Dead, &str)>,
-        options: &Options,
+        applicant: &Applicant<'_>,
     ) -> Result<Created> {
         let id = name.document();
-        let granted = self.domain.run(options, async |tx| {
-            let token = match tx.get(&self.locks, &id).await? {
-                None => self.floor(tx).await?,
+        let granted = self.domain.transact(async |tx| {
+            let mut waiting = Vec::new();
+            let (before, abandoned) = match tx.get(&self.locks, &id).await? {
+                None => (self.floor(tx).await?, false),
                 Some(found) => {
-                    let found = known(&id, found)?;
-                    match found.holder {
+                    let mut found = known(&id, found)?;
+                    waiting = std::mem::take(&mut found.waiting);
+                    match found.holder.clone() {
                         Some(own)
                             if own.grant == holder.grant && own.instance == holder.instance =>
                         {
-                            return Ok(Created::Granted(found.token));
+                            let Lock { token, abandoned, .. } = found;
+                            return Ok(Created::Granted { token, abandoned });
                         }
                         // It goes on under another instance: the old one counts as dead.
-                        Some(own) if own.grant == holder.grant => {}
+                        Some(own) if own.grant == holder.grant => (found.token, found.abandoned),
                         Some(other) => match dead {
                             Some((instances, dead, grant))
                                 if grant == other.grant
-                                    && instances.is_still_dead(tx, dead).await? => {}
-                            _ => return Ok(Created::Held(other)),
+                                    && instances.is_still_dead(tx, dead).await? =>
+                            {
+                                (found.token, true)
+                            }
+                            _ => {
+                                if applicant.wait(&mut waiting) {
+                                    found.waiting = waiting;
+                                    tx.put(&self.locks, &id, &Stored::Known(found))?;
+                                }
+                                return Ok(Created::Held(other));
+                            }
                         },
-                        None => {}
+                        None => {
+                            if let Some(waiter) = applicant.turn_of_another(found.token, &waiting) {
+                                let waiter = waiter.clone();
+                                if applicant.wait(&mut waiting) {
+                                    found.waiting = waiting;
+                                    tx.put(&self.locks, &id, &Stored::Known(found))?;
+                                }
+                                return Ok(Created::Reserved(waiter));
+                            }
+                            (found.token, found.abandoned)
+                        }
                     }
-                    found.token
                 }
-            } + 1;
-            let lock = Lock::new(name, token, Some(holder.clone()));
+            };
+            applicant.after_grant(&mut waiting);
+            let token = before + 1;
+            let mut lock = Lock::new(name, token, Some(holder.clone()));
+            (lock.abandoned, lock.waiting) = (abandoned, waiting);
             tx.put(&self.locks, &id, &Stored::Known(lock))?;
-            Ok::<_, LockError>(Created::Granted(token))
+            Ok::<_, LockError>(Created::Granted { token, abandoned })
         });
-        Ok(granted.await?.value)
+        granted.await
     }
 
     /// Gives a lock back, if this grant holds it. Either way a document is written, so that a write of that grant
@@ -139,6 +183,17 @@ impl LockRepository {
     /// # Cancel safety
     /// Dropped, it may be given back or not: ask again.
     pub async fn release(&self, name: &LockName, grant: &str) -> Result<bool> {
+        self.leave(name, grant, Leaving::Done, None).await
+    }
+
+    /// As [`LockRepository::release`], and notes how the holder left the lock, and which instance does not wait any more.
+    pub(crate) async fn leave(
+        &self,
+        name: &LockName,
+        grant: &str,
+        leaving: Leaving,
+        waits_no_more: Option<&str>,
+    ) -> Result<bool> {
         let id = name.document();
         self.domain
             .transact(async |tx| {
@@ -146,9 +201,15 @@ impl LockRepository {
                     Some(found) => known(&id, found)?,
                     None => Lock::new(name, self.floor(tx).await?, None),
                 };
+                lock.waiting.retain(|waiter| waits_no_more != Some(&*waiter.instance));
                 let held = lock.is_held_by(grant);
                 if held {
                     (lock.holder, lock.released_ms) = (None, Some(wall_ms(&self.domain)));
+                    lock.abandoned = match leaving {
+                        Leaving::Done => false,
+                        Leaving::Unused => lock.abandoned,
+                        Leaving::Lost => true,
+                    };
                 }
                 tx.put(&self.locks, &id, &Stored::Known(lock))?;
                 Ok::<_, LockError>(held)
@@ -173,7 +234,7 @@ impl LockRepository {
                 {
                     return Ok(None);
                 }
-                lock.released_ms = Some(wall_ms(&self.domain));
+                (lock.released_ms, lock.abandoned) = (Some(wall_ms(&self.domain)), true);
                 tx.put(&self.locks, &id, &Stored::Known(lock))?;
                 Ok::<_, LockError>(Some(holder))
             })

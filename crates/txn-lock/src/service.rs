@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_core::Domain;
 
-use crate::attempt::{Attempt, Last, Tried};
+use crate::attempt::{Ask, Attempt, Last, Tried};
 use crate::config::LockConfig;
 use crate::error::{LockError, Loss, Result, Timeout};
 use crate::guard::{Guard, Held};
@@ -48,7 +48,7 @@ impl LockService {
         self.inner.instances.id()
     }
 
-    /// Takes a lock if nobody holds it, and does not wait for its holder. A holder that is dead is noticed by the
+    /// Takes a lock if nobody holds it and it is no waiting process's turn, and does not wait for its holder. A holder that is dead is noticed by the
     /// second call, a lease after the first.
     ///
     /// # Errors
@@ -59,15 +59,18 @@ impl LockService {
     /// Dropped, it is not held, or given back in the background.
     pub async fn try_lock(&self, category: &str, id: &str) -> Result<Option<Guard>> {
         let name = LockName::new(category, id)?;
-        let Ok(turn) = self.inner.queues.of(&name).try_lock_owned() else { return Ok(None) };
+        let Some(turn) = self.inner.queues.of(&name).try_turn() else { return Ok(None) };
         let attempt = Attempt::new(&self.inner, name);
-        match attempt.once(None).await? {
+        let ask = Ask::default();
+        match attempt.once(&turn, &ask).await? {
             Tried::Granted(grant) => Ok(Some(attempt.guard(grant, turn))),
+            Tried::Reserved(_) => Ok(None),
             Tried::Held(holder) => {
                 let Some(dead) = self.inner.look(&holder).await? else { return Ok(None) };
-                match attempt.once(Some((&dead, &holder.grant))).await? {
+                let ask = Ask { dead: Some((dead, holder.grant)), ..ask };
+                match attempt.once(&turn, &ask).await? {
                     Tried::Granted(grant) => Ok(Some(attempt.guard(grant, turn))),
-                    Tried::Held(_) => Ok(None),
+                    Tried::Held(_) | Tried::Reserved(_) => Ok(None),
                 }
             }
         }
@@ -75,7 +78,8 @@ impl LockService {
 
     /// Takes a lock, and waits for it at most for `timeout`, and one pause more to say who holds it. Callers of this process get it in the order in which they
     /// came, and wake when it is given back; a holder in another process is looked at again and again, with growing
-    /// pauses, and so is whether it lives.
+    /// pauses, and so is whether it lives. While another process waits, the callers of one process get it at most 8 times in
+    /// a row, and for no longer than [`LockConfig::longest_pause`] in a row beyond the first time.
     ///
     /// # Errors
     /// [`LockError::Timeout`], which says who holds it since when; [`LockError::Busy`], [`LockError::InvalidName`],

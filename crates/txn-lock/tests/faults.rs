@@ -6,7 +6,7 @@ use std::time::Duration;
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Typed};
 use txn_fixtures::process::Process;
-use txn_lock::{LockError, LockName, LockService};
+use txn_lock::{Heartbeat, LockError, LockName, LockService};
 use txn_sim::{FaultPlan, FaultStore, Scroll};
 
 use crate::scenarios::{PATIENCE, World};
@@ -224,4 +224,71 @@ async fn a_page_that_is_lost_hides_no_lock() {
     let listed = service.list().await.expect("one page was lost, and the store is there");
     assert_eq!(store.left_to_lose(), 0, "a page was lost");
     assert_eq!(listed.iter().map(|lock| &*lock.id).collect::<Vec<_>>(), ids);
+}
+
+/// Whoever gets a lock learns whether the holder before gave it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_that_was_not_given_back_says_so() {
+    let (world, _faults) = rough(0);
+    let process = Process::new();
+    let guard = process
+        .run(async { world.service().await.lock("test", "a", PATIENCE).await.expect("granted") })
+        .await;
+    assert!(!guard.was_abandoned(), "nobody had it before");
+    std::mem::forget(guard);
+    drop(process);
+    let (one, two) = (world.service().await, world.service().await);
+    let taken = async |service: &LockService| {
+        let guard = service.lock("test", "a", PATIENCE).await.expect("granted");
+        let abandoned = guard.was_abandoned();
+        (guard, abandoned)
+    };
+    let (guard, abandoned) = taken(&one).await;
+    assert!(abandoned, "its holder died");
+    guard.unlock().await.expect("unlocks");
+    let (guard, abandoned) = taken(&two).await;
+    assert!(!abandoned, "it was given back");
+    drop(guard);
+    let (guard, abandoned) = taken(&one).await;
+    assert!(!abandoned, "a guard that is dropped gives it back");
+    two.break_lock("test", "a").await.expect("broken");
+    guard.unlock().await.expect_err("it was broken");
+    let (guard, abandoned) = taken(&two).await;
+    assert!(abandoned, "it was broken");
+    // A shutdown takes it from whoever still works under it.
+    assert!(two.shutdown(PATIENCE).await);
+    drop(guard);
+    let (guard, abandoned) = taken(&one).await;
+    assert!(abandoned, "it was lost by a shutdown");
+    // A caller that never got it changes nothing.
+    let brief = one.lock("test", "a", Duration::from_millis(10)).await;
+    brief.expect_err("it is held");
+    guard.unlock().await.expect("unlocks");
+    assert!(!taken(&one).await.1, "it was given back");
+}
+
+/// Work that blocks the threads of the application does not keep a process from showing that it lives.
+#[tokio::test]
+async fn blocked_runtime_keeps_its_locks() {
+    let lease = Duration::from_secs(1);
+    let store = Arc::new(MemoryStore::new());
+    let world = World { store, name: "test".to_owned(), lease };
+    let config = world.config().with_heartbeat(Heartbeat::OwnThread);
+    let service = LockService::open(&world.domain().await, config).await.expect("opens");
+    let guard = service.lock("test", "a", PATIENCE).await.expect("granted");
+    let (store, name) = (world.store.clone(), world.name.clone());
+    let others = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let world = World { store, name, lease };
+            let service = world.service().await;
+            service.lock("test", "a", lease * 4).await.map(|guard| guard.token())
+        })
+    });
+    // The only thread of this runtime.
+    std::thread::sleep(lease * 4);
+    let refused = others.join().expect("it ends").expect_err("it is held");
+    assert!(matches!(refused, LockError::Timeout(_)), "{refused}");
+    assert!(!guard.is_lost());
+    guard.unlock().await.expect("it was never lost");
 }

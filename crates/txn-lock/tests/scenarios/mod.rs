@@ -8,7 +8,7 @@ use std::time::Duration;
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Error, Raw, Typed};
 use txn_fixtures::process::Process;
-use txn_lock::{Guard, LockConfig, LockError, LockName, LockService, Loss};
+use txn_lock::{Guard, Heartbeat, LockConfig, LockError, LockName, LockService, Loss};
 
 /// Hands all scenarios to what declares them as tests.
 macro_rules! all {
@@ -50,7 +50,9 @@ impl World {
     }
 
     pub(crate) fn config(&self) -> LockConfig {
-        LockConfig::default().with_lease(self.lease).with_reap_interval(None)
+        let config = LockConfig::default().with_lease(self.lease).with_reap_interval(None);
+        // Processes of tests are paused, and must not show that they live then.
+        config.with_heartbeat(Heartbeat::CallersRuntime)
     }
 
     async fn counters(&self, domain: &Domain) -> Collection<Typed<u64Doc>> {
