@@ -16,7 +16,7 @@ use crate::shards::{Holding, Lanes};
 use crate::source::Claim;
 
 /// The category of the locks of shards.
-const SHARD: &str = "outbox-shard";
+pub(crate) const SHARD: &str = "outbox-shard";
 
 /// The category of the locks by which processors are members.
 const MEMBER: &str = "outbox-member";
@@ -225,19 +225,30 @@ fn member_prefix(this: &Inner, topic: &str) -> String {
     format!("{}/{topic}/", this.source.name())
 }
 
-fn id(this: &Inner, shard: &Shard) -> String {
+/// The id of the lock of a shard.
+pub(crate) fn id(this: &Inner, shard: &Shard) -> String {
     format!("{}/{shard}", this.source.name())
 }
 
-/// Drops what was lost. Its lanes have noticed by themselves.
-fn forget_lost(this: &Inner) {
-    this.shards.holdings.lock().retain(|_, holding| !holding.guard.is_lost());
+/// Drops the shards that were lost. A lane that blocks its thread keeps this process from taking the shard again: another
+/// process can handle what waits behind it.
+fn forget_lost(this: &Arc<Inner>) {
+    let mut holdings = this.shards.holdings.lock();
+    let lost: Vec<(Shard, Holding)> =
+        holdings.extract_if(.., |_, holding| holding.guard.is_lost()).collect();
+    drop(holdings);
+    for (shard, holding) in lost {
+        leave(this, shard, holding);
+    }
 }
 
 /// Gives a shard back once its lanes have ended.
 fn give_back(this: &Arc<Inner>, shard: &Shard) {
     let Some(holding) = this.shards.holdings.lock().remove(shard) else { return };
-    let shard = shard.clone();
+    leave(this, shard.clone(), holding);
+}
+
+fn leave(this: &Arc<Inner>, shard: Shard, holding: Holding) {
     this.shards.leaving.lock().insert(shard.clone());
     holding.lanes.draining.cancel();
     holding.lanes.tasks.close();

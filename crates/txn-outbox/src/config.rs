@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use txn_lock::Heartbeat;
+
 use crate::error::{OutboxError, Result};
 use crate::shard::MOST_SHARDS;
 
@@ -63,7 +65,8 @@ pub struct ProcessorConfig {
     pub concurrency: usize,
     /// How many events of a queue are read at once. Default 50.
     pub batch: usize,
-    /// How long a handler may take; then it is dropped, and has failed. Default 60 s.
+    /// How long a handler may take; then it is dropped, and has failed. A handler that blocks its thread cannot be dropped: it
+    /// has failed once this and a lease are over, and its shard goes to another processor. Default 60 s.
     pub limit: Duration,
     /// How often an event may fail before it is set aside. Default 8.
     pub max_failures: u32,
@@ -72,8 +75,14 @@ pub struct ProcessorConfig {
     pub first_pause: Duration,
     /// The longest such pause. Default one minute.
     pub longest_pause: Duration,
+    /// How often handling an event may begin and not end until it is set aside: the process died, or lost the shard. The first
+    /// time is not counted, because noting each begin would cost a write for each event; an event that kills its process is
+    /// set aside after this many processes and one more. Default 2.
+    pub max_unfinished: u32,
     /// What becomes of the queue of an event that is set aside. Default: it goes on.
     pub after_death: AfterDeath,
+    /// Where the heartbeat runs. Default: in a thread of its own.
+    pub heartbeat: Heartbeat,
 }
 
 impl Default for ProcessorConfig {
@@ -89,7 +98,9 @@ impl Default for ProcessorConfig {
             max_failures: 8,
             first_pause: Duration::from_millis(200),
             longest_pause: Duration::from_secs(60),
+            max_unfinished: 2,
             after_death: AfterDeath::GoesOn,
+            heartbeat: Heartbeat::default(),
         }
     }
 }
@@ -142,6 +153,10 @@ setters! { ProcessorConfig:
     with_longest_pause: longest_pause: Duration;
     /// Sets [`ProcessorConfig::after_death`].
     with_after_death: after_death: AfterDeath;
+    /// Sets [`ProcessorConfig::max_unfinished`].
+    with_max_unfinished: max_unfinished: u32;
+    /// Sets [`ProcessorConfig::heartbeat`].
+    with_heartbeat: heartbeat: Heartbeat;
 }
 
 impl OutboxConfig {
@@ -166,7 +181,8 @@ impl ProcessorConfig {
         if pauses.contains(&Duration::ZERO) {
             return refuse("a pause is zero");
         }
-        if self.concurrency == 0 || self.batch == 0 || self.max_failures == 0 {
+        let counts = [self.max_failures, self.max_unfinished];
+        if self.concurrency == 0 || self.batch == 0 || counts.contains(&0) {
             return refuse("a bound is zero");
         }
         match &self.assignment {

@@ -24,6 +24,8 @@ pub struct Event {
     pub emitted_ms: u64,
     /// How often handling it has failed.
     pub failures: u32,
+    /// How often handling it began and did not end, as far as that was noted.
+    pub unfinished: u32,
     /// What was emitted, as JSON.
     pub payload: Box<RawValue>,
     /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
@@ -41,7 +43,7 @@ impl Event {
         failures: u32,
         payload: Box<RawValue>,
     ) -> Self {
-        Self { id, queue, sequence, emitted_ms, failures, payload, mark: None }
+        Self { id, queue, sequence, emitted_ms, failures, unfinished: 0, payload, mark: None }
     }
 
     /// The payload as a value.
@@ -78,7 +80,7 @@ pub struct DeadLetter {
     pub died_ms: u64,
 }
 
-/// What was set aside, by id.
+/// What was set aside, by topic, key and place in the queue.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DeadLetters {
@@ -89,9 +91,16 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// The dead letters of another source.
+    /// The dead letters of another source, which are put into their order.
     #[must_use]
-    pub fn new(letters: Vec<DeadLetter>, newer: BTreeMap<String, u32>) -> Self {
+    pub fn new(mut letters: Vec<DeadLetter>, newer: BTreeMap<String, u32>) -> Self {
+        // Sent again in this order, the events of one queue keep theirs.
+        letters.sort_by(|a, b| {
+            a.event
+                .queue
+                .cmp_natural(&b.event.queue)
+                .then_with(|| a.event.sequence.cmp(&b.event.sequence))
+        });
         Self { letters, newer }
     }
 }

@@ -18,8 +18,14 @@ pub struct Figures {
     pub handled: u64,
     /// How often one failed.
     pub failed: u64,
+    /// How often one had to wait for something that is down, and was tried again without being counted.
+    pub waited: u64,
     /// Events that it set aside.
     pub set_aside: u64,
+    /// How often a handler blocked its thread for longer than half a second: such work belongs into `spawn_blocking`.
+    pub blocked: u64,
+    /// How often a handler blocked its thread beyond the limit, and its shard was given up.
+    pub stalled: u64,
     /// Events that it handled per second, since it was started.
     pub per_second: f64,
     /// How long after they were emitted events were handled, on average, in milliseconds; by the wall clocks of both.
@@ -40,7 +46,10 @@ pub(crate) struct Counters {
 struct Sums {
     handled: u64,
     failed: u64,
+    waited: u64,
     set_aside: u64,
+    blocked: u64,
+    stalled: u64,
     lag_ms: u64,
     last_lag_ms: u64,
     longest_lag_ms: u64,
@@ -64,19 +73,38 @@ impl Counters {
         self.sums.lock().failed += 1;
     }
 
+    pub(crate) fn waited(&self) {
+        self.sums.lock().waited += 1;
+    }
+
     pub(crate) fn set_aside(&self) {
         self.sums.lock().set_aside += 1;
+    }
+
+    /// Returns how often that was.
+    pub(crate) fn blocked(&self) -> u64 {
+        let mut sums = self.sums.lock();
+        sums.blocked += 1;
+        sums.blocked
+    }
+
+    pub(crate) fn stalled(&self) {
+        self.sums.lock().stalled += 1;
     }
 
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(crate) fn figures(&self, clock: &dyn Clock) -> Figures {
         let seconds = clock.monotonic().saturating_sub(self.began).as_secs_f64();
-        let Sums { handled, failed, set_aside, lag_ms, last_lag_ms, longest_lag_ms } =
-            *self.sums.lock();
+        let sums = self.sums.lock();
+        let Sums { handled, failed, waited, set_aside, blocked, stalled, .. } = *sums;
+        let Sums { lag_ms, last_lag_ms, longest_lag_ms, .. } = *sums;
         Figures {
             handled,
             failed,
+            waited,
             set_aside,
+            blocked,
+            stalled,
             per_second: if seconds > 0.0 { handled as f64 / seconds } else { 0.0 },
             mean_lag_ms: if handled > 0 { lag_ms as f64 / handled as f64 } else { 0.0 },
             last_lag_ms,

@@ -17,6 +17,9 @@ use crate::source::{Claim, EventSource};
 /// Events of one queue come one after the other, and one comes again until it was handled, so whatever is done outside of
 /// [`Delivery::transact`] may be done twice: after a crash, or when a store did not answer. A handler that takes too long
 /// is dropped, and so is one whose shard is lost; a panic is a failure.
+///
+/// A handler must not block its thread: do what does not await (a synchronous client, a long computation) in
+/// `tokio::task::spawn_blocking`. A handler that blocks keeps other handlers of the runtime waiting, and cannot be dropped.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Handles one event.
@@ -145,7 +148,14 @@ impl Failure {
         error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
         pause: Duration,
     ) -> Self {
-        Self { pause, ..Self::new(FailureKind::Counted, error) }
+        Self::counted(error).after(pause)
+    }
+
+    /// The event is tried again no sooner than after `pause`. Another process that takes its shard over does not know of it.
+    #[must_use]
+    pub fn after(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
     }
 
     pub(crate) fn counted(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {

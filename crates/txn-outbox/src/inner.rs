@@ -17,6 +17,7 @@ use crate::fresh::Listener;
 use crate::room::Room;
 use crate::shards::Shards;
 use crate::source::EventSource;
+use crate::stalls::Running;
 use crate::topics::Topics;
 
 /// What all tasks of a processor share.
@@ -31,6 +32,10 @@ pub(crate) struct Inner {
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) counters: Counters,
     pub(crate) room: Room,
+    /// The handlers that run.
+    pub(crate) running: Arc<Running>,
+    /// Held while an event is handled again that a process may have died over.
+    pub(crate) suspects: tokio::sync::Mutex<()>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::sync::MutexGuard;
 use txn_lock::backoff::Backoff;
 
 use crate::agenda::Seat;
@@ -16,21 +17,25 @@ use crate::handler::{Delivery, Failure, FailureKind};
 use crate::inner::Inner;
 use crate::shards::Lanes;
 use crate::source::{Claim, Noted, Verdict};
+use crate::stalls;
 
 /// How often a store that does not answer is asked again before a queue is left for later.
 const TRIES: usize = 6;
+
+/// Most queues of a shard that are remembered as proven. Those beyond are noted once more.
+const MOST_PROVEN: usize = 100_000;
 
 /// Most characters of an error that are kept.
 const MOST_ERROR: usize = 2_000;
 
 /// What became of an event.
-enum Ended {
+pub(crate) enum Ended {
     /// It is handled, or set aside so that the next one follows.
     Next,
     /// Its queue is looked at again after this.
     Later(Duration),
-    /// What it needs is down: its queue is looked at again later and later.
-    Waits,
+    /// What it needs is down: its queue is looked at again later and later, and no sooner than after this.
+    Waits(Duration),
     /// Its queue is nobody's business here any more, or waits for a person.
     Over,
 }
@@ -88,10 +93,10 @@ async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
             if is_over(this, claim, lanes) {
                 return Left::Done;
             }
-            match handle(this, claim, event).await {
+            match handle(this, claim, lanes, event).await {
                 Ended::Next => seat.moves_on(),
                 Ended::Later(pause) => return Left::For(pause),
-                Ended::Waits => return Left::For(pause(this, seat.waits())),
+                Ended::Waits(least) => return Left::For(waits(this, seat).max(least)),
                 Ended::Over => return Left::Done,
             }
         }
@@ -102,7 +107,59 @@ async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
 }
 
 /// Hands one event to the handler, and sees to what becomes of it.
-async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
+async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> Ended {
+    let name = event.queue.clone();
+    let alone = match begin(this, claim, lanes, &event).await {
+        Ok(alone) => alone,
+        Err(ended) => return ended,
+    };
+    let ended = handle_begun(this, claim, event).await;
+    drop(alone);
+    if !claim.is_lost() {
+        let mut proven = lanes.proven.lock();
+        if proven.len() < MOST_PROVEN {
+            proven.insert(name);
+        }
+    }
+    ended
+}
+
+/// Counts that handling an event begins that a process may have died over. Such an event is noted before it is handled, handled
+/// beside no other one that was noted before, and set aside if it was noted too often.
+async fn begin<'a>(
+    this: &'a Inner,
+    claim: &Claim,
+    lanes: &Lanes,
+    event: &Event,
+) -> Result<Option<MutexGuard<'a, ()>>, Ended> {
+    let drift = u64::try_from(this.domain.config().max_drift.as_millis()).unwrap_or(u64::MAX);
+    let may_have_begun = event.unfinished > 0 || claim.may_have_begun(event, drift);
+    if !may_have_begun || lanes.proven.lock().contains(&event.queue) {
+        return Ok(None);
+    }
+    if event.unfinished >= this.config.max_unfinished {
+        let times = event.unfinished;
+        let why = format!(
+            "handling it began {times} times and did not end: the process died, or lost the shard"
+        );
+        return Err(failed(this, claim, event, Failure::hopeless(why)).await);
+    }
+    let mut alone = None;
+    if event.unfinished > 0 {
+        alone = Some(this.suspects.try_lock().map_err(|_| Ended::Later(this.config.delay))?);
+    }
+    match settled(this, || this.source.begin(claim, event)).await {
+        Ok(()) => Ok(alone),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Err(Ended::Later(this.config.delay)),
+        Err(error) => {
+            tracing::warn!(event = event.id, %error, "that handling an event begins could not be noted");
+            Err(Ended::Waits(Duration::ZERO))
+        }
+    }
+}
+
+/// Hands one event to the handler, of which nothing is left to be noted before.
+async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let delivery = Delivery {
         event: event.clone(),
         claim: claim.clone(),
@@ -114,16 +171,19 @@ async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let taken = delivery.taken.clone();
     // Shards are held of topics alone that have one.
     let Some(handler) = this.topics.handler(event.queue.topic()) else { return Ended::Over };
+    let run = this.running.enter(this.now(), claim, &event);
+    let handling = stalls::timed(this, event.queue.topic(), handler.handle(delivery));
     let handled = tokio::select! {
         biased;
         () = claim.held.lost() => return Ended::Over,
-        handled = AssertUnwindSafe(handler.handle(delivery)).catch_unwind() => {
+        handled = AssertUnwindSafe(handling).catch_unwind() => {
             handled.unwrap_or_else(|panic| Err(panicked(&*panic)))
         }
         () = this.clock().sleep(this.config.limit) => {
             Err(Failure::counted(format!("the handler did not end within {:?}", this.config.limit)))
         }
     };
+    drop(run);
     let is_taken = taken.load(Ordering::Acquire);
     let failure = match handled {
         _ if is_taken => {
@@ -152,13 +212,14 @@ async fn handle(this: &Inner, claim: &Claim, event: Event) -> Ended {
     failed(this, claim, &event, failure).await
 }
 
-async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
+pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
     let verdict = match failure.kind {
         // A later look says whose it is.
         FailureKind::NotOurs => return Ended::Later(this.config.delay),
         FailureKind::Passing => {
+            this.counters.waited();
             tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
-            return Ended::Waits;
+            return Ended::Waits(failure.pause);
         }
         FailureKind::Hopeless => Verdict::SetAside(this.config.after_death),
         FailureKind::Counted if event.failures + 1 >= this.config.max_failures => {
@@ -185,9 +246,20 @@ async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) ->
         Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Later(this.config.delay),
         Err(error) => {
             tracing::warn!(event = event.id, %error, "a failure could not be noted");
-            Ended::Waits
+            Ended::Waits(Duration::ZERO)
         }
     }
+}
+
+/// The pause of a queue whose first event waits for something that is down.
+fn waits(this: &Inner, seat: &Seat) -> Duration {
+    let waits = seat.waits();
+    // The 8th, 16th, 32nd … time: an outage fills no log.
+    if waits >= 8 && waits.is_power_of_two() {
+        let queue = seat.name();
+        tracing::warn!(%queue, waits, "the first event of a queue waits for something that is down");
+    }
+    pause(this, waits)
 }
 
 /// The pause before an event is tried again that failed, or had to wait, so often.

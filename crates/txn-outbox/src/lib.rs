@@ -24,6 +24,7 @@ mod room;
 mod shard;
 mod shards;
 mod source;
+mod stalls;
 mod store_source;
 mod topics;
 
@@ -40,3 +41,4 @@ pub use purge::Purged;
 pub use shard::Shard;
 pub use source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 pub use topics::Topics;
+pub use txn_lock::Heartbeat;

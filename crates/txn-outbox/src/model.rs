@@ -71,6 +71,9 @@ pub(crate) struct Queue {
 pub(crate) struct Failing {
     pub(crate) sequence: u64,
     pub(crate) failures: u32,
+    /// How often handling it began and did not end.
+    #[serde(default)]
+    pub(crate) unfinished: u32,
     pub(crate) error: String,
 }
 
@@ -101,10 +104,28 @@ impl Queue {
         is_empty && self.emitted_ms.is_none_or(|at| at <= since_ms)
     }
 
+    /// How the event in this place failed, if it did.
+    fn failing_of(&self, sequence: u64) -> Option<&Failing> {
+        self.failing.as_ref().filter(|failing| failing.sequence == sequence)
+    }
+
     /// How often the event in this place has failed.
     pub(crate) fn failures_of(&self, sequence: u64) -> u32 {
-        let failing = self.failing.as_ref().filter(|failing| failing.sequence == sequence);
-        failing.map_or(0, |failing| failing.failures)
+        self.failing_of(sequence).map_or(0, |failing| failing.failures)
+    }
+
+    /// How often handling the event in this place began and did not end.
+    pub(crate) fn unfinished_of(&self, sequence: u64) -> u32 {
+        self.failing_of(sequence).map_or(0, |failing| failing.unfinished)
+    }
+
+    /// Handling the event in this place begins.
+    pub(crate) fn begin(&mut self, sequence: u64) {
+        let failing = self.failing.take().filter(|failing| failing.sequence == sequence);
+        let fresh = Failing { sequence, failures: 0, unfinished: 0, error: String::new() };
+        let failing = failing.unwrap_or(fresh);
+        let unfinished = failing.unfinished.saturating_add(1);
+        self.failing = Some(Failing { unfinished, ..failing });
     }
 
     /// Whether an event is what is to be handled now.
@@ -253,7 +274,7 @@ mod tests {
         let queue = QueueName::new("t", "k").unwrap();
         let payload = RawValue::from_string("1".to_owned()).unwrap();
         let event = Event::new(queue.event_id(1), queue, 1, 2, 0, payload);
-        let failing = Some(Failing { sequence: 1, failures: 1, error: "e".into() });
+        let failing = Some(Failing { sequence: 1, failures: 1, unfinished: 1, error: "e".into() });
         let (pending, blocked) = (Some("00".to_owned()), Some(1));
         let emitted_ms = Some(2);
         let full = Queue { pending, blocked, failing, emitted_ms, ..Queue::new(&event.queue, 0) };

@@ -1,5 +1,6 @@
 //! The names of queues: a topic, and a key within it.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use txn_lock::name;
@@ -43,6 +44,12 @@ impl QueueName {
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// The order for people: numbers in keys are compared as numbers.
+    pub(crate) fn cmp_natural(&self, other: &Self) -> Ordering {
+        let keys = || alphanumeric_sort::compare_str(&self.key, &other.key);
+        self.topic.cmp(&other.topic).then_with(keys).then_with(|| self.key.cmp(&other.key))
     }
 
     /// The id of the document that counts its events.

@@ -22,6 +22,7 @@ use crate::room::Room;
 use crate::shard::{MOST_SHARDS, Shard};
 use crate::shards::Shards;
 use crate::source::{Claim, EventSource};
+use crate::stalls;
 use crate::topics::Topics;
 
 /// The first pause behind a look that found something.
@@ -57,7 +58,8 @@ impl Processor {
             domain,
             LockConfig::default()
                 .with_lease(config.lease)
-                .with_longest_pause(config.lease.min(Duration::from_millis(250))),
+                .with_longest_pause(config.lease.min(Duration::from_millis(250)))
+                .with_heartbeat(config.heartbeat),
         )
         .await?;
         let stop = CancellationToken::new();
@@ -73,12 +75,15 @@ impl Processor {
             topics,
             locks,
             shards,
+            running: Arc::default(),
+            suspects: tokio::sync::Mutex::default(),
             counters: Counters::new(&*domain.config().clock),
             tasks: TaskTracker::new(),
             stop: stop.clone(),
         });
         inner.tasks.spawn(balance::run(inner.clone()));
         inner.tasks.spawn(look(inner.clone()));
+        inner.config.heartbeat.spawn(&inner.tasks, stalls::watch(inner.clone()));
         Ok(Self { inner, stop: stop.drop_guard() })
     }
 

@@ -1,12 +1,14 @@
 //! The shards that a processor holds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_lock::{Guard, Held};
 
+use crate::name::QueueName;
 use crate::shard::Shard;
 
 /// The lanes of one shard: they end before it is given back.
@@ -14,6 +16,8 @@ use crate::shard::Shard;
 pub(crate) struct Lanes {
     pub(crate) tasks: TaskTracker,
     pub(crate) draining: CancellationToken,
+    /// Queues of which this process has handled an event under this claim, or tried to: their next event kills no process.
+    pub(crate) proven: Arc<Mutex<BTreeSet<QueueName>>>,
 }
 
 /// A shard that is held.

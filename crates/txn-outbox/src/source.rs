@@ -54,6 +54,16 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// or those that speak of the store.
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>>;
 
+    /// Notes that handling an event begins, if the claim still holds: [`Event::unfinished`] counts it until the event is done or
+    /// has failed. Called for events that a process may have died over, before they are handled. A source that notes nothing
+    /// never sets such an event aside.
+    ///
+    /// # Errors
+    /// As [`EventSource::done`].
+    async fn begin(&self, _claim: &Claim, _event: &Event) -> Result<()> {
+        Ok(())
+    }
+
     /// Notes in a transaction of the domain that an event is handled by what this transaction does, which has checked the
     /// claim. If it commits, the event is never handled again.
     ///
@@ -210,6 +220,12 @@ impl Claim {
     #[must_use]
     pub fn token(&self) -> u64 {
         self.held.token()
+    }
+
+    /// Whether handling an event may have begun under a claim before this one that was not given back.
+    pub(crate) fn may_have_begun(&self, event: &Event, max_drift_ms: u64) -> bool {
+        let since_ms = self.held.since_ms().saturating_add(max_drift_ms);
+        self.held.was_abandoned() && event.emitted_ms <= since_ms
     }
 
     /// Checks in a transaction of the domain that the shard is still held. If it is not when that commits, nothing is written.

@@ -65,7 +65,11 @@ impl EventSource for Outbox {
         for ((id, at), letter) in ids.iter().zip(places).zip(found) {
             let letter = letter.map(|letter| known(id, letter)).transpose();
             match letter {
-                Ok(Some(letter)) => events.push(letter.event(name, queue.failures_of(at))),
+                Ok(Some(letter)) => {
+                    let unfinished = queue.unfinished_of(at);
+                    let event = letter.event(name, queue.failures_of(at));
+                    events.push(Event { unfinished, ..event });
+                }
                 // Those before it are handled first.
                 _ if !events.is_empty() => break,
                 Ok(None) if inner.is_handled(name, at).await? => return Ok(Vec::new()),
@@ -74,6 +78,17 @@ impl EventSource for Outbox {
             }
         }
         Ok(events)
+    }
+
+    async fn begin(&self, claim: &Claim, event: &Event) -> Result<()> {
+        let inner = &self.inner;
+        let noted = inner.domain.transact(async |tx| {
+            claim.check(tx).await?;
+            let mut queue = inner.next_queue(tx, event).await?;
+            queue.begin(event.sequence);
+            inner.put(tx, &event.queue, queue)
+        });
+        noted.await
     }
 
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
@@ -116,7 +131,7 @@ impl EventSource for Outbox {
             let noted = match verdict {
                 Verdict::Again => {
                     let (sequence, error) = (event.sequence, why.to_owned());
-                    queue.failing = Some(Failing { sequence, failures, error });
+                    queue.failing = Some(Failing { sequence, failures, unfinished: 0, error });
                     Noted::Failed(failures)
                 }
                 Verdict::SetAside(after) => {
@@ -155,7 +170,7 @@ impl EventSource for Outbox {
                 }
             }
         }
-        Ok(dead)
+        Ok(DeadLetters::new(dead.letters, dead.newer))
     }
 
     async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {

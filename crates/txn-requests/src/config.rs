@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use txn_lock::Heartbeat;
 use txn_outbox::Outbox;
 
 use crate::error::{RequestError, Result};
@@ -42,6 +43,8 @@ pub struct RequestsConfig {
     /// Where requests emit their events and keep their HTTP requests: an outbox of the same domain. Without one, requests
     /// that have any are refused, and those that others submitted are left to others. Default none.
     pub outbox: Option<Outbox>,
+    /// Where the heartbeat runs. Default: in a thread of its own.
+    pub heartbeat: Heartbeat,
 }
 
 impl Default for RequestsConfig {
@@ -60,6 +63,7 @@ impl Default for RequestsConfig {
             recover_after: Duration::from_secs(120),
             longest_pause: Duration::from_millis(250),
             outbox: None,
+            heartbeat: Heartbeat::default(),
         }
     }
 }
@@ -104,6 +108,8 @@ setters! {
     with_longest_pause: longest_pause: Duration;
     /// Sets [`RequestsConfig::outbox`].
     with_outbox: outbox: Option<Outbox>;
+    /// Sets [`RequestsConfig::heartbeat`].
+    with_heartbeat: heartbeat: Heartbeat;
 }
 
 impl RequestsConfig {

@@ -362,7 +362,7 @@ impl Inner {
                 }
             }
         }
-        found.sort_by(|a, b| (a.times.created_ms, &a.id).cmp(&(b.times.created_ms, &b.id)));
+        found.sort_by(|a, b| a.times.created_ms.cmp(&b.times.created_ms).then_with(|| by_id(a, b)));
         Ok((found, unread))
     }
 
@@ -438,6 +438,11 @@ pub(crate) fn states(of: impl IntoIterator<Item = State>) -> Filter {
     Filter::AnyOf("state", of.into_iter().map(State::name).collect())
 }
 
+/// The order of requests of one moment: numbers in their ids are compared as numbers.
+pub(crate) fn by_id(a: &Entry, b: &Entry) -> std::cmp::Ordering {
+    alphanumeric_sort::compare_str(&a.id, &b.id).then_with(|| a.id.cmp(&b.id))
+}
+
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -445,4 +450,19 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 /// A stored request, unless its format is newer than this program.
 fn known(id: &str, stored: Stored<Entry>) -> Result<Entry> {
     stored.known().map_err(|format| RequestError::NewerFormat { id: id.to_owned(), format })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_ids_are_ordered_as_numbers() {
+        let entry = |id: &str| Entry::new(id, Request::default(), 1);
+        let mut entries: Vec<Entry> =
+            ["r10", "r2", "r1", "r11", "a/2/x", "a/12/x", "r02"].map(entry).into();
+        entries.sort_by(by_id);
+        let ids: Vec<&str> = entries.iter().map(|entry| &*entry.id).collect();
+        assert_eq!(ids, ["a/2/x", "a/12/x", "r1", "r2", "r02", "r10", "r11"]);
+    }
 }

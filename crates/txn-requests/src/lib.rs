@@ -37,3 +37,4 @@ pub use request::{
 };
 pub use requests::{Purged, Requests};
 pub use selection::Selection;
+pub use txn_lock::Heartbeat;

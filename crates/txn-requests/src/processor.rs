@@ -93,7 +93,8 @@ impl Requests {
             run(Arc::downgrade(inner), application.map(str::to_owned), stop.clone(), tasks.clone());
         // Both know of it: its own handle, and the shutdown of all.
         inner.tasks.spawn(tasks.track_future(run));
-        inner.tasks.spawn(tasks.track_future(beat(Arc::downgrade(inner), stop.clone())));
+        let beat = tasks.track_future(beat(Arc::downgrade(inner), stop.clone()));
+        inner.config.heartbeat.spawn(&inner.tasks, beat);
         tasks.close();
         Processor { tasks, inner: inner.clone(), stop: stop.drop_guard() }
     }

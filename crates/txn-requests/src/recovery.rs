@@ -9,7 +9,7 @@ use serde::Serialize;
 use txn_lock::instance::wall_ms;
 
 use crate::error::{RequestError, Result};
-use crate::inner::{Inner, millis};
+use crate::inner::{Inner, by_id, millis};
 use crate::model::{Entry, Reason, State, Status};
 use crate::processor::Tally;
 use crate::requests::Requests;
@@ -118,7 +118,9 @@ impl Inner {
         let selection = Selection::default().with_states(states).with_application(application);
         let mut found = self.select(&selection).await?;
         found.retain(|entry| entry.times.modified_ms <= before);
-        found.sort_by(|a, b| (a.times.modified_ms, &a.id).cmp(&(b.times.modified_ms, &b.id)));
+        found.sort_by(|a, b| {
+            a.times.modified_ms.cmp(&b.times.modified_ms).then_with(|| by_id(a, b))
+        });
         Ok(found)
     }
 

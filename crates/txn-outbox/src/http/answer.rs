@@ -12,27 +12,6 @@ use crate::http::secret::SecretString;
 /// Most characters of a header that are kept.
 const MOST_HEADER: usize = 256;
 
-/// What an answer means for the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// It is done.
-    Done,
-    /// It may be done another time.
-    Again,
-    /// It will never be.
-    Never,
-}
-
-impl Meaning {
-    pub(crate) fn of(status: u16) -> Self {
-        match status {
-            200..=299 => Self::Done,
-            408 | 425 | 429 | 500..=599 => Self::Again,
-            _ => Self::Never,
-        }
-    }
-}
-
 /// What is known of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
@@ -62,6 +41,11 @@ impl Answer {
             body: None,
             retry_after: retry_after(found, now_ms),
         }
+    }
+
+    /// Whether the request is done.
+    pub(crate) fn is_done(&self) -> bool {
+        (200..=299).contains(&self.status)
     }
 
     /// Why it is not done.
@@ -131,19 +115,6 @@ fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_status_has_a_meaning() {
-        for status in [200, 201, 204, 299] {
-            assert_eq!(Meaning::of(status), Meaning::Done, "{status}");
-        }
-        for status in [408, 425, 429, 500, 502, 503, 504, 599] {
-            assert_eq!(Meaning::of(status), Meaning::Again, "{status}");
-        }
-        for status in [100, 199, 301, 302, 304, 307, 308, 400, 401, 404, 409, 410, 422, 600] {
-            assert_eq!(Meaning::of(status), Meaning::Never, "{status}");
-        }
-    }
 
     #[test]
     fn nothing_of_a_secret_is_kept() {

@@ -23,8 +23,10 @@ const MOST_ADDRESSES: usize = 8;
 pub(crate) enum NoAnswer {
     /// It is not to be called. Nothing was sent.
     Refused(String),
-    /// It may have another time.
-    Failed(String),
+    /// It was sent, or not, and nobody answered in time.
+    Unanswered(String),
+    /// A secret of it is not known, or is no text of a header. Nothing was sent.
+    Unknown(String),
     /// What a call needs is down. Nothing was sent, and it says nothing of the request.
     Down(String),
 }
@@ -55,7 +57,7 @@ pub(crate) async fn call(
         biased;
         sent = send(request, url, headers, &addresses) => sent?,
         () = clock.sleep(until.saturating_sub(clock.monotonic())) => {
-            return Err(NoAnswer::Failed(format!("no answer within {limit:?}")));
+            return Err(NoAnswer::Unanswered(format!("no answer within {limit:?}")));
         }
     };
     let wall_ms = u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX);
@@ -148,7 +150,7 @@ async fn headers(
             HeaderText::Text(text) => HeaderValue::from_str(text).map_err(|_| odd(name))?,
             HeaderText::Secret { secret } => {
                 let told = |why| format!("the secret {secret:?} {why}");
-                let failed = |why| NoAnswer::Failed(told(why));
+                let failed = |why| NoAnswer::Unknown(told(why));
                 let found = config.secrets.secret(secret, &origin(url)).await;
                 let found = found.map_err(|_| NoAnswer::Down(told("could not be looked up")))?;
                 let found = found.ok_or_else(|| failed("is not known"))?;
@@ -236,5 +238,5 @@ fn failed(error: reqwest::Error) -> NoAnswer {
         told = format!("{told}: {error}");
         source = error.source();
     }
-    NoAnswer::Failed(told)
+    NoAnswer::Unanswered(told)
 }

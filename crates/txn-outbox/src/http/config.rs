@@ -12,6 +12,7 @@ use crate::config::setters;
 use crate::error::{OutboxError, Result};
 use crate::http::address::{Resolver, SystemResolver, is_special};
 use crate::http::request::Method;
+use crate::http::retries::{DAY, Retries, Retry};
 use crate::http::secret::{NoSecrets, Secrets};
 
 /// Somewhere that may be called: a scheme, a host and a port.
@@ -107,8 +108,13 @@ pub struct HttpConfig {
     /// How many of them may go to one host and port, so that one that does not answer leaves places for others. Default half of
     /// all, and at least one.
     pub per_destination: Option<usize>,
-    /// For how long after it was emitted a request is tried again without counting while its host cannot be resolved, or a
-    /// secret of it cannot be looked up. From then on each try counts. Default one day.
+    /// Whether and for how long a request is called again, by the status of its answer. Default [`Retries::default`].
+    pub retries: Retries,
+    /// The same of a request that is not answered: connections that are refused or break, and answers that come too late.
+    /// Default for one day.
+    pub unanswered: Retry,
+    /// For how long after its first try a request is tried again while its host cannot be resolved, or a secret of it cannot be
+    /// looked up. Then it is a dead letter. Default one day.
     pub longest_outage: Duration,
     /// The longest pause that an answer may ask for by `Retry-After`. Default five minutes.
     pub longest_retry_after: Duration,
@@ -134,7 +140,9 @@ impl Default for HttpConfig {
             limit: Duration::from_secs(20),
             concurrency: 16,
             per_destination: None,
-            longest_outage: Duration::from_secs(24 * 3600),
+            retries: Retries::default(),
+            unanswered: Retry::For(DAY),
+            longest_outage: DAY,
             longest_retry_after: Duration::from_secs(300),
             result_headers: names(["content-type", "location", "retry-after"]),
             result_body: 0,
@@ -159,6 +167,10 @@ setters! { HttpConfig:
     with_concurrency: concurrency: usize;
     /// Sets [`HttpConfig::per_destination`].
     with_per_destination: per_destination: Option<usize>;
+    /// Sets [`HttpConfig::retries`].
+    with_retries: retries: Retries;
+    /// Sets [`HttpConfig::unanswered`].
+    with_unanswered: unanswered: Retry;
     /// Sets [`HttpConfig::longest_outage`].
     with_longest_outage: longest_outage: Duration;
     /// Sets [`HttpConfig::longest_retry_after`].

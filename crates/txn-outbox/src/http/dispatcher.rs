@@ -13,13 +13,14 @@ use url::Url;
 
 use crate::error::{OutboxError, Result};
 use crate::handler::{Delivery, Failure, Handler};
-use crate::http::answer::{Answer, Meaning};
+use crate::http::answer::Answer;
 use crate::http::call::{NoAnswer, allowed, call};
 use crate::http::config::HttpConfig;
 use crate::http::kept::{Kept, KeptRequests, TOPIC};
 use crate::http::places::Places;
 use crate::http::request::origin;
 use crate::http::result::{HttpResult, HttpResults, HttpState};
+use crate::http::retries::Retry;
 
 /// How long the result of a call is tried to be written, where the store does not do it.
 const LONGEST_NOTE: Duration = Duration::from_secs(5);
@@ -84,31 +85,53 @@ impl Handler for Dispatcher {
             }
         };
         let now = wall_ms(&delivery.domain);
-        let result = result(&kept, &event.id, key, &called, now);
+        let mut result = result(&kept, &event.id, key, &called, now);
         tracing::debug!(event = event.id, to = result.to, status = result.status, "called");
-        if result.state == HttpState::Done {
+        let Some(retry) = retry(config, &called) else {
             return done(&delivery, results, &result).await;
-        }
+        };
+        let first = results.first_ms(&event.id).await;
+        result.first_ms = first.ok().flatten().unwrap_or(now);
+        let is_over = |first_ms: u64| match retry {
+            Retry::Never => true,
+            Retry::Counted => false,
+            Retry::For(longest) => Duration::from_millis(now.saturating_sub(first_ms)) >= longest,
+        };
+        let mut over = is_over(result.first_ms);
+        result.state = if over { HttpState::Refused } else { HttpState::Failed };
         let noted = delivery.domain.transact(async |tx| {
             delivery.claim.check(tx).await?;
             results.note(tx, &result).await
         });
         if let Err(error) = noted.await {
-            // Whatever is wrong with the store shows when the failure itself is noted.
+            // Whatever is wrong with the store shows when the failure itself is noted. Without a note, the age of the event
+            // ends it.
             tracing::debug!(event = event.id, %error, "a result is not noted");
+            over = over || is_over(event.emitted_ms);
         }
-        let age = Duration::from_millis(now.saturating_sub(event.emitted_ms));
         let why = result.error.unwrap_or_default();
-        Err(match called {
-            Err(NoAnswer::Refused(_)) => Failure::hopeless(why),
-            Err(NoAnswer::Down(_)) if age < config.longest_outage => Failure::passing(why),
-            Err(NoAnswer::Down(_) | NoAnswer::Failed(_)) => Failure::counted(why),
-            Ok(_) if result.state == HttpState::Refused => Failure::hopeless(why),
-            Ok(Answer { retry_after: Some(pause), .. }) => {
-                Failure::not_before(why, pause.min(config.longest_retry_after))
+        let failure = match retry {
+            Retry::For(longest) if over => {
+                Failure::hopeless(format!("{why}, for longer than {longest:?}"))
             }
-            Ok(_) => Failure::counted(why),
-        })
+            Retry::Never | Retry::For(_) if over => Failure::hopeless(why),
+            Retry::Counted => Failure::counted(why),
+            Retry::Never | Retry::For(_) => Failure::passing(why),
+        };
+        let pause = called.ok().and_then(|answer| answer.retry_after).unwrap_or_default();
+        Err(failure.after(pause.min(config.longest_retry_after)))
+    }
+}
+
+/// Whether and for how long a request is called again; `None` if it is done.
+fn retry(config: &HttpConfig, called: &Result<Answer, NoAnswer>) -> Option<Retry> {
+    match called {
+        Ok(answer) if answer.is_done() => None,
+        Ok(answer) => Some(config.retries.of(answer.status)),
+        Err(NoAnswer::Refused(_)) => Some(Retry::Never),
+        Err(NoAnswer::Unanswered(_)) => Some(config.unanswered),
+        Err(NoAnswer::Unknown(_)) => Some(Retry::Counted),
+        Err(NoAnswer::Down(_)) => Some(Retry::For(config.longest_outage)),
     }
 }
 
@@ -158,22 +181,19 @@ fn result(
 ) -> HttpResult {
     let to = Url::parse(&kept.request.url).map(|url| origin(&url)).unwrap_or_default();
     let (state, error) = match called {
-        Ok(answer) => match Meaning::of(answer.status) {
-            Meaning::Done => (HttpState::Done, None),
-            Meaning::Again => (HttpState::Failed, Some(format!("{to} {}", answer.why()))),
-            Meaning::Never => (HttpState::Refused, Some(format!("{to} {}", answer.why()))),
-        },
-        Err(NoAnswer::Failed(why) | NoAnswer::Down(why)) => {
+        Ok(answer) if answer.is_done() => (HttpState::Done, None),
+        Ok(answer) => (HttpState::Failed, Some(format!("{to} {}", answer.why()))),
+        Err(NoAnswer::Refused(why)) => (HttpState::Refused, Some(why.clone())),
+        Err(NoAnswer::Unanswered(why) | NoAnswer::Unknown(why) | NoAnswer::Down(why)) => {
             (HttpState::Failed, Some(format!("{to}: {why}")))
         }
-        Err(NoAnswer::Refused(why)) => (HttpState::Refused, Some(why.clone())),
     };
     let (status, headers, body) = match called {
         Ok(answer) => (Some(answer.status), answer.headers.clone(), answer.body.clone()),
         Err(_) => (None, BTreeMap::new(), None),
     };
     let (id, idempotency_key, method) = (id.to_owned(), key, kept.request.method);
-    let (format, attempts) = (Format, 0);
+    let (format, attempts, first_ms) = (Format, 0, at_ms);
     HttpResult {
         format,
         id,
@@ -184,6 +204,7 @@ fn result(
         status,
         attempts,
         at_ms,
+        first_ms,
         error,
         headers,
         body,

@@ -4,13 +4,14 @@
 //! commits and never if it does not. With the feature `http` a [`Dispatcher`] is the handler that performs it, for the ordinary
 //! [`Processor`](crate::Processor)s: at least once, and with the same header `Idempotency-Key` each time.
 //!
-//! - **Done** is an answer 2xx. No connection, no answer in time, 408, 425, 429 and 5xx are tried again, as often and with the
-//!   pauses that [`ProcessorConfig`](crate::ProcessorConfig) says, or later if the answer asks for that. Everything else,
-//!   redirects included, is a dead letter at once.
-//! - **Not the request's fault** is that a name cannot be resolved or a secret cannot be looked up: nothing was sent. That is tried
-//!   again with growing pauses and does not count, until the request is older than [`HttpConfig::longest_outage`]. From then on each
-//!   try counts, so that a name which does not exist ends as a dead letter. Neither counts that there is no place for a call: a
-//!   destination that does not answer holds half of them at most.
+//! - **Done** is an answer 2xx. [`HttpConfig::retries`] says for each other status whether and for how long the request is called
+//!   again: by default one day for 401, 403, 408, 425, 429 and 5xx, one hour for 404, 409 and 423. Everything else, redirects
+//!   included, is a dead letter at once. Pauses grow as [`ProcessorConfig`](crate::ProcessorConfig) says, and are longer if the
+//!   answer asks for that by `Retry-After`.
+//! - **An outage** does not count: a connection that is refused or breaks, an answer that comes too late
+//!   ([`HttpConfig::unanswered`]), a name that cannot be resolved, a secret that cannot be looked up
+//!   ([`HttpConfig::longest_outage`]). The request is called again for one day, and is a dead letter then. Neither counts that
+//!   there is no place for a call: a destination that does not answer holds half of them at most.
 //! - **Nothing is called** that is not on the list of [`HttpConfig`]: scheme, host and port, the method, the names of headers. A name
 //!   is resolved once for each call, every address that it has is checked, and the connection goes to one of those:
 //!   addresses that are not of the public internet are refused unless the [`Destination`] lists them. Proxies of the
@@ -40,6 +41,8 @@ mod dispatcher;
 #[cfg(feature = "http")]
 mod places;
 #[cfg(feature = "http")]
+mod retries;
+#[cfg(feature = "http")]
 mod secret;
 
 #[cfg(feature = "http")]
@@ -53,5 +56,7 @@ pub use request::{Body, HeaderText, HttpRequest, Method};
 pub use requests::{HttpRequests, Resend, Resent};
 pub(crate) use result::purge as purge_results;
 pub use result::{HttpResult, HttpResults, HttpState};
+#[cfg(feature = "http")]
+pub use retries::{Retries, Retry};
 #[cfg(feature = "http")]
 pub use secret::{NoSecrets, SecretString, Secrets};

@@ -26,7 +26,7 @@ const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "format":{"type":"integer"},"id":{"type":"keyword"},"idempotency_key":{"type":"keyword"},
     "method":{"type":"keyword"},"to":{"type":"keyword"},"state":{"type":"keyword"},
     "status":{"type":"integer"},"attempts":{"type":"integer"},
-    "at_ms":{"type":"date","format":"epoch_millis"},"error":{"type":"text","index":false},
+    "at_ms":{"type":"date","format":"epoch_millis"},"first_ms":{"type":"date","format":"epoch_millis"},"error":{"type":"text","index":false},
     "headers":{"type":"object","enabled":false},"body":{"type":"text","index":false}}}"#;
 
 /// What came of a request when it was called last, as far as that was noted. `Debug` shows nothing that the answer said.
@@ -51,6 +51,9 @@ pub struct HttpResult {
     pub attempts: u32,
     /// When that was noted, in milliseconds since the Unix epoch, by the wall clock of who did.
     pub at_ms: u64,
+    /// When the first call was noted; of a dead letter that was sent again, the first one since. 0 if that was not kept.
+    #[serde(default)]
+    pub first_ms: u64,
     /// Why it is not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -147,6 +150,13 @@ impl HttpResults {
         Ok(purged)
     }
 
+    /// When a request was called first that is called again; `None` if nothing is known of that.
+    #[cfg(feature = "http")]
+    pub(crate) async fn first_ms(&self, id: &str) -> Result<Option<u64>> {
+        let found = self.get(id).await?.filter(|found| found.state == HttpState::Failed);
+        Ok(found.map(|found| found.first_ms).filter(|first| *first > 0))
+    }
+
     /// Notes a result, counting those of the same request. What a newer program wrote there stays.
     #[cfg(feature = "http")]
     pub(crate) async fn note(&self, tx: &Transaction, result: &HttpResult) -> Result<()> {
@@ -204,6 +214,7 @@ mod tests {
             status: Some(200),
             attempts: 1,
             at_ms: 1,
+            first_ms: 1,
             error: Some(String::new()),
             headers: BTreeMap::new(),
             body: Some(String::new()),

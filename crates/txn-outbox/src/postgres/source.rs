@@ -350,7 +350,9 @@ impl EventSource for PostgresSource {
         loop {
             let parameters: [&(dyn ToSql + Sync); 2] = [&behind, &PAGE];
             let page = rows(&self.looks, "list dead letters", &statement, &parameters).await?;
-            let Some(last) = page.last() else { return Ok(dead) };
+            let Some(last) = page.last() else {
+                return Ok(DeadLetters::new(dead.letters, dead.newer));
+            };
             behind = id_of(last)?;
             for row in &page {
                 match letter_of(row) {

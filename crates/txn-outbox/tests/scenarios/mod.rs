@@ -49,6 +49,7 @@ macro_rules! all {
             one_event_may_change_several_documents_and_emit_more;
             what_keeps_failing_is_set_aside_and_its_queue_goes_on;
             what_keeps_failing_is_set_aside_and_its_queue_waits;
+            dead_letters_are_sent_again_in_their_order;
             a_full_queue_refuses;
             what_is_kept_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
@@ -327,6 +328,39 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     assert!(named(&refused.expect_err("newer"), "settings"));
 }
 
+pub(crate) async fn dead_letters_are_sent_again_in_their_order(world: &World) {
+    let desk = world.desk().await;
+    let processor = desk.start(world.config().with_max_failures(1)).await;
+    let numbers: Vec<i64> = (1..=12).map(|number: i64| -number).collect();
+    for key in ["k10", "k9"] {
+        for number in &numbers {
+            desk.place(key, *number).await;
+        }
+    }
+    let source = desk.outbox.source();
+    let letters = async || source.dead_letters().await.expect("lists").letters;
+    let patience = std::time::Instant::now() + PATIENCE;
+    while letters().await.len() < 24 {
+        assert!(std::time::Instant::now() < patience, "not all are set aside");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let found = letters().await;
+    let places: Vec<(&str, u64)> =
+        found.iter().map(|letter| (letter.event.queue.key(), letter.event.sequence)).collect();
+    let expected = ["k9", "k10"].into_iter().flat_map(|key| (1..=12).map(move |at| (key, at)));
+    assert_eq!(places, expected.collect::<Vec<_>>(), "1, 2, … 10, and not 1, 10, 11, 2");
+    assert!(processor.stop(PATIENCE).await);
+    desk.forgiving.store(true, Ordering::Release);
+    for letter in &found {
+        source.retry(&letter.event.id).await.expect("sent again");
+    }
+    let processor = desk.start(world.config()).await;
+    for key in ["k9", "k10"] {
+        desk.seen(key, &numbers).await;
+    }
+    assert!(processor.stop(PATIENCE).await);
+}
+
 pub(crate) async fn shards_are_shared_out_and_taken_over(world: &World) {
     let all = usize::from(SHARDS);
     let (one, two) = (world.desk().await, world.desk().await);
@@ -402,6 +436,8 @@ pub(crate) async fn whoever_is_killed_each_event_is_handled_once(world: &World) 
 pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
     let desk = world.desk().await;
     let keys = ["a", "b", "c", "d"];
+    // No event is to blame, however many processes die over it.
+    let config = world.config().with_max_unfinished(u32::MAX);
     for moment in moments {
         for key in keys {
             desk.count(key).await;
@@ -411,7 +447,7 @@ pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
         process
             .run(async {
                 let desk = world.desk().await;
-                let processor = desk.start(world.config()).await;
+                let processor = desk.start(config.clone()).await;
                 until(|| !processor.shards().is_empty()).await;
                 tokio::time::sleep(Duration::from_micros(*moment)).await;
                 std::mem::forget((processor, desk));
@@ -419,7 +455,7 @@ pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
             .await;
         drop(process);
     }
-    let processor = desk.start(world.config()).await;
+    let processor = desk.start(config).await;
     let numbers: Vec<i64> = (1..=i64::try_from(moments.len()).expect("few")).collect();
     for key in keys {
         desk.seen(key, &numbers).await;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use txn_core::store::Store;
 use txn_core::{Collection, Config, Domain, Typed};
 use txn_outbox::{
-    DeadLetter, Delivery, EventSource, Failure, Handler, Outbox, OutboxConfig, OutboxError,
-    Processor, ProcessorConfig, Topics,
+    DeadLetter, Delivery, EventSource, Failure, Handler, Heartbeat, Outbox, OutboxConfig,
+    OutboxError, Processor, ProcessorConfig, Topics,
 };
 
 /// How long anything may take that is not meant to fail: machines of tests are slow and busy.
@@ -62,6 +62,8 @@ impl World {
             .with_lease(self.lease)
             .with_balance(Some(Duration::from_millis(100)))
             .with_delay(Duration::from_millis(50))
+            // Processes of tests are paused, and must not show that they live then.
+            .with_heartbeat(Heartbeat::CallersRuntime)
     }
 }
 

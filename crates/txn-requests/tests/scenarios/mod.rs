@@ -13,8 +13,8 @@ use txn_core::store::Store;
 use txn_core::{Collection, CommitVersion, Config, Domain, Error, Raw, Typed};
 use txn_fixtures::process::Process;
 use txn_requests::{
-    Operation, Reason, Request, RequestError, Requests, RequestsConfig, Selection, State, Stuck,
-    Target, Why,
+    Heartbeat, Operation, Reason, Request, RequestError, Requests, RequestsConfig, Selection,
+    State, Stuck, Target, Why,
 };
 
 pub(crate) use dependents::*;
@@ -96,6 +96,8 @@ impl World {
             .with_recover_after(Duration::ZERO)
             .with_poll(Duration::from_millis(50))
             .with_recover_every(Duration::from_millis(500))
+            // Processes of tests are paused, and must not show that they live then.
+            .with_heartbeat(Heartbeat::CallersRuntime)
     }
 
     pub(crate) async fn fund(&self, accounts: &[(&str, i64)]) -> Domain {

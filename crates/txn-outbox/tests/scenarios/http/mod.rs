@@ -18,7 +18,7 @@ use txn_core::{Error, Raw};
 use txn_fixtures::process::Process;
 use txn_outbox::http::{
     Body, Destination, Dispatcher, HeaderText, HttpConfig, HttpRequest, HttpRequests, HttpResult,
-    HttpState, Method, Resend, Resolver, SecretString, Secrets, TOPIC,
+    HttpState, Method, Resend, Resolver, Retries, Retry, SecretString, Secrets, TOPIC,
 };
 use txn_outbox::{DeadLetter, EventSource, OutboxError, Processor, ProcessorConfig, Topics};
 
@@ -33,6 +33,7 @@ macro_rules! all_of_http {
             a_request_is_performed_after_its_commit_and_never_without;
             whoever_is_killed_calls_again_with_the_same_key;
             answers_are_final_or_tried_again;
+            receiver_that_refuses_for_a_while_loses_no_request;
             a_longer_pause_is_kept_if_an_answer_asks_for_it;
             only_what_is_listed_is_called;
             dead_letters_are_sent_again;
@@ -303,12 +304,14 @@ pub(crate) async fn answers_are_final_or_tried_again(world: &World) {
         ("/later", 0) => Reply::with(503, "retry-after", "3600"),
         ("/later", 1) => Reply::status(429),
         ("/moved", _) => Reply::with(302, "location", "/target"),
-        ("/unknown", _) => Reply::status(404),
+        ("/unknown", _) => Reply::status(410),
         ("/down", _) => Reply::status(500),
         _ => Reply::status(200),
     })
     .await;
-    let config = config_for(&receiver).with_longest_retry_after(Duration::from_millis(20));
+    let config = config_for(&receiver)
+        .with_longest_retry_after(Duration::from_millis(20))
+        .with_retries(Retries::default().with([500], Retry::Counted));
     let processor = office.start(world.few_tries(3), config).await;
     let later = office.keep(&post(receiver.url("/later"))).await;
     let moved = office.keep(&post(receiver.url("/moved"))).await;
@@ -334,15 +337,49 @@ pub(crate) async fn answers_are_final_or_tried_again(world: &World) {
     assert_eq!(result.headers.get("location").map(String::as_str), Some("/target"));
     assert!(receiver.calls("/target").is_empty());
     let letter = office.dead(&unknown).await;
-    assert!(
-        letter.error.contains("404 Not Found") && letter.event.failures == 1,
-        "{}",
-        letter.error
-    );
+    assert!(letter.error.contains("410 Gone") && letter.event.failures == 1, "{}", letter.error);
     assert_eq!(receiver.calls("/unknown").len(), 1);
     let letter = office.dead(&down).await;
     assert_eq!((letter.event.failures, receiver.calls("/down").len()), (3, 3));
     assert_eq!(office.result(&down, HttpState::Failed).await.attempts, 3);
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// Credentials that are being renewed, a route that is missing, a deployment: more often than an event may fail.
+pub(crate) async fn receiver_that_refuses_for_a_while_loses_no_request(world: &World) {
+    let office = world.office().await;
+    let statuses = [401_u16, 403, 404, 408, 409, 425, 429, 500, 503];
+    let answer = move |path: &str, before: usize| {
+        let status = path.trim_start_matches('/').parse().unwrap_or(0);
+        Reply::status(if statuses.contains(&status) && before < 4 { status } else { 200 })
+    };
+    let receiver = Receiver::start(move |call, before| answer(&call.path, before)).await;
+    let processor = office.start(world.few_tries(1), config_for(&receiver)).await;
+    for status in statuses {
+        let id = office.keep(&post(receiver.url(&format!("/{status}")))).await;
+        let result = office.result(&id, HttpState::Done).await;
+        assert_eq!((result.attempts, result.error), (5, None), "{status}");
+    }
+    let figures = processor.figures();
+    assert_eq!((figures.failed, figures.set_aside), (0, 0));
+    assert!(figures.waited >= 4 * statuses.len() as u64, "{figures:?}");
+    assert!(processor.stop(PATIENCE).await);
+    // Not for ever: each status has its time, from the first call on.
+    let receiver = Receiver::start(|_, _| Reply::status(401)).await;
+    let long = Duration::from_millis(300);
+    let retries = Retries::never().with([401], Retry::For(long));
+    let config = config_for(&receiver).with_retries(retries);
+    let processor = office.start(world.few_tries(1), config).await;
+    let id = office.keep(&post(receiver.url("/"))).await;
+    for _ in 0..2 {
+        let letter = office.dead(&id).await;
+        let why = "answered 401 Unauthorized, for longer than 300ms";
+        assert!(letter.error.ends_with(why), "{}", letter.error);
+        let result = office.result(&id, HttpState::Refused).await;
+        assert!(result.attempts > 1 && result.at_ms - result.first_ms >= 300, "{result:?}");
+        // Sent again, its time begins anew.
+        office.requests.resend(Resend::One(&id), false).await.expect("sent");
+    }
     assert!(processor.stop(PATIENCE).await);
 }
 
@@ -354,7 +391,8 @@ pub(crate) async fn a_longer_pause_is_kept_if_an_answer_asks_for_it(world: &Worl
         _ => Reply::status(200),
     })
     .await;
-    let processor = office.start(world.few_tries(20), config_for(&receiver)).await;
+    let config = config_for(&receiver).with_retries(Retries::default().with([500], Retry::Counted));
+    let processor = office.start(world.few_tries(20), config).await;
     let busy = office.keep(&post(receiver.url("/busy")).with_key("busy")).await;
     office.result(&busy, HttpState::Failed).await;
     let down = office.keep(&post(receiver.url("/down")).with_key("down")).await;
@@ -465,9 +503,9 @@ pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
     assert!(receiver.calls("/").iter().all(|call| call.header("authorization") == Some(SECRET)));
     assert_eq!(result.headers.get("x-echo").map(String::as_str), Some("<[secret]>"));
     assert_eq!(result.body, Some(format!("{}[secret] b", "x".repeat(40))));
-    for (id, part) in [
-        (&broken, r#"the secret "broken" could not be looked up"#),
-        (&missing, r#"the secret "none" is not known"#),
+    for (id, part, state) in [
+        (&broken, r#"the secret "broken" could not be looked up"#, HttpState::Refused),
+        (&missing, r#"the secret "none" is not known"#, HttpState::Failed),
     ] {
         let letter = office.dead(id).await;
         assert!(
@@ -475,8 +513,7 @@ pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
             "{}",
             letter.error
         );
-        let told =
-            format!("{letter:?} {dispatcher:?} {:?}", office.result(id, HttpState::Failed).await);
+        let told = format!("{letter:?} {dispatcher:?} {:?}", office.result(id, state).await);
         assert!(!told.contains("sesame"), "{told}");
     }
     let stored = office.stored().await;
@@ -495,6 +532,7 @@ pub(crate) async fn slow_and_endless_answers_are_bounded(world: &World) {
     let by_tls = receiver.url("").replace("http://", "https://");
     let mut config = config_for(&receiver).with_limit(Duration::from_secs(3)).with_result_body(100);
     config.destinations.push(Destination::new(&by_tls).expect("an origin"));
+    let config = config.with_unanswered(Retry::Counted);
     let processor = office.start(world.few_tries(1), config).await;
     let never = office.keep(&post(receiver.url("/never"))).await;
     let endless = office.keep(&post(receiver.url("/endless"))).await;

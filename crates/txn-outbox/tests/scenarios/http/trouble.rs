@@ -46,7 +46,8 @@ pub(crate) async fn dead_letters_are_sent_again(world: &World) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     ids.sort();
-    let would = office.requests.resend(Resend::All, true).await.expect("lists");
+    let mut would = office.requests.resend(Resend::All, true).await.expect("lists");
+    would.ids.sort();
     assert_eq!(would.ids, ids);
     assert_eq!(
         office.requests.dead_letters().await.expect("lists").letters.len(),
@@ -170,7 +171,7 @@ pub(crate) async fn what_a_call_needs_may_be_down_for_long(world: &World) {
     assert_eq!(result.attempts, 11, "each was noted");
     assert_eq!((processor.figures().failed, receiver.calls("/").len()), (0, 1));
     assert!(processor.stop(PATIENCE).await);
-    // From some age on it counts.
+    // Not for ever.
     let id = office.keep(&request).await;
     let lasting = config(u32::MAX, 0).with_longest_outage(Duration::from_millis(300));
     let processor = office.start(world.few_tries(2), lasting).await;
