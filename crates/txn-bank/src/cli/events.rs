@@ -24,7 +24,7 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 pub(crate) enum Asked {
     Owner(String),
     Derive { at_most: Option<Duration> },
-    Dispatch { may: HttpConfig, at_most: Option<Duration> },
+    Dispatch { may: Box<HttpConfig>, at_most: Option<Duration> },
     Events,
     Rebuild,
     List { topic: Option<String> },
@@ -41,7 +41,7 @@ impl Asked {
             Command::Events => Self::Events,
             Command::RebuildOwners => Self::Rebuild,
             Command::Dispatch { allow, allow_address, seconds } => Self::Dispatch {
-                may: allowed(&allow, &allow_address)?,
+                may: Box::new(allowed(&allow, &allow_address)?),
                 at_most: seconds.map(Duration::from_secs),
             },
             Command::DeadLetters { topic, what: None } => Self::List { topic },
@@ -74,7 +74,7 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
         }
         Asked::Dispatch { may, at_most } => {
             let events = bank.outbox().await?.source();
-            let processor = bank.dispatch(ProcessorConfig::default(), may).await?;
+            let processor = bank.dispatch(ProcessorConfig::default(), *may).await?;
             handle(bank, (&*events, http::TOPIC), processor, at_most, json).await
         }
         Asked::Events => {
@@ -132,17 +132,23 @@ async fn handle(
     }
     let figures = figures();
     if !ended? {
-        return Err(Failure::misconfigured(
-            "events wait that cannot be handled: another process has their shards, or see TXN_BANK_LOG=warn",
-        ));
+        return Err(Failure::misconfigured(match figures.waited {
+            0 => {
+                "events wait that cannot be handled: another process has their shards, or see TXN_BANK_LOG=warn"
+            }
+            _ => {
+                "events wait for something that is down, and are tried again by the next run: see TXN_BANK_LOG=txn_outbox=debug"
+            }
+        }));
     }
     let written = match json {
         true => output::print_json(&figures),
         false => output::print(&format!(
-            "{} handled, {} failed, {} set aside; {:.1} per second, {:.0} ms behind on average",
+            "{} handled, {} failed, {} set aside, {} times waited; {:.1} per second, {:.0} ms behind on average",
             figures.handled,
             figures.failed,
             figures.set_aside,
+            figures.waited,
             figures.per_second,
             figures.mean_lag_ms
         )),
