@@ -33,7 +33,6 @@ async fn handlers_that_block_every_thread_handle_their_events() {
         let (handled, began) = (handled.clone(), began.clone());
         async move {
             *began.lock().expect("sound").entry(delivery.event().id.clone()).or_default() += 1;
-            #[expect(clippy::disallowed_methods, reason = "that is what it is about")]
             std::thread::sleep(LEASE * 3 / 2);
             handled(delivery).await
         }
