@@ -15,9 +15,9 @@ use crate::config::ProcessorConfig;
 use crate::figures::Counters;
 use crate::fresh::Listener;
 use crate::room::Room;
+use crate::running::Running;
 use crate::shards::Shards;
 use crate::source::EventSource;
-use crate::stalls::Running;
 use crate::topics::Topics;
 
 /// What all tasks of a processor share.

@@ -15,9 +15,9 @@ use crate::error::{OutboxError, Result};
 use crate::event::Event;
 use crate::handler::{Delivery, Failure, FailureKind};
 use crate::inner::Inner;
+use crate::running::timed;
 use crate::shards::Lanes;
 use crate::source::{Claim, Noted, Verdict};
-use crate::stalls;
 
 /// How often a store that does not answer is asked again before a queue is left for later.
 const TRIES: usize = 6;
@@ -172,7 +172,8 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     // Shards are held of topics alone that have one.
     let Some(handler) = this.topics.handler(event.queue.topic()) else { return Ended::Over };
     let run = this.running.enter(this.now(), claim, &event);
-    let handling = stalls::timed(this, event.queue.topic(), handler.handle(delivery));
+    let handling =
+        timed(this.clock(), &this.counters, event.queue.topic(), handler.handle(delivery));
     let handled = tokio::select! {
         biased;
         () = claim.held.lost() => return Ended::Over,

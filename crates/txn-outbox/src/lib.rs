@@ -21,6 +21,7 @@ pub mod postgres;
 mod processor;
 mod purge;
 mod room;
+mod running;
 mod shard;
 mod shards;
 mod source;

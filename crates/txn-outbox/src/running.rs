@@ -1,0 +1,99 @@
+//! The handlers that run, and whether they block their threads.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use txn_core::clock::Clock;
+
+use crate::event::Event;
+use crate::figures::Counters;
+use crate::source::Claim;
+
+/// A handler that keeps its thread for so long in one poll blocks others of the same runtime.
+const BLOCKS: Duration = Duration::from_millis(500);
+
+/// The handlers that run.
+#[derive(Debug, Default)]
+pub(crate) struct Running(Mutex<Runs>);
+
+#[derive(Debug, Default)]
+struct Runs {
+    next: u64,
+    runs: BTreeMap<u64, Run>,
+}
+
+/// A handler that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    since: Duration,
+    pub(crate) claim: Claim,
+    pub(crate) event: Event,
+}
+
+/// A handler is counted among those that run until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    running: Arc<Running>,
+    number: u64,
+}
+
+impl Running {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        since: Duration,
+        claim: &Claim,
+        event: &Event,
+    ) -> Entered {
+        let mut runs = self.0.lock();
+        runs.next += 1;
+        let number = runs.next;
+        runs.runs.insert(number, Run { since, claim: claim.clone(), event: event.clone() });
+        Entered { running: self.clone(), number }
+    }
+
+    /// Those that have run since this moment, by their numbers.
+    pub(crate) fn since(&self, before: Duration) -> Vec<(u64, Run)> {
+        let runs = self.0.lock();
+        let old = runs.runs.iter().filter(|(_, run)| run.since <= before);
+        old.map(|(number, run)| (*number, run.clone())).collect()
+    }
+
+    /// One does not count among them any more.
+    pub(crate) fn leave(&self, number: u64) {
+        self.0.lock().runs.remove(&number);
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.running.leave(self.number);
+    }
+}
+
+/// Runs a handler, and tells if one of its polls blocks the thread.
+pub(crate) async fn timed<T>(
+    clock: &dyn Clock,
+    counters: &Counters,
+    topic: &str,
+    handler: impl Future<Output = T>,
+) -> T {
+    let mut handler = pin!(handler);
+    std::future::poll_fn(|cx| {
+        let began = clock.monotonic();
+        let polled = handler.as_mut().poll(cx);
+        let took = clock.monotonic().saturating_sub(began);
+        // The 1st, 2nd, 4th, 8th … time: a handler that always blocks fills no log.
+        if took >= BLOCKS && counters.blocked().is_power_of_two() {
+            tracing::warn!(
+                topic,
+                ?took,
+                "a handler blocks its thread: use tokio::task::spawn_blocking for work that does not await"
+            );
+        }
+        polled
+    })
+    .await
+}
