@@ -381,7 +381,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         let domain = Domain::create(store, "test", Config::default()).await.unwrap();
         let lease = Duration::from_secs(600);
-        let mut own = Instances::open(&domain, "instances", None, lease).await.unwrap();
+        let mut own = Instances::open(&domain, "instances", MAPPINGS, lease).await.unwrap();
         own.boottime = suspended;
         assert_eq!(own.beat().await.unwrap(), Beat::Kept);
         SUSPENDED.store(300, Ordering::SeqCst);
