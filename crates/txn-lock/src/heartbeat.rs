@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 /// Where a process shows that it lives.
@@ -14,6 +15,7 @@ use tokio_util::task::TaskTracker;
 pub enum Heartbeat {
     /// In a thread of this library, one for the whole process. Work that blocks the application's threads keeps its locks.
     /// The observer, the store and the clock of the domain are called in that thread, too, and must not block it.
+    /// It ends with the runtime that opened the service, even if that is dropped without a shutdown.
     #[default]
     OwnThread,
     /// In the runtime that opens the service. Saves the thread. A lock is lost if that runtime rests, or is blocked, for a
@@ -36,11 +38,21 @@ static OWN_THREAD: LazyLock<Option<Runtime>> = LazyLock::new(|| {
 });
 
 impl Heartbeat {
-    /// Spawns a task that must run whatever the application's threads do.
+    /// Spawns a task that must run whatever the application's threads do, until the caller's runtime is gone.
     pub fn spawn(self, tasks: &TaskTracker, task: impl Future<Output = ()> + Send + 'static) {
-        match (self, &*OWN_THREAD) {
-            (Self::OwnThread, Some(runtime)) => drop(tasks.spawn_on(task, runtime.handle())),
-            _ => drop(tasks.spawn(task)),
-        }
+        let (Self::OwnThread, Some(runtime)) = (self, &*OWN_THREAD) else {
+            drop(tasks.spawn(task));
+            return;
+        };
+        // Nobody works any more in a runtime that is gone, so nothing may show that somebody lives.
+        let (mut alive, gone) = oneshot::channel::<()>();
+        tasks.spawn(async move { alive.closed().await });
+        let task = async {
+            tokio::select! {
+                () = task => {}
+                _ = gone => {}
+            }
+        };
+        drop(tasks.spawn_on(task, runtime.handle()));
     }
 }

@@ -145,6 +145,26 @@ async fn processes_that_are_killed_at_any_moment_leave_a_lock_that_others_get() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeat_in_its_own_thread_ends_with_the_runtime_that_opened_the_service() {
+    let (world, _faults) = rough(0);
+    let process = Process::new();
+    process
+        .run(async {
+            let domain = world.domain().await;
+            let config = world.config().with_heartbeat(Heartbeat::OwnThread);
+            let service = LockService::open(&domain, config).await.expect("opens");
+            let guard = service.lock("test", "a", PATIENCE).await.expect("granted");
+            std::mem::forget((guard, service));
+        })
+        .await;
+    // Its runtime is dropped, and the thread of the library goes on.
+    drop(process);
+    let survivor = world.service().await;
+    let guard = survivor.lock("test", "a", PATIENCE).await.expect("taken over");
+    guard.unlock().await.expect("unlocks");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_of_one_process_get_it_in_the_order_in_which_they_came() {
     let (world, _faults) = rough(0);
     let service = world.service().await;

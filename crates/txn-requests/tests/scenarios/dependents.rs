@@ -34,6 +34,8 @@ impl World {
             .with_lease(self.lease)
             .with_balance(Some(Duration::from_millis(100)))
             .with_delay(Duration::from_millis(50))
+            // Processes of tests are paused, and must not show that they live then.
+            .with_heartbeat(Heartbeat::CallersRuntime)
     }
 
     /// The version of a document as a condition.
