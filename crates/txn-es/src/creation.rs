@@ -48,6 +48,8 @@ pub(crate) fn creation(
     index.add_setting("index.translog.durability", json!("request"));
     index.add_setting("index.final_pipeline", json!("_none"));
     index.add_mapping("_source", json!({"enabled": true}));
+    // Keys without a routing are the rule. An application that requires one says so.
+    index.add_mapping("_routing", json!({"required": false}));
     if let Some(Value::Object(mut change)) = index.change(&spec.role)? {
         let fields = change.remove("properties").unwrap_or_default();
         index.map(fields)?;
@@ -77,7 +79,6 @@ fn state_everything(index: &mut Index) {
     for setting in DEFAULTS {
         index.add_setting(setting, Value::Null);
     }
-    index.add_mapping("_routing", json!({"required": false}));
     index.add_mapping("dynamic", json!(false));
 }
 
@@ -129,6 +130,9 @@ mod tests {
         assert_eq!(body["mappings"]["dynamic"], "strict");
         assert_eq!(body["mappings"]["properties"].as_object().unwrap().len(), 5);
         assert_eq!(body["mappings"]["_source"], json!({"enabled": true}));
+        assert_eq!(body["mappings"]["_routing"], json!({"required": false}));
+        let routed = made(DATA, Some(r#"{"_routing":{"required":true}}"#)).unwrap();
+        assert_eq!(routed["mappings"]["_routing"], json!({"required": true}));
         let settings =
             json!({"index.translog.durability": "request", "index.final_pipeline": "_none"});
         assert_eq!(body["settings"], settings);

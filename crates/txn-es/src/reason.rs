@@ -87,6 +87,7 @@ const FORMS: &[&str] = &[
     "The mapper type [{}] declared on field [{}] does not exist",
     "unknown parameter [{}] on mapper [{}] of type [{}]",
     "unknown setting [{}]",
+    "contradicting `_routing.required` settings",
 ];
 
 /// Words of the servers' own sentences.

@@ -72,35 +72,32 @@ async fn templates_choose_nothing_of_what_the_library_needs() {
 #[tokio::test]
 async fn index_that_a_template_spoils_is_dropped_again() {
     for variable in live::ALL {
-        let (store, name) = (live::store(variable).await, live::unique("spoiled"));
-        let mappings = json!({"_source": {"excludes": ["secret"]}});
-        let template = Template::put(variable, &name, json!({"mappings": mappings})).await;
-        for (at, role) in roles().into_iter().enumerate() {
-            let (name, role_name) = (format!("{name}-{at}"), format!("{role:?}"));
-            for _ in 0..2 {
-                match store.open_collection(&spec(&name, role.clone())).await {
-                    // Some servers let the request overrule it.
-                    Ok(_) => store.drop_collection(&name).await.expect("dropped"),
-                    Err(error) => {
-                        assert_eq!(
-                            error.kind,
-                            StoreErrorKind::Misconfigured,
-                            "{role_name}: {error}"
-                        );
-                        for word in [
-                            "_source",
-                            &template.path["/_index_template/".len()..],
-                            "index_patterns",
-                        ] {
-                            assert!(error.message.contains(word), "{role_name}: {word} in {error}");
-                        }
+        let store = live::store(variable).await;
+        for (field, about) in
+            [("_source", json!({"excludes": ["secret"]})), ("_routing", json!({"required": true}))]
+        {
+            let name = live::unique("spoiled");
+            let template = json!({"mappings": {field: about}});
+            let template = Template::put(variable, &name, template).await;
+            for (at, role) in roles().into_iter().enumerate() {
+                let (index, role_name) = (format!("{name}-{at}"), format!("{role:?}"));
+                for _ in 0..2 {
+                    let Err(error) = store.open_collection(&spec(&index, role.clone())).await
+                    else {
+                        // Some servers let the request overrule it.
+                        store.drop_collection(&index).await.expect("dropped");
+                        continue;
+                    };
+                    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{role_name}: {error}");
+                    for word in [field, &name, "index_patterns"] {
+                        assert!(error.message.contains(word), "{role_name}: {word} in {error}");
                     }
                 }
             }
+            let left = store.list_collections(&name).await.expect("lists");
+            assert!(left.is_empty(), "{left:?}");
+            template.remove().await;
         }
-        let left = store.list_collections(&name).await.expect("lists");
-        assert!(left.is_empty(), "{left:?}");
-        template.remove().await;
     }
 }
 
