@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txn_core::{CommitVersion, Domain};
 use txn_fixtures::process::Process;
-use txn_outbox::{AfterDeath, DeadLetter, EventSource, Outbox, Processor, ProcessorConfig, Topics};
+use txn_outbox::{
+    AfterDeath, DeadLetter, EventSource, Heartbeat, Outbox, Processor, ProcessorConfig, Topics,
+};
 use txn_requests::dependent::{DependentWrite, Dependents, TOPIC};
 use txn_requests::{
     Condition, Document, Expect, Field, Merge, Operation, Patch, RequestError, Target, Why,
