@@ -163,6 +163,7 @@ impl From<&Refusal> for ErrorKind {
         match refusal.kind {
             RefusalKind::Denied | RefusalKind::Misconfigured => Self::Misconfigured,
             RefusalKind::Damaged => Self::Damaged,
+            RefusalKind::Blocked => Self::Unavailable,
             RefusalKind::Document | RefusalKind::Id | RefusalKind::TooLarge => Self::Invalid,
         }
     }
@@ -171,7 +172,7 @@ impl From<&Refusal> for ErrorKind {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         let kind = match error.kind {
-            StoreErrorKind::Unavailable => ErrorKind::Unavailable,
+            StoreErrorKind::Unavailable | StoreErrorKind::Blocked => ErrorKind::Unavailable,
             StoreErrorKind::NotFound | StoreErrorKind::Misconfigured | StoreErrorKind::Denied => {
                 ErrorKind::Misconfigured
             }

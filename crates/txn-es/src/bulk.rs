@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use txn_store::{Outcome, Read, Refusal, RefusalKind};
+use txn_store::{Outcome, Read, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 use crate::answers::{Text, not_utf8};
 use crate::classify::{self, Cause, Fate};
@@ -118,6 +118,10 @@ impl Item<'_> {
             return Settled::Read(match fate {
                 Fate::MissingDocument => Read::Absent,
                 Fate::MissingCollection => Read::MissingCollection,
+                // The block of a partition is a janitor's, and short.
+                Fate::Blocked(text) if !self.target.data => {
+                    Read::Unavailable(StoreError::new(StoreErrorKind::Unavailable, text))
+                }
                 other => Read::Unavailable(classify::read_error(other)),
             });
         }
@@ -129,6 +133,10 @@ impl Item<'_> {
             (Fate::MissingDocument, Op::Verify(Some(_))) => Outcome::Conflict,
             // Only an update misses a document.
             (Fate::MissingDocument, _) => Outcome::MissingCollection,
+            (Fate::Blocked(reason), Op::Check(_) | Op::Verify(_)) => {
+                Outcome::Invalid(Refusal { kind: RefusalKind::Blocked, reason })
+            }
+            (Fate::Blocked(text), _) => Outcome::RejectedInDoubt(text),
             (Fate::Rejected(text), _) => Outcome::Rejected(text),
             (Fate::RejectedInDoubt(text), _) => Outcome::RejectedInDoubt(text),
             (Fate::Invalid(refusal), _) => Outcome::Invalid(refusal),

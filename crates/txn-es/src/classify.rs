@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use txn_store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 use crate::answers::{Text, string};
-use crate::reason;
 use crate::transport::{Answer, Failure};
+use crate::{blocks, reason};
 
 /// An error as the servers describe it.
 #[derive(Debug, Default)]
@@ -65,6 +65,8 @@ pub(crate) enum Fate {
     MissingDocument,
     /// Not sent, or refused before anything was begun; may succeed later.
     Rejected(String),
+    /// A block that nobody but an operator, or a disk with room, lifts. An earlier try may have been carried out.
+    Blocked(String),
     /// The last try was refused for the moment. Inside a server an operation is sent on again after
     /// the connection to its primary broke, so that an earlier try may have been carried out.
     RejectedInDoubt(String),
@@ -78,6 +80,9 @@ pub(crate) enum Fate {
 /// itself is known to have had no effect.
 pub(crate) fn fate(cause: &Cause) -> Fate {
     let refuse = |kind| Fate::Invalid(Refusal { kind, reason: describe(cause) });
+    if let Some(remedy) = blocks::remedy(&cause.kind, cause.reason.as_deref()) {
+        return Fate::Blocked(format!("{}; {remedy}", describe(cause)));
+    }
     match cause.kind.as_str() {
         "version_conflict_engine_exception" => Fate::Conflict,
         "index_not_found_exception" => Fate::MissingCollection,
@@ -195,6 +200,7 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
         (401, _) => Whole::Same(denied()),
         // Overload and blocks before the execution began, by their type.
         (_, Some(Fate::RejectedInDoubt(_))) => Whole::Same(Fate::Rejected(text)),
+        (_, Some(Fate::Blocked(text))) => Whole::Same(Fate::Blocked(text)),
         (403, _) if of_server => Whole::Same(denied()),
         (403, _) => Whole::Barred(denied()),
         _ => Whole::Same(Fate::Unknown(text)),
@@ -248,15 +254,18 @@ impl Parts {
 /// As the error of a request that is no write of documents. `what` says what was attempted, on what.
 pub(crate) fn error(what: &str, answer: &Answer) -> StoreError {
     let cause = cause_of(answer).unwrap_or_default();
-    let text = match describe(&cause) {
-        text if text.is_empty() => format!("status {}", answer.status),
-        text => text,
+    let fate = fate(&cause);
+    let text = match (&fate, describe(&cause)) {
+        (Fate::Blocked(text), _) => text.clone(),
+        (_, text) if text.is_empty() => format!("status {}", answer.status),
+        (_, text) => text,
     };
-    let kind = match (answer.status, fate(&cause)) {
+    let kind = match (answer.status, fate) {
         (_, Fate::MissingCollection) => StoreErrorKind::NotFound,
         (401, _) | (_, Fate::Invalid(Refusal { kind: RefusalKind::Denied, .. })) => {
             StoreErrorKind::Denied
         }
+        (_, Fate::Blocked(_)) => StoreErrorKind::Blocked,
         (_, Fate::RejectedInDoubt(_)) | (429 | 500..=599, _) => StoreErrorKind::Unavailable,
         (403, _) => StoreErrorKind::Denied,
         (404, _) => StoreErrorKind::NotFound,
@@ -272,6 +281,7 @@ pub(crate) fn read_error(fate: Fate) -> StoreError {
             (StoreErrorKind::Denied, reason)
         }
         Fate::Invalid(Refusal { reason, .. }) => (StoreErrorKind::Misconfigured, reason),
+        Fate::Blocked(text) => (StoreErrorKind::Blocked, text),
         Fate::Rejected(text) | Fate::RejectedInDoubt(text) | Fate::Unknown(text) => {
             (StoreErrorKind::Unavailable, text)
         }
@@ -483,7 +493,7 @@ mod tests {
         let blocked = r#"{"error":{"type":"cluster_block_exception","reason":"index [a] blocked by: [FORBIDDEN/8/index write (api)];"},"status":403}"#;
         let cases = [
             (404, missing, StoreErrorKind::NotFound),
-            (403, blocked, StoreErrorKind::Unavailable),
+            (403, blocked, StoreErrorKind::Blocked),
             (
                 403,
                 r#"{"error":{"type":"security_exception","reason":"no"}}"#,

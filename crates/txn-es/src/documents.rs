@@ -88,6 +88,7 @@ impl Inner {
                 outcomes[at] = Some(outcome);
             }
         }
+        self.verify_blocked(writes, &targets, &mut outcomes).await;
         for (write, outcome) in writes.iter().zip(&mut outcomes) {
             if let (WriteOp::Check(source), Some(Outcome::Holds)) = (&write.op, &outcome) {
                 *outcome = Some(self.recheck(&write.key.collection, source).await);

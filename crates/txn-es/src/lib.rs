@@ -17,6 +17,7 @@
 //! for each of its collections, on `<index>`, `<index>-txn-*` and `<index>-committed`.
 
 mod answers;
+mod blocks;
 mod bulk;
 mod classify;
 mod collection;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::future::{join, join_all};
 use reqwest::Method;
-use txn_store::{Key, Limits, Read, StoreError};
+use txn_store::{
+    Key, Limits, Outcome, Read, RefusalKind, StoreError, StoreErrorKind, Write, WriteOp,
+};
 
 use crate::bulk::{Op, Settled};
 use crate::classify::{self, Parts};
@@ -30,6 +32,54 @@ impl Inner {
         }
         let none = || mget::unavailable("not answered");
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
+    }
+
+    /// Reads documents of an index that takes no writes, and with them no question to the primary. Every copy that is in
+    /// sync has all acknowledged writes, and a block lets no further one in. What such a read does not prove is that the copy
+    /// is in sync: one that is cut off may answer as well. OpenSearch lets the primary be chosen.
+    async fn read_blocked(&self, asks: &[Ask<'_>]) -> Vec<Read> {
+        let primary = [("preference", "_primary")];
+        let query = if self.server.is_opensearch() { primary.as_slice() } else { &[] };
+        self.multi_get(asks, query, mget::decode, Read::Unavailable).await
+    }
+
+    /// The outcomes of verifies, and no others, that a block refused.
+    pub(crate) async fn verify_blocked(
+        &self,
+        writes: &[Write],
+        targets: &Resolved<'_>,
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        let is_blocked = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Invalid(refusal)) if refusal.kind == RefusalKind::Blocked);
+        let mut asks = Vec::new();
+        for (at, write) in writes.iter().enumerate() {
+            let (WriteOp::Verify(_), Some(Ok(target))) =
+                (&write.op, targets.get(&*write.key.collection))
+            else {
+                continue;
+            };
+            if is_blocked(&outcomes[at]) {
+                asks.push(Ask { at, key: &write.key, target: target.clone() });
+            }
+        }
+        let reads = self.read_blocked(&asks).await;
+        for (ask, read) in asks.iter().zip(reads) {
+            let WriteOp::Verify(expected) = writes[ask.at].op else { continue };
+            let stands = match read {
+                Read::Found { version, .. } => Some(version),
+                Read::Absent => None,
+                Read::MissingCollection => {
+                    outcomes[ask.at] = Some(Outcome::MissingCollection);
+                    continue;
+                }
+                Read::Unavailable(error) => {
+                    outcomes[ask.at] = Some(Outcome::Rejected(error.message));
+                    continue;
+                }
+            };
+            let holds = stands == expected;
+            outcomes[ask.at] = Some(if holds { Outcome::Holds } else { Outcome::Conflict });
+        }
     }
 
     /// Asks for documents, in as many requests as their number and size ask for. `decode` makes an answer
@@ -117,6 +167,11 @@ impl Inner {
             if let Settled::Read(read) = settled {
                 reads[at] = Some(read);
             }
+        }
+        let is_blocked = |ask: &&Ask<'_>| matches!(&reads[ask.at], Some(Read::Unavailable(e)) if e.kind == StoreErrorKind::Blocked);
+        let blocked: Vec<_> = asks.iter().filter(is_blocked).cloned().collect();
+        for (ask, read) in blocked.iter().zip(self.read_blocked(&blocked).await) {
+            reads[ask.at] = Some(read);
         }
         let is_found = |ask: &Ask<'_>| matches!(reads[ask.at], Some(Read::Found { .. }));
         let unseen = |seen: &Result<bool, Read>| *seen == Ok(false);

@@ -2,6 +2,7 @@
 
 mod live;
 mod live_access;
+mod live_blocks;
 mod live_collections;
 mod live_identities;
 mod live_routing;

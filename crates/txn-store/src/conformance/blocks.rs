@@ -1,7 +1,7 @@
 //! The write block.
 
-use super::fixture::{Fixture, rule, shows};
-use crate::{Filter, Key, Outcome, Read, WriteOp};
+use super::fixture::{Fixture, invalid, rule, shows};
+use crate::{Filter, Key, Outcome, Read, RefusalKind, WriteOp};
 
 const A: &str = r#"{"title":"a"}"#;
 const B: &str = r#"{"title":"b"}"#;
@@ -25,8 +25,10 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
         }
         for op in [WriteOp::Check(B.into()), WriteOp::Verify(Some(version))] {
             let outcome = fixture.write(&key, op.clone()).await;
-            let what = "check and verify in a blocked collection hold or are Rejected";
-            let fine = matches!(outcome, Outcome::Holds | Outcome::Rejected(_) | Outcome::RejectedInDoubt(_));
+            let what = "check and verify in a blocked collection hold or are refused";
+            let told = matches!(op, WriteOp::Check(_)) && invalid(&outcome, RefusalKind::Blocked);
+            let fine = told
+                || matches!(outcome, Outcome::Holds | Outcome::Rejected(_) | Outcome::RejectedInDoubt(_));
             rule(what, fine, &(op, outcome));
         }
         let what = "get_many goes on in a blocked collection";

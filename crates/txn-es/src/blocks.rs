@@ -1,0 +1,93 @@
+//! Blocks of indices and of the cluster, as the servers name them in errors. Pure functions.
+
+/// Blocks by their ids. A server that has just started, has no master or opens an index has others: those pass by themselves.
+const BLOCKS: &[(u32, &str)] = &[
+    (5, "set index.blocks.read_only of the index to null to lift the block"),
+    (6, "set cluster.blocks.read_only of the cluster to null to lift the block"),
+    (7, "set index.blocks.read of the index to null to lift the block"),
+    (8, "set index.blocks.write of the index to null to lift the block"),
+    (9, "set index.blocks.metadata of the index to null to lift the block"),
+    (
+        12,
+        "make room on the disk: the server then takes index.blocks.read_only_allow_delete off by itself",
+    ),
+    (13, "set cluster.blocks.read_only_allow_delete of the cluster to null to lift the block"),
+];
+
+/// How to lift the blocks that an error names; `None` if it names none, or one that passes by itself.
+pub(crate) fn remedy(kind: &str, reason: Option<&str>) -> Option<String> {
+    if kind != "cluster_block_exception" {
+        return None;
+    }
+    let mut remedies: Vec<&str> = Vec::new();
+    for id in ids(reason?) {
+        let (_, remedy) = BLOCKS.iter().find(|(known, _)| *known == id)?;
+        if !remedies.contains(remedy) {
+            remedies.push(remedy);
+        }
+    }
+    (!remedies.is_empty()).then(|| remedies.join(", and "))
+}
+
+/// The ids in `blocked by: [FORBIDDEN/8/index write (api)];[…];`.
+fn ids(reason: &str) -> impl Iterator<Item = u32> {
+    let blocks = reason.split_once("blocked by: ").map_or("", |(_, blocks)| blocks);
+    blocks.split('[').filter_map(|block| {
+        let (status, rest) = block.split_once('/')?;
+        let (id, _) = rest.split_once('/')?;
+        let is_status = status.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        id.parse().ok().filter(|_| is_status)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remedy_of(kind: &str, reason: &str) -> Option<String> {
+        remedy(kind, Some(reason))
+    }
+
+    #[test]
+    fn block_names_what_lifts_it() {
+        let flood = "index [a] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has \
+                     read-only-allow-delete block];";
+        for (reason, words) in [
+            (
+                "index [a] blocked by: [FORBIDDEN/8/index write (api)];",
+                "index.blocks.write of the index",
+            ),
+            ("index [a] blocked by: [FORBIDDEN/7/index read (api)];", "index.blocks.read of"),
+            (
+                "blocked by: [FORBIDDEN/6/cluster read-only (api)];",
+                "cluster.blocks.read_only of the cluster",
+            ),
+            (flood, "make room on the disk"),
+            (
+                "index [a] blocked by: [FORBIDDEN/5/x];[FORBIDDEN/8/index write (api)];",
+                "null to lift the block, and set",
+            ),
+        ] {
+            let remedy = remedy_of("cluster_block_exception", reason);
+            assert!(
+                remedy.as_ref().is_some_and(|text| text.contains(words)),
+                "{reason}: {remedy:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn block_that_passes_by_itself_has_no_remedy() {
+        for reason in [
+            "blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];",
+            "index [a] blocked by: [FORBIDDEN/8/index write (api)];[SERVICE_UNAVAILABLE/2/no master];",
+            "index [a] blocked by: [FORBIDDEN/4/index closed];",
+            "index [[FORBIDDEN/8/x]] is gone",
+            "",
+        ] {
+            assert_eq!(remedy_of("cluster_block_exception", reason), None, "{reason}");
+        }
+        let write = "index [a] blocked by: [FORBIDDEN/8/index write (api)];";
+        assert_eq!(remedy_of("security_exception", write), None);
+    }
+}
