@@ -12,7 +12,22 @@ use crate::Failure;
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(arguments.split_whitespace());
+    forget_xtask(&mut command);
     command
+}
+
+/// Removes what cargo tells xtask about xtask itself. Some build scripts depend on these variables: with them, `ring` and all packages above it
+/// would be built again by each call of cargo from here, and once more by the next one from a shell.
+pub(crate) fn forget_xtask(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        if is_about_package(&name.to_string_lossy()) {
+            command.env_remove(name);
+        }
+    }
+}
+
+fn is_about_package(variable: &str) -> bool {
+    ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// The workspace's root.
@@ -26,15 +41,25 @@ pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
 }
 
-/// The test targets of the workspace, by what they need.
+/// The test target that starts and crashes servers of its own.
+const SERVERS_THEMSELVES: &str = "live";
+
+/// What a test target needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing, or servers of its own.
+    Nothing,
+    /// One server of each version (feature `live`).
+    Servers,
+    /// Three nodes (feature `cluster`).
+    Cluster,
+}
+
+/// The test targets of the workspace that need servers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestTargets {
-    /// Nothing.
-    pub(crate) plain: Vec<String>,
-    /// One server of each kind, or servers of their own (feature `live`).
-    pub(crate) live: Vec<String>,
-    /// Three nodes (feature `cluster`).
-    pub(crate) cluster: Vec<String>,
+    live: Vec<String>,
+    cluster: Vec<String>,
 }
 
 impl TestTargets {
@@ -47,6 +72,23 @@ impl TestTargets {
         Ok(Self::of(&serde_json::from_slice(&output.stdout)?))
     }
 
+    /// Those that need one server of each version.
+    pub(crate) fn live(&self) -> &[String] {
+        &self.live
+    }
+
+    /// What a target needs.
+    pub(crate) fn needs(&self, target: &str) -> Needs {
+        let is_in = |targets: &[String]| targets.iter().any(|name| name == target);
+        if is_in(&self.cluster) {
+            Needs::Cluster
+        } else if is_in(&self.live) {
+            Needs::Servers
+        } else {
+            Needs::Nothing
+        }
+    }
+
     fn of(metadata: &Value) -> Self {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let mut found = Self::default();
@@ -57,14 +99,11 @@ impl TestTargets {
             let Some(name) = target["name"].as_str().filter(|_| has("kind", "test")) else {
                 continue;
             };
-            let group = if has("required-features", "cluster") {
-                &mut found.cluster
-            } else if has("required-features", "live") {
-                &mut found.live
-            } else {
-                &mut found.plain
-            };
-            group.push(name.to_owned());
+            if has("required-features", "cluster") {
+                found.cluster.push(name.to_owned());
+            } else if has("required-features", "live") && name != SERVERS_THEMSELVES {
+                found.live.push(name.to_owned());
+            }
         }
         found
     }
@@ -86,6 +125,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn calls_of_cargo_forget_the_package_of_xtask() {
+        // Cargo sets it for this test.
+        assert!(env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let command = cargo("build");
+        let is_removed =
+            command.get_envs().any(|(name, value)| name == "CARGO_MANIFEST_DIR" && value.is_none());
+        assert!(is_removed, "{command:?}");
+        assert!(!is_about_package("CARGO_TARGET_DIR"));
+    }
+
+    #[test]
     fn test_targets_are_told_apart_by_what_they_need() {
         let metadata = json!({"packages": [
             {"name": "a", "targets": [
@@ -95,14 +145,13 @@ mod tests {
             ]},
             {"name": "b", "targets": [
                 {"kind": ["test"], "name": "engine", "required-features": ["live"]},
+                {"kind": ["test"], "name": "live", "required-features": ["live"]},
                 {"kind": ["bin"], "name": "b", "required-features": ["live"]},
             ]},
         ]});
-        let expected = TestTargets {
-            plain: vec!["rules".into()],
-            live: vec!["engine".into()],
-            cluster: vec!["loss".into()],
-        };
-        assert_eq!(TestTargets::of(&metadata), expected);
+        let targets = TestTargets::of(&metadata);
+        let needs = ["rules", "engine", "live", "loss"].map(|name| targets.needs(name));
+        assert_eq!(needs, [Needs::Nothing, Needs::Servers, Needs::Nothing, Needs::Cluster]);
+        assert_eq!(targets.live(), ["engine"]);
     }
 }

@@ -1,13 +1,14 @@
 //! `cargo xtask test`.
 
-use std::cell::Cell;
-use std::process::Command;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use txn_testkit::servers::ServerKind;
 
-use crate::cargo::{TestTargets, cargo, cargo_test};
+use crate::cargo::{Needs, TestTargets, cargo, cargo_test};
+use crate::prerequisites::CargoDeny;
+use crate::programs::{self, Program, Runner};
 use crate::servers::Borrowed;
 use crate::steps::{self, Step};
 use crate::times::Times;
@@ -23,14 +24,15 @@ const SINGLE: [ServerKind; 6] = [
     ServerKind::Secured,
 ];
 
-/// The test target that starts and crashes one server of each kind, each by itself.
-pub(crate) const SERVERS_THEMSELVES: &str = "live";
-
 /// Tests whose names hold this are left to `cargo xtask live`.
 const LEFT_OUT: &str = "matrix::";
 
-/// How many tests run at once on servers: most of their time they wait for leases to run out.
-pub(crate) const AT_ONCE: &str = "8";
+/// How many tests of one program run at once on servers: most of their time they wait for leases to run out.
+pub(crate) const AT_ONCE: &str = "6";
+
+/// How many test programs run at once, without servers and on servers.
+const PROGRAMS: usize = 3;
+const PROGRAMS_ON_SERVERS: usize = 2;
 
 /// Runs every check, stops at the first that fails, and says in the end what was run.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {
@@ -44,14 +46,18 @@ pub(crate) fn test(quick: bool) -> Result<(), Failure> {
 
 // The guesses are of the first run on a machine with two cores that does other things, too.
 
-fn before_the_tests(quick: bool, times: &Times) -> Vec<Step> {
+/// The first steps, and the last one: cargo-deny is installed meanwhile, where it is missing.
+fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
     let again = times.last("docs").is_some();
     let mut docs = cargo("doc --workspace --no-deps --all-features");
     docs.env("RUSTDOCFLAGS", "-D warnings");
-    vec![
+    let installing = Rc::new(Cell::new(None));
+    let begun = installing.clone();
+    let steps = vec![
         Step::work("prerequisites", seconds(5), move |_| {
             prerequisites::disk(again)?;
             prerequisites::for_checks()?;
+            begun.set(CargoDeny::begin()?);
             if quick {
                 return Ok(());
             }
@@ -65,64 +71,97 @@ fn before_the_tests(quick: bool, times: &Times) -> Vec<Step> {
             minutes(6),
             cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
         ),
-        Step::work("cargo-deny is installed", seconds(2), |_| prerequisites::cargo_deny()),
-        Step::command(
-            "licenses and sources",
-            seconds(10),
-            cargo("deny check bans licenses sources"),
-        ),
         Step::command("docs", minutes(3), docs),
-    ]
+    ];
+    let licenses = Step::work("licenses and sources", seconds(30), move |notes| {
+        installing.take().map_or(Ok(()), CargoDeny::end)?;
+        steps::watch(cargo("deny check bans licenses sources"), notes.results)
+    });
+    (steps, licenses)
 }
 
 fn without_servers(times: &Times) -> Vec<Step> {
-    let mut steps = before_the_tests(true, times);
+    let (mut steps, licenses) = before_the_tests(true, times);
     steps.push(Step::command("tests without servers", minutes(25), cargo("test --workspace")));
+    steps.push(licenses);
     steps
 }
 
 fn with_servers(targets: TestTargets, times: &Times) -> Vec<Step> {
-    let TestTargets { plain, live, cluster } = targets;
-    let (of_servers, live) =
-        live.into_iter().partition::<Vec<_>, _>(|name| name == SERVERS_THEMSELVES);
-    let command = |name: &str, guess, mut command: Command, more: &[&str]| {
-        command.args(more);
-        Step::command(name, guess, command)
-    };
-    let mut steps = before_the_tests(false, times);
-    steps.extend([
-        command("build the tests", minutes(15), cargo_test(&[]), &["--no-run"]),
-        command(
-            "tests of every package",
-            minutes(8),
-            cargo_test(&plain),
-            &["--lib", "--bins", "--examples"],
-        ),
-        command("tests in the documentation", minutes(5), cargo_test(&[]), &["--doc"]),
-        command("tests of the servers themselves", minutes(4), cargo_test(&of_servers), &[]),
-    ]);
-    steps.extend(on("a server of each kind", &SINGLE, &live, minutes(15)));
-    steps.extend(on("a cluster", &[ServerKind::Cluster], &cluster, minutes(5)));
+    let (mut steps, licenses) = before_the_tests(false, times);
+    let tests = Tests { targets: Rc::new(targets), built: Rc::default() };
+    steps.extend([tests.build(), tests.run("tests of every package", minutes(8))]);
+    steps.extend(tests.on("a server of each version", &SINGLE, minutes(12), Needs::Servers));
+    steps.extend(tests.on("a cluster", &[ServerKind::Cluster], minutes(5), Needs::Cluster));
+    steps.push(licenses);
     steps
 }
 
-/// Starts servers, and runs test targets on them; they are up for as long.
-fn on(what: &str, kinds: &'static [ServerKind], targets: &[String], guess: Duration) -> [Step; 2] {
-    let up = Rc::new(Cell::new(None));
-    let started = up.clone();
-    let start = Step::work(format!("start {what}"), minutes(2), move |_| {
-        started.set(Some(Borrowed::up(kinds)?));
-        Ok(())
-    });
-    let mut tests = cargo_test(targets);
-    tests.args(["--", "--test-threads", AT_ONCE, "--skip", LEFT_OUT]);
-    let tests = Step::work(format!("tests on {what}"), guess, move |results| {
-        let servers: Option<Borrowed> = up.take();
-        let variables = servers.iter().flat_map(|servers| servers.variables().iter().cloned());
-        tests.envs(variables);
-        steps::watch(tests, results)
-    });
-    [start, tests]
+/// The programs of all tests, once they are built.
+struct Tests {
+    targets: Rc<TestTargets>,
+    built: Rc<RefCell<Vec<Program>>>,
+}
+
+impl Tests {
+    fn build(&self) -> Step {
+        let built = self.built.clone();
+        Step::work("build the tests", minutes(10), move |_| {
+            *built.borrow_mut() = programs::build(cargo_test(&[]))?;
+            Ok(())
+        })
+    }
+
+    /// Runs the tests in the documentation, and the programs that need no server or start servers themselves.
+    fn run(&self, name: &str, guess: Duration) -> Step {
+        let chosen = self.chosen(Needs::Nothing);
+        Step::work(name, guess, move |notes| {
+            let mut chosen = chosen();
+            let doc_tests = cargo("test --workspace --all-features --doc");
+            chosen.push(Program::of_cargo(programs::DOC_TESTS, &doc_tests));
+            runner(PROGRAMS, &[], &[]).run(chosen, notes)
+        })
+    }
+
+    /// Starts servers, and runs the programs that need them; they are up for as long.
+    fn on(
+        &self,
+        what: &str,
+        kinds: &'static [ServerKind],
+        guess: Duration,
+        needs: Needs,
+    ) -> [Step; 2] {
+        let up = Rc::new(Cell::new(None));
+        let (started, chosen) = (up.clone(), self.chosen(needs));
+        let start = Step::work(format!("start {what}"), minutes(1), move |_| {
+            started.set(Some(Borrowed::up(kinds)?));
+            Ok(())
+        });
+        let tests = Step::work(format!("tests on {what}"), guess, move |notes| {
+            let servers: Option<Borrowed> = up.take();
+            let variables = servers.as_ref().map(Borrowed::variables).unwrap_or_default();
+            let arguments = ["--test-threads", AT_ONCE, "--skip", LEFT_OUT];
+            runner(PROGRAMS_ON_SERVERS, &arguments, variables).run(chosen(), notes)
+        });
+        [start, tests]
+    }
+
+    /// The programs with these needs, once they are built.
+    fn chosen(&self, needs: Needs) -> impl FnOnce() -> Vec<Program> + 'static {
+        let (targets, built) = (self.targets.clone(), self.built.clone());
+        move || {
+            let has = |program: &&Program| targets.needs(&program.target) == needs;
+            built.borrow().iter().filter(has).cloned().collect()
+        }
+    }
+}
+
+fn runner<'a>(
+    at_once: usize,
+    arguments: &'a [&'a str],
+    variables: &'a [(&'static str, String)],
+) -> Runner<'a> {
+    Runner { at_once, bound: programs::BOUND, arguments, variables }
 }
 
 fn seconds(n: u64) -> Duration {

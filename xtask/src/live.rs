@@ -3,16 +3,14 @@
 use txn_testkit::servers::ServerKind;
 
 use crate::cargo::{TestTargets, cargo_test};
-use crate::checks::{AT_ONCE, SERVERS_THEMSELVES};
+use crate::checks::AT_ONCE;
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
 /// Runs every suite on one version, with these options of the test programs.
 pub(crate) fn run(target: ServerKind, rest: &[String]) -> Result<(), Failure> {
     prerequisites::for_servers(&[target])?;
-    let mut targets = TestTargets::find()?.live;
-    targets.retain(|name| name != SERVERS_THEMSELVES);
-    let mut command = cargo_test(&targets);
+    let mut command = cargo_test(TestTargets::find()?.live());
     command.args(["--", "--test-threads", AT_ONCE, module(target)]).args(rest);
     let servers = Borrowed::up(&[target])?;
     let status = command.envs(servers.variables().iter().cloned()).status()?;

@@ -10,6 +10,7 @@ mod links;
 mod live;
 mod package;
 mod prerequisites;
+mod programs;
 mod servers;
 mod steps;
 mod tidy;

@@ -1,12 +1,13 @@
 //! What must be installed on the machine, and installing it where that is known to be possible.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use txn_testkit::servers::{ServerKind, find_java, find_maven, find_postgres};
 
 use crate::Failure;
-use crate::cargo::{cargo, target};
+use crate::cargo::{cargo, forget_xtask, root, target};
 
 /// What a build of everything takes, without what is kept to build it again, and servers with their data, in GiB.
 const DISK: u64 = 6;
@@ -47,14 +48,58 @@ pub(crate) fn for_checks() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes sure that there is `cargo deny`.
-pub(crate) fn cargo_deny() -> Result<(), Failure> {
-    if succeeds(&mut cargo("deny --version")) {
-        return Ok(());
+/// An installation of cargo-deny under way. It takes minutes, and only the time that nothing else wants.
+pub(crate) struct CargoDeny {
+    installing: Child,
+    log: PathBuf,
+}
+
+impl CargoDeny {
+    /// Begins to install it, unless it is there.
+    pub(crate) fn begin() -> Result<Option<Self>, Failure> {
+        if succeeds(&mut cargo("deny --version")) {
+            return Ok(None);
+        }
+        let folder = target().join("xtask");
+        std::fs::create_dir_all(&folder)?;
+        let log = folder.join("cargo-deny.log");
+        let output = File::create(&log)?;
+        eprintln!("installing cargo-deny meanwhile, this happens once: {}", log.display());
+        let install = cargo("install cargo-deny --locked --debug");
+        let mut command = Command::new("nice");
+        forget_xtask(&mut command);
+        // Unoptimized it is built in a third of the time, and is fast enough. Its builds wait for no others in a folder of its own.
+        command
+            .current_dir(root())
+            .args(["-n", "19"])
+            .arg(install.get_program())
+            .args(install.get_args());
+        command.arg("--target-dir").arg(folder.join("cargo-deny"));
+        let errors = output.try_clone()?;
+        let installing = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn()?;
+        Ok(Some(Self { installing, log }))
     }
-    eprintln!("installing cargo-deny, this happens once");
-    // Unoptimized it is built in a third of the time, and is fast enough.
-    run(&mut cargo("install cargo-deny --locked --debug"))
+
+    /// Waits until it is installed.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        let status = self.installing.wait()?;
+        if status.success() {
+            let _ = std::fs::remove_dir_all(target().join("xtask/cargo-deny"));
+            return Ok(());
+        }
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        Err(format!("cargo-deny cannot be installed ({status}):\n{log}").into())
+    }
+}
+
+/// A check that ends early does not leave it running.
+impl Drop for CargoDeny {
+    fn drop(&mut self) {
+        if let Ok(None) = self.installing.try_wait() {
+            let _ = self.installing.kill();
+            let _ = self.installing.wait();
+        }
+    }
 }
 
 /// Makes sure that these servers can be downloaded and run.

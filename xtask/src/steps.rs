@@ -8,7 +8,15 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::times::Times;
 
-type Action = Box<dyn FnOnce(&mut Vec<String>) -> Result<(), Failure>>;
+type Action = Box<dyn FnOnce(&mut Notes<'_>) -> Result<(), Failure>>;
+
+/// What a step may add to.
+pub(crate) struct Notes<'a> {
+    /// Lines that end the summary.
+    pub(crate) results: &'a mut Vec<String>,
+    /// How long parts of it took.
+    pub(crate) times: &'a mut Times,
+}
 
 /// Something to be done.
 pub(crate) struct Step {
@@ -19,18 +27,18 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Work in this process. It may add lines to the results that end the summary.
+    /// Work in this process.
     pub(crate) fn work(
         name: impl Into<String>,
         guess: Duration,
-        action: impl FnOnce(&mut Vec<String>) -> Result<(), Failure> + 'static,
+        action: impl FnOnce(&mut Notes<'_>) -> Result<(), Failure> + 'static,
     ) -> Self {
         Self { name: name.into(), guess, action: Box::new(action) }
     }
 
     /// A command; what it prints is shown as it comes.
     pub(crate) fn command(name: impl Into<String>, guess: Duration, command: Command) -> Self {
-        Self::work(name, guess, move |results| watch(command, results))
+        Self::work(name, guess, move |notes| watch(command, notes.results))
     }
 }
 
@@ -44,7 +52,7 @@ pub(crate) fn run(steps: Vec<Step>, times: &mut Times) -> Result<(), Failure> {
     for Step { name, action, .. } in steps {
         eprintln!("== {}", progress.next(began.elapsed()));
         let begins = Instant::now();
-        let result = action(&mut results);
+        let result = action(&mut Notes { results: &mut results, times });
         let took = begins.elapsed();
         eprintln!("== {}", progress.done(took, result.is_ok()));
         match result {
@@ -154,19 +162,28 @@ fn words(duration: Duration) -> String {
     }
 }
 
+/// How a line begins that says how many tests of a program passed.
+pub(crate) const RESULT: &str = "test result: ";
+
 /// Runs a command, and picks the results of tests out of what it prints.
-pub(crate) fn watch(mut command: Command, results: &mut Vec<String>) -> Result<(), Failure> {
+pub(crate) fn watch(command: Command, results: &mut Vec<String>) -> Result<(), Failure> {
+    each_line(command, |line| {
+        println!("{line}");
+        if line.starts_with(RESULT) {
+            results.push(line.to_owned());
+        }
+    })
+}
+
+/// Runs a command, and looks at each line that it prints.
+pub(crate) fn each_line(mut command: Command, mut look: impl FnMut(&str)) -> Result<(), Failure> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot run {:?}: {error}", command.get_program()))?;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).split(b'\n') {
-            let line = String::from_utf8_lossy(&line?).into_owned();
-            println!("{line}");
-            if line.starts_with("test result: ") {
-                results.push(line);
-            }
+            look(&String::from_utf8_lossy(&line?));
         }
     }
     let status = child.wait()?;

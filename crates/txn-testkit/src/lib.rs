@@ -6,5 +6,6 @@
 //! and does to requests what networks do.
 
 pub mod env;
+#[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod servers;
