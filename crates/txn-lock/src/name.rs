@@ -1,5 +1,8 @@
 //! What can be a name, and name a lock.
 
+use base16ct::HexDisplay;
+use sha2::{Digest, Sha256};
+
 use crate::error::{LockError, Result};
 use crate::model::LockName;
 
@@ -28,16 +31,12 @@ pub fn fits(text: &str, most: usize) -> bool {
     !text.is_empty() && text.len() <= most && !text.contains(char::is_control)
 }
 
-/// A text as a name of at most `most` bytes: its beginning, without control characters, and a hash of all of it. Never
-/// changed: documents are found under it. `most` has room for the hash, which takes 33 bytes.
+/// A text as a name of at most `most` bytes: its beginning, without control characters, and 128 bits of the SHA-256 of all of
+/// it, so that nobody can make two texts with one name. Never changed: documents are found under it. `most` has room for the hash, which takes 33 bytes.
 #[must_use]
 pub fn shortened(text: &str, most: usize) -> String {
-    // FNV-1a of 128 bits.
-    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    for byte in text.bytes() {
-        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    }
-    let hash = format!("#{hash:032x}");
+    let digest = Sha256::digest(text);
+    let hash = format!("#{:x}", HexDisplay(&digest[..16]));
     let mut name: String = text.chars().filter(|c| !c.is_control()).collect();
     name.truncate(name.floor_char_boundary(most.saturating_sub(hash.len())));
     name + &hash

@@ -1,6 +1,7 @@
 //! A request as it is kept: the payload of an event.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use txn_core::AttemptId;
 use txn_lock::stored::{Format, Versioned};
 
@@ -33,20 +34,15 @@ impl Kept {
     /// key of the request in it, so that two requests of a transaction could be made to look like one by a weaker hash.
     #[cfg(feature = "http")]
     pub(crate) fn idempotency_key(&self, event_id: &str) -> String {
-        use sha2::{Digest, Sha256};
         let digest = Sha256::digest(event_id);
-        digest
-            .iter()
-            .take(16)
-            .fold(format!("{}-", self.tid), |key, byte| key + &format!("{byte:02x}"))
+        format!("{}-{:x}", self.tid, base16ct::HexDisplay(&digest[..16]))
     }
 }
 
-/// FNV-1a, to spread things evenly. What must not meet is not told apart by it.
-pub(crate) fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// A number that spreads things evenly. What must not meet is not told apart by it.
+pub(crate) fn hash(text: &str) -> u32 {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(text));
+    u32::from_be_bytes([a, b, c, d])
 }
 
 #[cfg(all(test, feature = "http"))]
@@ -56,7 +52,7 @@ mod tests {
 
     const TID: &str = "11111111-2222-11ef-8000-333333333333";
 
-    /// Two keys whose ids FNV-1a of 64 bits does not tell apart.
+    /// Two keys whose ids a weak hash (FNV-1a of 64 bits) does not tell apart.
     const MET: [&str; 2] = ["8MGSBInrUoO", "T0jXKUroqDC"];
 
     #[test]
@@ -64,7 +60,6 @@ mod tests {
         let request = HttpRequest::new(Method::Post, "https://a.example/");
         let kept = Kept::new(TID.parse::<AttemptId>().unwrap(), &request);
         let ids = MET.map(|key| format!("{TOPIC}/1/{key}"));
-        assert_eq!(hash(&ids[0]), hash(&ids[1]));
         let keys = ids.map(|id| kept.idempotency_key(&id));
         assert_ne!(keys[0], keys[1]);
         assert!(keys[0].starts_with(TID) && keys[0].len() == TID.len() + 33, "{}", keys[0]);

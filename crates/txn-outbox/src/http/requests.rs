@@ -12,7 +12,7 @@ use crate::source::EventSource;
 
 /// How many queues the requests to one place are spread over that have no key: as many may be under way to it, and a
 /// transaction seldom waits for another.
-const SPREAD: u64 = 16;
+const SPREAD: u32 = 16;
 
 /// Most bytes of a request as JSON, unless something else is set.
 const MOST_BYTES: usize = 64 << 10;
@@ -138,6 +138,6 @@ fn is_ours(id: &str) -> bool {
 }
 
 /// The key of a request that has none.
-fn spread(origin: &str, by: u64) -> String {
+fn spread(origin: &str, by: u32) -> String {
     format!("{origin}#{:x}", by % SPREAD)
 }
