@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use txn_testkit::servers::{ServerKind, find_java, find_maven, find_postgres};
+use txn_testkit::servers::{ServerKind, find_java, find_maven, find_pgbouncer, find_postgres};
 
 use crate::Failure;
 use crate::cargo::{cargo, forget_xtask, root, target};
@@ -122,11 +122,15 @@ pub(crate) fn for_servers(kinds: &[ServerKind]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes sure that tests can start a PostgreSQL of their own.
+/// Makes sure that tests can start a PostgreSQL of their own, and a PgBouncer in front of it.
 pub(crate) fn postgres() -> Result<(), Failure> {
     if find_postgres().is_err() {
         install_first_of(["postgresql".to_owned()])?;
         find_postgres()?;
+    }
+    if find_pgbouncer().is_err() {
+        install_first_of(["pgbouncer".to_owned()])?;
+        find_pgbouncer()?;
     }
     Ok(())
 }

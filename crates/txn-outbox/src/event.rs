@@ -30,6 +30,8 @@ pub struct Event {
     pub payload: Box<RawValue>,
     /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
     pub mark: Option<Arc<str>>,
+    /// Why it can never be handled: its payload is not what can be read.
+    pub(crate) unfit: Option<Arc<str>>,
 }
 
 impl Event {
@@ -43,7 +45,8 @@ impl Event {
         failures: u32,
         payload: Box<RawValue>,
     ) -> Self {
-        Self { id, queue, sequence, emitted_ms, failures, unfinished: 0, payload, mark: None }
+        let (unfinished, mark, unfit) = (0, None, None);
+        Self { id, queue, sequence, emitted_ms, failures, unfinished, payload, mark, unfit }
     }
 
     /// The payload as a value.

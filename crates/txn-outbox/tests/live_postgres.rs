@@ -22,6 +22,11 @@ mod in_memory {
         names_are_counted_in_utf8;
         what_the_tables_refuse;
         a_lost_connection_is_made_again;
+        application_needs_to_insert_three_columns;
+        pooler_in_transaction_mode_changes_nothing;
+        tls_is_used_and_checked;
+        huge_payload_blocks_no_key;
+        insert_costs_the_same_beside_a_backlog;
     }
 }
 

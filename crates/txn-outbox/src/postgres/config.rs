@@ -18,14 +18,18 @@ pub struct PostgresConfig {
     pub shards: u16,
     /// Most events of one key that may wait in a new one; beyond, the application's insert is refused. Default 10,000.
     pub max_backlog: u32,
-    /// How long the database may take for anything, 10 ms at least; its own statements end a little earlier. Default 10 s.
+    /// Most bytes of a payload in a new one; beyond, the application's insert is refused. A larger row that is there all the same
+    /// is set aside. Default 256 KiB.
+    pub max_payload: u32,
+    /// How long the database may take for anything, 10 ms at least. A longer statement ends there, too (`statement_timeout`). Default 10 s.
     pub limit: Duration,
 }
 
 impl Default for PostgresConfig {
     fn default() -> Self {
-        let (shards, max_backlog) = (16, 10_000);
-        Self { name: "postgres".to_owned(), shards, max_backlog, limit: Duration::from_secs(10) }
+        let (shards, max_backlog, max_payload) = (16, 10_000, 256 << 10);
+        let (name, limit) = ("postgres".to_owned(), Duration::from_secs(10));
+        Self { name, shards, max_backlog, max_payload, limit }
     }
 }
 
@@ -51,6 +55,13 @@ impl PostgresConfig {
         self
     }
 
+    /// Sets [`PostgresConfig::max_payload`].
+    #[must_use]
+    pub fn with_max_payload(mut self, max_payload: u32) -> Self {
+        self.max_payload = max_payload;
+        self
+    }
+
     /// Sets [`PostgresConfig::limit`].
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
@@ -70,8 +81,9 @@ impl PostgresConfig {
         if self.shards == 0 || self.shards > MOST_SHARDS {
             return refuse("the shards are not between 1 and 256");
         }
-        if self.max_backlog == 0 || self.limit < Duration::from_millis(10) {
-            return refuse("the backlog is zero, or the limit less than 10 ms");
+        if self.max_backlog == 0 || self.max_payload == 0 || self.limit < Duration::from_millis(10)
+        {
+            return refuse("the backlog or the payload is zero, or the limit less than 10 ms");
         }
         Ok(())
     }

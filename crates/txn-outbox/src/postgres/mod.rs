@@ -26,6 +26,20 @@
 //!   comes with a smaller one. Tokens that began anew are named
 //!   ([`TokensBeganAnew`](crate::OutboxError::TokensBeganAnew)), and nothing is handled meanwhile.
 //!
+//! # Who needs which rights
+//! An application needs to insert three columns, and can break nothing by that: the trigger runs with the rights of the owner of the
+//! schema and with a search path of its own. The failure handbook (`docs/failures.md`) has the statements that grant this, and what
+//! processors need.
+//!
+//! # Connections
+//! A source has a pool of connections for single events and one connection for looks ([`Database`]): with TLS or without, and also
+//! behind a pooler in transaction mode (PgBouncer), because no statement rests on the session of a connection. A statement that takes
+//! longer than [`PostgresConfig::limit`] ends in the database, too.
+//!
+//! # Bounds
+//! An insert is refused beyond [`PostgresConfig::max_backlog`] events of its key, and beyond
+//! [`PostgresConfig::max_payload`] bytes. It costs the same however many events wait.
+//!
 //! Of keys that are not used any more, [`PostgresSource::purge`] deletes what is kept on both sides.
 //!
 //! # What it needs of the database
@@ -43,12 +57,12 @@
 //! 3. Start them again.
 
 mod config;
-mod connect;
 mod cursor;
+mod database;
 mod purge;
 mod row;
 mod source;
 
 pub use config::PostgresConfig;
-pub use connect::{Connection, Connector, Plain};
+pub use database::Database;
 pub use source::{PostgresSource, SCHEMA};

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::Type;
 use txn_lock::instance::wall_ms;
 
 use super::cursor::Place;
+use super::database::Parameter;
 use super::row::{column, number, unsigned};
-use super::source::{PostgresSource, rows};
+use super::source::PostgresSource;
 use crate::error::{OutboxError, Result};
 use crate::name::QueueName;
 use crate::purge::Purged;
@@ -61,8 +62,13 @@ impl PostgresSource {
     async fn purge_queues(&self, before: i64) -> Result<usize> {
         let (mut topic, mut key, mut purged) = (String::new(), String::new(), 0);
         loop {
-            let parameters: [&(dyn ToSql + Sync); 4] = [&topic, &key, &before, &PAGE];
-            let found = rows(&self.looks, "look for idle keys", IDLE, &parameters).await?;
+            let parameters: [Parameter<'_>; 4] = [
+                (&topic, Type::TEXT),
+                (&key, Type::TEXT),
+                (&before, Type::INT8),
+                (&PAGE, Type::INT8),
+            ];
+            let found = self.looks.rows("look for idle keys", IDLE, &parameters).await?;
             let (mut topics, mut keys, mut places) = (Vec::new(), Vec::new(), Vec::new());
             for row in &found {
                 topics.push(column::<String>(row, 0)?);
@@ -76,12 +82,17 @@ impl PostgresSource {
             };
             (topic, key) = (last_topic.clone(), last_key.clone());
             // First, and committed before any of them goes: whoever finds one gone counts on from there.
-            if rows(&self.looks, "note purged keys", RAISE, &[most]).await?.is_empty() {
+            let raised = self.looks.rows("note purged keys", RAISE, &[(most, Type::INT8)]).await?;
+            if raised.is_empty() {
                 let what = "its tables are those of an older version: apply PostgresSource::install, or SCHEMA";
                 return Err(OutboxError::Database { what: what.to_owned(), source: None });
             }
-            let parameters: [&(dyn ToSql + Sync); 3] = [&topics, &keys, &places];
-            purged += rows(&self.looks, "purge idle keys", DELETE, &parameters).await?.len();
+            let parameters: [Parameter<'_>; 3] = [
+                (&topics, Type::TEXT_ARRAY),
+                (&keys, Type::TEXT_ARRAY),
+                (&places, Type::INT8_ARRAY),
+            ];
+            purged += self.looks.rows("purge idle keys", DELETE, &parameters).await?.len();
         }
     }
 
@@ -94,8 +105,9 @@ impl PostgresSource {
                 queues.iter().zip(self.cursors.places(queues).await?).collect();
             let topics: Vec<&str> = queues.iter().map(QueueName::topic).collect();
             let keys: Vec<&str> = queues.iter().map(QueueName::key).collect();
-            let parameters: [&(dyn ToSql + Sync); 2] = [&topics, &keys];
-            for row in rows(&self.looks, "look for purged keys", UNKNOWN, &parameters).await? {
+            let parameters: [Parameter<'_>; 2] =
+                [(&topics, Type::TEXT_ARRAY), (&keys, Type::TEXT_ARRAY)];
+            for row in self.looks.rows("look for purged keys", UNKNOWN, &parameters).await? {
                 self.check_epoch(column::<Option<String>>(&row, 3)?.as_deref())?;
                 let floor = column::<Option<i64>>(&row, 2)?.map_or(0, unsigned);
                 let (topic, key): (String, String) = (column(&row, 0)?, column(&row, 1)?);

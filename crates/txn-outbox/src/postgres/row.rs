@@ -10,9 +10,10 @@ use crate::name::QueueName;
 /// The newest format of rows that is known.
 const NEWEST: i32 = 1;
 
-/// The columns of an event, and the epoch at the same moment.
-pub(super) const EVENT: &str = "topic, key, sequence, format, id, payload::text, emitted_ms, failures, error, died_ms, \
-     mark::text, (SELECT epoch::text FROM txn_outbox.settings)";
+/// The columns of an event, and the epoch at the same moment. A payload that is too large is not read.
+pub(super) const EVENT: &str = "topic, key, sequence, format, id, \
+     CASE WHEN bytes <= (SELECT max_payload FROM txn_outbox.settings) THEN payload::text END, \
+     emitted_ms, failures, error, died_ms, mark::text, (SELECT epoch::text FROM txn_outbox.settings), unfinished, bytes";
 
 pub(super) fn check_format(document: &str, format: i32) -> Result<()> {
     match format > NEWEST {
@@ -31,15 +32,25 @@ pub(super) fn check_format(document: &str, format: i32) -> Result<()> {
 pub(super) fn event_of(row: &Row) -> Result<Event> {
     let id = id_of(row)?;
     check_format(&format!("the row {id:?} of txn_outbox.event"), column(row, 3)?)?;
-    let invalid = |why: serde_json::Error| OutboxError::InvalidPayload {
-        queue: id.clone(),
-        why: why.to_string(),
+    let (payload, unfit) = match column::<Option<String>>(row, 5)?.map(RawValue::from_string) {
+        Some(Ok(payload)) => (payload, None),
+        Some(Err(why)) => {
+            (RawValue::NULL.to_owned(), Some(format!("its payload is not to be read: {why}")))
+        }
+        None => {
+            let bytes = column::<Option<i64>>(row, 13)?.unwrap_or_default();
+            let why = format!(
+                "its payload has {bytes} bytes, more than max_payload of txn_outbox.settings: raise that, and try it again"
+            );
+            (RawValue::NULL.to_owned(), Some(why))
+        }
     };
-    let payload = RawValue::from_string(column(row, 5)?).map_err(invalid)?;
     let (sequence, emitted_ms) = (unsigned(column(row, 2)?), unsigned(column(row, 6)?));
     let failures = u32::try_from(column::<i32>(row, 7)?).unwrap_or_default();
     let event = Event::new(id, queue_of(row)?, sequence, emitted_ms, failures, payload);
-    Ok(Event { mark: Some(column::<String>(row, 10)?.into()), ..event })
+    let unfinished = u32::try_from(column::<i32>(row, 12)?).unwrap_or_default();
+    let mark = Some(column::<String>(row, 10)?.into());
+    Ok(Event { mark, unfinished, unfit: unfit.map(Into::into), ..event })
 }
 
 /// The dead letter of a row, as [`EVENT`] asks for it.

@@ -7,8 +7,12 @@ CREATE TABLE IF NOT EXISTS txn_outbox.settings (
     format integer NOT NULL DEFAULT 1,
     epoch uuid NOT NULL DEFAULT gen_random_uuid(),
     shards integer NOT NULL CHECK (shards BETWEEN 1 AND 256),
-    max_backlog bigint NOT NULL CHECK (max_backlog > 0)
+    max_backlog bigint NOT NULL CHECK (max_backlog > 0),
+    -- Most bytes of a payload. Of a larger one that is there all the same nothing is read.
+    max_payload bigint NOT NULL DEFAULT 262144 CHECK (max_payload > 0)
 );
+ALTER TABLE txn_outbox.settings
+    ADD COLUMN IF NOT EXISTS max_payload bigint NOT NULL DEFAULT 262144 CHECK (max_payload > 0);
 
 -- How many events a key ever had. Its row is locked by each transaction that emits for it.
 CREATE TABLE IF NOT EXISTS txn_outbox.queue (
@@ -41,8 +45,14 @@ CREATE TABLE IF NOT EXISTS txn_outbox.event (
     blocks boolean NOT NULL DEFAULT false,
     -- Tells it apart from another one that ever was in its place.
     mark uuid NOT NULL,
+    -- How often handling it began and did not end.
+    unfinished integer NOT NULL DEFAULT 0,
+    -- How large the payload is: to ask the payload itself would read it whole.
+    bytes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (topic, key, sequence)
 );
+ALTER TABLE txn_outbox.event ADD COLUMN IF NOT EXISTS unfinished integer NOT NULL DEFAULT 0;
+ALTER TABLE txn_outbox.event ADD COLUMN IF NOT EXISTS bytes bigint NOT NULL DEFAULT 0;
 CREATE INDEX IF NOT EXISTS event_waits ON txn_outbox.event (shard, topic, key) WHERE died_ms IS NULL;
 CREATE INDEX IF NOT EXISTS event_blocks ON txn_outbox.event (topic, key) WHERE blocks;
 
@@ -54,13 +64,14 @@ CREATE TABLE IF NOT EXISTS txn_outbox.fence (
     PRIMARY KEY (topic, shard)
 );
 
-CREATE OR REPLACE FUNCTION txn_outbox.place() RETURNS trigger LANGUAGE plpgsql AS $$
+-- With the rights of its owner, so that an application needs none but to insert topic, key and payload; and with a search path
+-- of its own, so that nothing in the application's schemas is taken for what is meant here.
+CREATE OR REPLACE FUNCTION txn_outbox.place() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     settings txn_outbox.settings;
-    waiting bigint;
     floor bigint;
-    name bytea := convert_to(NEW.topic || '/' || NEW.key, 'UTF8');
-    hash bigint := 2166136261;
+    digest bytea := sha256(convert_to(NEW.topic || '/' || NEW.key, 'UTF8'));
 BEGIN
     SELECT * INTO STRICT settings FROM txn_outbox.settings;
     NEW.emitted_ms := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
@@ -83,22 +94,29 @@ BEGIN
                 WHERE q.topic = NEW.topic AND q.key = NEW.key;
         END IF;
     END IF;
-    SELECT count(*) INTO waiting FROM txn_outbox.event e
-        WHERE e.topic = NEW.topic AND e.key = NEW.key AND e.died_ms IS NULL;
-    IF waiting >= settings.max_backlog THEN
-        RAISE EXCEPTION '% events of %/% wait already, at most % may',
-            waiting, NEW.topic, NEW.key, settings.max_backlog
+    -- Those that wait have the places up to this one, without a gap. So as many wait as may if the event waits that many places
+    -- before: one row is looked at, however many wait.
+    IF EXISTS (SELECT FROM txn_outbox.event e WHERE e.topic = NEW.topic AND e.key = NEW.key
+            AND e.sequence = NEW.sequence - settings.max_backlog AND e.died_ms IS NULL) THEN
+        RAISE EXCEPTION '% events of %/% wait already, no more may',
+            settings.max_backlog, NEW.topic, NEW.key
             USING ERRCODE = 'program_limit_exceeded',
             HINT = 'try again when they are handled, or look why they are not';
     END IF;
-    -- FNV-1a of 32 bits, as the processors compute it.
-    FOR at IN 0 .. length(name) - 1 LOOP
-        hash := ((hash # get_byte(name, at)) * 16777619) & 4294967295;
-    END LOOP;
-    NEW.shard := hash % settings.shards;
+    NEW.bytes := octet_length(NEW.payload::text);
+    IF NEW.bytes > settings.max_payload THEN
+        RAISE EXCEPTION 'the payload of an event of %/% has % bytes, at most % may be',
+            NEW.topic, NEW.key, NEW.bytes, settings.max_payload
+            USING ERRCODE = 'program_limit_exceeded',
+            HINT = 'keep what is large elsewhere, or raise max_payload of txn_outbox.settings';
+    END IF;
+    -- The first 32 bits of SHA-256, as the processors compute it.
+    NEW.shard := (get_byte(digest, 0)::bigint * 16777216 + get_byte(digest, 1) * 65536
+        + get_byte(digest, 2) * 256 + get_byte(digest, 3)) % settings.shards;
     NEW.format := 1;
     NEW.id := NEW.topic || '/' || NEW.sequence || '/' || NEW.key;
     NEW.failures := 0;
+    NEW.unfinished := 0;
     NEW.error := NULL;
     NEW.died_ms := NULL;
     NEW.blocks := false;
@@ -106,6 +124,8 @@ BEGIN
     RETURN NEW;
 END
 $$;
+
+REVOKE ALL ON FUNCTION txn_outbox.place() FROM PUBLIC;
 
 CREATE OR REPLACE TRIGGER place BEFORE INSERT ON txn_outbox.event
     FOR EACH ROW EXECUTE FUNCTION txn_outbox.place();

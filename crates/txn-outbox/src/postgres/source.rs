@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::Type;
 use txn_core::{Domain, Transaction};
 use txn_lock::instance::wall_ms;
 
 use super::config::PostgresConfig;
-use super::connect::{Connector, Link};
 use super::cursor::{Cursors, Place};
+use super::database::{Database, Link, Parameter};
 use super::row::{
     EVENT, check_format, column, epoch_of, event_of, id_of, letter_of, number, queue_of, unsigned,
 };
@@ -36,7 +35,10 @@ const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (topic, 
 const LOOK: i64 = 100;
 
 /// Most dead letters that are read at once.
-const PAGE: i64 = 500;
+const PAGE: i64 = 100;
+
+/// Most bytes of payloads that are read at once, beyond the first event.
+const MOST_BYTES: i64 = 4 << 20;
 
 /// The outbox tables of a database. Its events are handled by processors whose locks, and whose place in each queue, are
 /// documents of a domain.
@@ -63,23 +65,21 @@ impl PostgresSource {
     /// [`OutboxError::InvalidConfig`], [`OutboxError::Database`].
     pub async fn install(
         domain: &Domain,
-        connector: Arc<dyn Connector>,
+        database: &Database,
         config: &PostgresConfig,
     ) -> Result<()> {
         config.check()?;
-        let link = Link::new(connector, domain.config().clock.clone(), config.limit);
-        let PostgresConfig { shards, max_backlog, .. } = config;
+        let link = Link::new(database, domain.config().clock.clone(), config.limit)?;
+        let PostgresConfig { shards, max_backlog, max_payload, .. } = config;
         // The number is any that nobody else uses.
         let all = format!(
-            "BEGIN; SELECT pg_advisory_xact_lock(7240914411); {SCHEMA}; \
-             INSERT INTO txn_outbox.settings (shards, max_backlog) VALUES ({shards}, {max_backlog}) \
-             ON CONFLICT DO NOTHING; COMMIT;"
+            "SELECT pg_advisory_xact_lock(7240914411); {SCHEMA}; \
+             INSERT INTO txn_outbox.settings (shards, max_backlog, max_payload) \
+             VALUES ({shards}, {max_backlog}, {max_payload}) ON CONFLICT DO NOTHING"
         );
-        link.ask("make its tables", async |client| client.batch_execute(&all).await).await?;
-        link.closing.cancel();
-        link.tasks.close();
-        link.tasks.wait().await;
-        Ok(())
+        let made = link.run("make its tables", &all).await;
+        link.close();
+        made
     }
 
     /// Opens the outbox tables of a database.
@@ -89,16 +89,15 @@ impl PostgresSource {
     /// [`OutboxError::NewerFormat`]; the engine's.
     pub async fn open(
         domain: &Domain,
-        connector: Arc<dyn Connector>,
+        database: &Database,
         config: PostgresConfig,
     ) -> Result<Arc<Self>> {
         config.check()?;
-        let link = |connector| Link::new(connector, domain.config().clock.clone(), config.limit);
-        let (link, looks) = (link(connector.clone()), link(connector));
+        let clock = || domain.config().clock.clone();
+        let link = Link::new(database, clock(), config.limit)?;
+        let looks = Link::for_looks(database, clock(), config.limit)?;
         let settings = "SELECT format, shards, epoch::text FROM txn_outbox.settings";
-        let found =
-            link.ask("read its settings", async |client| client.query_opt(settings, &[]).await);
-        let Some(found) = found.await? else {
+        let Some(found) = link.rows("read its settings", settings, &[]).await?.pop() else {
             let what = "txn_outbox.settings is empty: make the tables by PostgresSource::install";
             return Err(OutboxError::Database { what: what.to_owned(), source: None });
         };
@@ -110,20 +109,10 @@ impl PostgresSource {
         Ok(Arc::new(Self { domain, config, link, looks, looked, cursors, shards, fresh }))
     }
 
-    /// Ends the connections, and waits for that at most for `deadline`. Stop the processors first.
-    pub async fn shutdown(&self, deadline: Duration) -> bool {
-        let ended = async {
-            for link in [&self.link, &self.looks] {
-                link.closing.cancel();
-                link.tasks.close();
-                link.tasks.wait().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = ended => true,
-            () = self.domain.config().clock.sleep(deadline) => false,
-        }
+    /// Closes the connections. Stop the processors first: each later request fails.
+    pub fn close(&self) {
+        self.link.close();
+        self.looks.close();
     }
 
     /// Carries out a change that a claim allows, and returns what it returned; `None` if it changed nothing.
@@ -132,20 +121,26 @@ impl PostgresSource {
         claim: &Claim,
         event: &'a Event,
         change: &str,
-        more: &[&'a (dyn ToSql + Sync)],
+        more: &[Parameter<'a>],
     ) -> Result<Option<i32>> {
         let (shard, token) = (i32::from(claim.shard().number), number(claim.token())?);
         let (topic, key) = (event.queue.topic(), event.queue.key());
         let (sequence, mark) = (number(event.sequence)?, event.mark.as_deref());
-        let mut parameters: Vec<&(dyn ToSql + Sync)> =
-            vec![&shard, &token, &topic, &key, &sequence, &mark];
+        let mut parameters: Vec<Parameter<'_>> = vec![
+            (&shard, Type::INT4),
+            (&token, Type::INT8),
+            (&topic, Type::TEXT),
+            (&key, Type::TEXT),
+            (&sequence, Type::INT8),
+            (&mark, Type::TEXT),
+        ];
         parameters.extend_from_slice(more);
         let statement = format!(
             "{FENCED}, changed AS ({change} WHERE topic = $3 AND key = $4 AND sequence = $5 AND mark = $6::text::uuid \
              AND died_ms IS NULL AND EXISTS (SELECT FROM fenced) RETURNING failures) \
              SELECT EXISTS (SELECT FROM fenced), (SELECT failures FROM changed)"
         );
-        let rows = rows(&self.link, "say what became of an event", &statement, &parameters).await?;
+        let rows = self.link.rows("say what became of an event", &statement, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         match column::<bool>(row, 0)? {
             true => column(row, 1),
@@ -158,7 +153,8 @@ impl PostgresSource {
         let shard = claim.shard();
         let (topic, at) = (&*shard.topic, i32::from(shard.number));
         let statement = "SELECT token FROM txn_outbox.fence WHERE topic = $1 AND shard = $2";
-        let rows = rows(&self.link, "read the token of a shard", statement, &[&topic, &at]).await?;
+        let parameters: [Parameter<'_>; 2] = [(&topic, Type::TEXT), (&at, Type::INT4)];
+        let rows = self.link.rows("read the token of a shard", statement, &parameters).await?;
         let seen = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.map_or(0, unsigned);
         // After the token was read: nobody has got the shard since who could have brought it.
         self.domain.transact(async |tx| claim.check(tx).await).await?;
@@ -169,9 +165,10 @@ impl PostgresSource {
     async fn forget(&self, event: &Event) -> Result<()> {
         let mark = event.mark.as_deref();
         let statement = "DELETE FROM txn_outbox.event WHERE mark = $3::text::uuid AND topic = $1 AND key = $2 AND died_ms IS NULL";
-        let parameters: [&(dyn ToSql + Sync); 3] =
-            [&event.queue.topic(), &event.queue.key(), &mark];
-        rows(&self.link, "remove what is handled", statement, &parameters).await.map(drop)
+        let (topic, key) = (event.queue.topic(), event.queue.key());
+        let parameters: [Parameter<'_>; 3] =
+            [(&topic, Type::TEXT), (&key, Type::TEXT), (&mark, Type::TEXT)];
+        self.link.rows("remove what is handled", statement, &parameters).await.map(drop)
     }
 
     /// Whether the database is the one of which the cursors speak.
@@ -185,7 +182,7 @@ impl PostgresSource {
     }
 
     async fn revive(&self, id: &str, doing: &str, statement: &str) -> Result<()> {
-        let rows = rows(&self.link, doing, statement, &[&id]).await?;
+        let rows = self.link.rows(doing, statement, &[(&id, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Err(OutboxError::NotFound(id.to_owned())) };
         let queue = queue_of(row)?;
         self.fresh.add(&queue);
@@ -211,8 +208,9 @@ impl EventSource for PostgresSource {
         let Shard { topic, number: at } = claim.shard();
         let (topic, shard, token) = (&**topic, i32::from(*at), number(claim.token())?);
         let statement = format!("{FENCED} SELECT EXISTS (SELECT FROM fenced)");
-        let parameters: [&(dyn ToSql + Sync); 3] = [&shard, &token, &topic];
-        let rows = rows(&self.link, "claim a shard", &statement, &parameters).await?;
+        let parameters: [Parameter<'_>; 3] =
+            [(&shard, Type::INT4), (&token, Type::INT8), (&topic, Type::TEXT)];
+        let rows = self.link.rows("claim a shard", &statement, &parameters).await?;
         match rows.first().map(|row| column(row, 0)).transpose()?.unwrap_or(false) {
             true => Ok(()),
             false => Err(self.refused(claim).await?),
@@ -232,8 +230,13 @@ impl EventSource for PostgresSource {
               WHERE e.shard = look.shard AND e.topic = look.topic AND died_ms IS NULL AND e.key > look.key AND NOT EXISTS \
               (SELECT FROM txn_outbox.event b WHERE b.topic = e.topic AND b.key = e.key AND b.blocks) \
               ORDER BY key LIMIT $4) AS found ORDER BY look.topic, look.shard, found.key";
-        let parameters: [&(dyn ToSql + Sync); 4] = [&topics, &numbers, &behind, &LOOK];
-        let rows = rows(&self.looks, "look for events", statement, &parameters).await?;
+        let parameters: [Parameter<'_>; 4] = [
+            (&topics, Type::TEXT_ARRAY),
+            (&numbers, Type::INT4_ARRAY),
+            (&behind, Type::TEXT_ARRAY),
+            (&LOOK, Type::INT8),
+        ];
+        let rows = self.looks.rows("look for events", statement, &parameters).await?;
         let mut found = Vec::with_capacity(rows.len());
         let mut last: BTreeMap<(String, i32), (i64, &Row)> = BTreeMap::new();
         for row in &rows {
@@ -267,13 +270,22 @@ impl EventSource for PostgresSource {
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
         let place = self.cursors.place(queue).await?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
+        // Large payloads come a few at a time, and those that are too large not at all.
         let statement = format!(
-            "SELECT {EVENT} FROM txn_outbox.event e WHERE topic = $1 AND key = $2 AND died_ms IS NULL \
+            "SELECT {EVENT} FROM (SELECT e.*, sum(bytes) OVER (ORDER BY sequence) AS so_far, \
+                 row_number() OVER (ORDER BY sequence) AS at \
+             FROM txn_outbox.event e WHERE topic = $1 AND key = $2 AND died_ms IS NULL \
              AND NOT EXISTS (SELECT FROM txn_outbox.event b WHERE b.topic = $1 AND b.key = $2 AND b.blocks) \
-             ORDER BY sequence LIMIT $3"
+             ORDER BY sequence LIMIT $3) AS e WHERE so_far <= $4 OR at = 1 ORDER BY sequence"
         );
-        let parameters: [&(dyn ToSql + Sync); 3] = [&queue.topic(), &queue.key(), &most];
-        let rows = rows(&self.link, "read events", &statement, &parameters).await?;
+        let (topic, key) = (queue.topic(), queue.key());
+        let parameters: [Parameter<'_>; 4] = [
+            (&topic, Type::TEXT),
+            (&key, Type::TEXT),
+            (&most, Type::INT8),
+            (&MOST_BYTES, Type::INT8),
+        ];
+        let rows = self.link.rows("read events", &statement, &parameters).await?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
             self.check_epoch(epoch_of(row)?.as_deref())?;
@@ -298,6 +310,14 @@ impl EventSource for PostgresSource {
             }
         }
         Ok(events)
+    }
+
+    async fn begin(&self, claim: &Claim, event: &Event) -> Result<()> {
+        let change = "UPDATE txn_outbox.event SET unfinished = unfinished + 1";
+        match self.fenced(claim, event, change, &[]).await? {
+            Some(_) => Ok(()),
+            None => Err(OutboxError::NotNext(event.id.clone())),
+        }
     }
 
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
@@ -333,8 +353,10 @@ impl EventSource for PostgresSource {
             }
         };
         let change = "UPDATE txn_outbox.event \
-             SET failures = failures + 1, error = $7, died_ms = $8::bigint, blocks = $9";
-        let failures = self.fenced(claim, event, change, &[&error, &died_ms, &blocks]).await?;
+             SET failures = failures + 1, unfinished = 0, error = $7, died_ms = $8, blocks = $9";
+        let more: [Parameter<'_>; 3] =
+            [(&error, Type::TEXT), (&died_ms, Type::INT8), (&blocks, Type::BOOL)];
+        let failures = self.fenced(claim, event, change, &more).await?;
         Ok(match failures {
             None => Noted::Gone,
             Some(_) if died_ms.is_some() => Noted::SetAside,
@@ -344,12 +366,12 @@ impl EventSource for PostgresSource {
 
     async fn dead_letters(&self) -> Result<DeadLetters> {
         let statement = format!(
-            "SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id > $1 ORDER BY id LIMIT $2"
+            "SELECT {EVENT} FROM txn_outbox.event e WHERE died_ms IS NOT NULL AND id > $1 ORDER BY id LIMIT $2"
         );
         let (mut dead, mut behind) = (DeadLetters::default(), String::new());
         loop {
-            let parameters: [&(dyn ToSql + Sync); 2] = [&behind, &PAGE];
-            let page = rows(&self.looks, "list dead letters", &statement, &parameters).await?;
+            let parameters: [Parameter<'_>; 2] = [(&behind, Type::TEXT), (&PAGE, Type::INT8)];
+            let page = self.looks.rows("list dead letters", &statement, &parameters).await?;
             let Some(last) = page.last() else {
                 return Ok(DeadLetters::new(dead.letters, dead.newer));
             };
@@ -369,7 +391,7 @@ impl EventSource for PostgresSource {
     async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
         let statement =
             format!("SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id = $1");
-        let rows = rows(&self.link, "read a dead letter", &statement, &[&id]).await?;
+        let rows = self.link.rows("read a dead letter", &statement, &[(&id, Type::TEXT)]).await?;
         rows.first().map_or_else(|| Err(OutboxError::NotFound(id.to_owned())), letter_of)
     }
 
@@ -379,7 +401,7 @@ impl EventSource for PostgresSource {
              placed AS (UPDATE txn_outbox.queue q SET appended = q.appended + 1 FROM dead d \
                  WHERE q.topic = d.topic AND q.key = d.key AND NOT d.blocks RETURNING q.appended) \
              UPDATE txn_outbox.event e SET sequence = COALESCE((SELECT appended FROM placed), e.sequence), \
-                 died_ms = NULL, failures = 0, error = NULL, blocks = false FROM dead d \
+                 died_ms = NULL, failures = 0, unfinished = 0, error = NULL, blocks = false FROM dead d \
                  WHERE e.topic = d.topic AND e.key = d.key AND e.sequence = d.sequence \
              RETURNING e.topic, e.key";
         self.revive(id, "try a dead letter again", statement).await
@@ -398,7 +420,7 @@ impl EventSource for PostgresSource {
                  min(emitted_ms) FILTER (WHERE died_ms IS NULL) \
              FROM txn_outbox.event GROUP BY topic, shard";
         let mut backlog = Backlog::default();
-        for row in rows(&self.looks, "count events", statement, &[]).await? {
+        for row in self.looks.rows("count events", statement, &[]).await? {
             let topic: String = column(&row, 0)?;
             let number = u16::try_from(column::<i32>(&row, 1)?).unwrap_or_default();
             let count = |at| Ok::<_, OutboxError>(unsigned(column::<i64>(&row, at)?));
@@ -425,13 +447,4 @@ fn unless_handled<'a>(
 ) -> Option<&'a Event> {
     let is_other = |event: &&Event| event.sequence <= place.handled;
     Some(first).filter(|first| !place.is_of(first)).or_else(|| next.filter(is_other))
-}
-
-pub(super) async fn rows(
-    link: &Link,
-    doing: &str,
-    statement: &str,
-    parameters: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<Row>> {
-    link.ask(doing, async |client| client.query(statement, parameters).await).await
 }

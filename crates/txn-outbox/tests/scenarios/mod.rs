@@ -8,6 +8,8 @@ mod purge;
 #[cfg(feature = "postgres")]
 mod relay;
 #[cfg(feature = "postgres")]
+mod relay_access;
+#[cfg(feature = "postgres")]
 mod relay_hostile;
 mod watched;
 mod world;
@@ -32,6 +34,8 @@ pub(crate) use knowledge::*;
 pub(crate) use purge::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay::*;
+#[cfg(feature = "postgres")]
+pub(crate) use relay_access::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay_hostile::*;
 pub(crate) use watched::Watched;

@@ -7,42 +7,60 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use txn_fixtures::process::Process;
-use txn_outbox::postgres::{Plain, PostgresConfig, PostgresSource};
+use txn_outbox::postgres::{Database as Reached, PostgresConfig, PostgresSource};
 use txn_outbox::{
     AfterDeath, EventSource, OutboxError, Processor, ProcessorConfig, QueueName, Shard,
 };
-use txn_testkit::servers::Postgres;
+use txn_testkit::servers::{PgBouncer, Postgres};
 
 use super::world::{Desk, PATIENCE, SHARDS, World, orders, until, until_dead};
 
 /// A database with entities and an outbox.
 pub(super) struct Database {
-    server: Postgres,
+    /// Between the database and everybody, if there is one. It ends before the server.
+    bouncer: Option<PgBouncer>,
+    pub(super) server: Postgres,
     /// Keeps the connections going.
     tasks: tokio::task::JoinSet<()>,
 }
 
 impl Database {
     pub(super) async fn new(world: &World) -> Self {
-        let server = tokio::task::spawn_blocking(|| Postgres::start().expect("PostgreSQL starts"));
-        let this =
-            Self { server: server.await.expect("starts"), tasks: tokio::task::JoinSet::new() };
+        Self::on(world, || (Postgres::start().expect("PostgreSQL starts"), None)).await
+    }
+
+    /// One behind a pooler that gives each transaction one of two connections.
+    pub(super) async fn behind_bouncer(world: &World) -> Self {
+        let start = || {
+            let server = Postgres::start().expect("PostgreSQL starts");
+            let bouncer = PgBouncer::start(&server, 2).expect("PgBouncer starts");
+            (server, Some(bouncer))
+        };
+        Self::on(world, start).await
+    }
+
+    pub(super) async fn on(world: &World, start: fn() -> (Postgres, Option<PgBouncer>)) -> Self {
+        let started = tokio::task::spawn_blocking(start).await;
+        let (server, bouncer) = started.expect("starts");
+        let this = Self { server, bouncer, tasks: tokio::task::JoinSet::new() };
         let domain = world.desk().await.domain;
         let config = config().with_max_backlog(20);
         // Once more changes nothing.
         for _ in 0..2 {
-            PostgresSource::install(&domain, this.connector(), &config).await.expect("installs");
+            PostgresSource::install(&domain, &this.reached(), &config).await.expect("installs");
         }
         this
     }
 
-    pub(super) fn connector(&self) -> Arc<Plain> {
-        Arc::new(Plain(self.config()))
+    pub(super) fn reached(&self) -> Reached {
+        Reached::new(self.config())
     }
 
     pub(super) fn config(&self) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
-        config.host_path(self.server.socket()).user("postgres").dbname("postgres");
+        let socket = self.bouncer.as_ref().map_or(self.server.socket(), PgBouncer::socket);
+        let port = self.server.tls().map_or(5432, |tls| tls.port);
+        config.host_path(socket).port(port).user("postgres").dbname("postgres");
         config
     }
 
@@ -62,7 +80,7 @@ impl Database {
     }
 
     pub(super) async fn source(&self, desk: &Desk) -> Arc<PostgresSource> {
-        PostgresSource::open(&desk.domain, self.connector(), config()).await.expect("opens")
+        PostgresSource::open(&desk.domain, &self.reached(), config()).await.expect("opens")
     }
 
     pub(super) async fn start(
@@ -141,7 +159,7 @@ pub(crate) async fn rows_commit_with_their_transaction_or_not_at_all(world: &Wor
     until(|| processor.figures().handled == 2).await;
     assert!(processor.stop(PATIENCE).await);
     assert_eq!(source.backlog().await.expect("counts").events, 0);
-    assert!(source.shutdown(PATIENCE).await);
+    source.close();
 }
 
 /// Later numbers become visible before earlier ones: nothing is missed, and each key keeps its order.
@@ -181,7 +199,8 @@ pub(crate) async fn commits_out_of_order_lose_nothing(world: &World) {
     open.rollback().await.expect("rolled back");
     emit(&third, "a", 3).await.expect("emitted");
     desk.seen("a", &[1, 2, 3]).await;
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 /// Clients that count and sometimes roll back, processors that are killed: each row of a committed transaction is handled
@@ -232,7 +251,8 @@ pub(crate) async fn rows_outlive_killed_processors(world: &World) {
         assert!(looked.elapsed() < PATIENCE, "rows are left that were handled");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
@@ -272,7 +292,8 @@ pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
     desk.seen("a", &[-1, 2, 4, 6, -3]).await;
     let gone = source.retry(ids[0]).await.expect_err("gone");
     assert!(matches!(gone, OutboxError::NotFound(_)), "{gone}");
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 pub(crate) async fn what_the_tables_refuse(world: &World) {
@@ -302,12 +323,13 @@ pub(crate) async fn what_the_tables_refuse(world: &World) {
         matches!(&refused, OutboxError::NewerFormat { document, format: 2 } if document.contains("orders/2/new")),
         "{refused}"
     );
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
     client.batch_execute("UPDATE txn_outbox.settings SET format = 2").await.expect("written");
-    let refused = PostgresSource::open(&desk.domain, database.connector(), config()).await;
+    let refused = PostgresSource::open(&desk.domain, &database.reached(), config()).await;
     assert!(matches!(refused.expect_err("newer"), OutboxError::NewerFormat { .. }));
     client.batch_execute("DROP SCHEMA txn_outbox CASCADE").await.expect("dropped");
-    let refused = PostgresSource::open(&desk.domain, database.connector(), config()).await;
+    let refused = PostgresSource::open(&desk.domain, &database.reached(), config()).await;
     assert!(matches!(refused.expect_err("missing"), OutboxError::Database { .. }));
 }
 
@@ -324,7 +346,8 @@ pub(crate) async fn a_lost_connection_is_made_again(world: &World) {
     client.query(others, &[]).await.expect("ended");
     emit(&client, "a", 2).await.expect("emitted");
     desk.seen("a", &[1, 2]).await;
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 /// A key of which nothing is kept any more begins behind every place that there was, whatever a transaction saw before.
@@ -392,5 +415,6 @@ pub(crate) async fn what_is_kept_of_drained_rows_is_purged(world: &World) {
     desk.seen("a", &[1, 2, 3, 4]).await;
     desk.seen("new", &[1]).await;
     desk.seen("waits", &[1]).await;
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }

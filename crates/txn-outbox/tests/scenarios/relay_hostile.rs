@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use txn_outbox::postgres::{Plain, PostgresSource};
+use tokio_postgres::GenericClient;
+use txn_outbox::postgres::{Database as Reached, PostgresSource};
 use txn_outbox::{Delivery, EventSource, Failure, OutboxError, Processor, QueueName};
 
 use super::relay::{Database, all_shards, config, emit, queue};
@@ -77,7 +78,8 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
     assert!(processor.shards().is_empty());
     client.batch_execute("UPDATE txn_outbox.fence SET token = 0").await.expect("written");
     until_count(&client, EVENTS, 0).await;
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 /// A transaction that handled an event without its handler hearing of it: a failure that is told afterwards is none.
@@ -113,7 +115,8 @@ pub(crate) async fn a_commit_in_the_background_is_no_failure(world: &World) {
     desk.seen("a", &[1, 2]).await;
     until_count(&client, EVENTS, 0).await;
     assert_eq!(processor.figures().set_aside, 0);
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 /// A database that forgot commits gives the numbers of handled events to new ones: these are neither handled as if nothing
@@ -143,11 +146,13 @@ pub(crate) async fn a_database_that_counts_anew_is_named(world: &World) {
     // Whoever read the epoch before does not go on with it.
     let stale = source.next(&queue("a"), 10).await.expect_err("stale");
     assert!(stale.to_string().contains("epoch"), "{stale}");
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
     until_count(&client, EVENTS, 1).await;
     let (processor, source) = database.start(&desk, world.config()).await;
     desk.seen("a", &[1, 2, 3, 4]).await;
-    assert!(processor.stop(PATIENCE).await && source.shutdown(PATIENCE).await);
+    assert!(processor.stop(PATIENCE).await);
+    source.close();
 }
 
 /// Looks find everything by and by, end in the database when their time is over, and hold up nothing else.
@@ -160,7 +165,7 @@ pub(crate) async fn looks_are_bounded(world: &World) {
     client.batch_execute(many).await.expect("emitted");
     let limit = Duration::from_secs(2);
     let source =
-        PostgresSource::open(&desk.domain, database.connector(), config().with_limit(limit)).await;
+        PostgresSource::open(&desk.domain, &database.reached(), config().with_limit(limit)).await;
     let source = source.expect("opens");
     let (mut found, mut looks) = (BTreeSet::new(), 0);
     while found.len() < 2000 {
@@ -176,18 +181,22 @@ pub(crate) async fn looks_are_bounded(world: &World) {
     let open = client.transaction().await.expect("begins");
     open.batch_execute("LOCK TABLE txn_outbox.event").await.expect("locked");
     source.discover(&all_shards()).await.expect_err("it waits for the lock");
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    let count: i64 = loop {
-        let count = open.query_one(waits, &[]).await.expect("asked").get(0);
-        if count == 0 || looks > 1_000 {
-            break count;
-        }
-        looks += 1;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    assert_eq!(count, 0, "the statement goes on in the database");
+    until_nothing_waits_for_a_lock(&open).await;
     open.rollback().await.expect("unlocked");
-    assert!(source.shutdown(PATIENCE).await);
+    source.close();
+}
+
+/// A statement that its source gave up ends in the database, too.
+pub(super) async fn until_nothing_waits_for_a_lock(client: &impl GenericClient) {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    for _ in 0..1_000 {
+        let row = client.query_one(waits, &[]).await.expect("asked");
+        if row.get::<_, i64>(0) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the statement goes on in the database");
 }
 
 /// A row that cannot be keeps nobody from the others.
@@ -204,7 +213,7 @@ pub(crate) async fn a_bad_row_hides_no_other(world: &World) {
     // Its row goes behind its effects.
     assert!(processor.stop(PATIENCE).await);
     assert_eq!(source.discover(&all_shards()).await.expect("looks").queues, []);
-    assert!(source.shutdown(PATIENCE).await);
+    source.close();
 }
 
 /// What a name may be is the same on both sides, whatever encoding the database has.
@@ -217,8 +226,8 @@ pub(crate) async fn names_are_counted_in_utf8(world: &World) {
     client.batch_execute(latin).await.expect("made");
     let mut of_latin = database.config();
     of_latin.dbname("latin");
-    let connector = Arc::new(Plain(of_latin.clone()));
-    PostgresSource::install(&desk.domain, connector, &config()).await.expect("installs");
+    let latin = Reached::new(of_latin.clone());
+    PostgresSource::install(&desk.domain, &latin, &config()).await.expect("installs");
     let (client, connection) = of_latin.connect(tokio_postgres::NoTls).await.expect("connects");
     let connected = tokio::spawn(connection);
     let insert = "INSERT INTO txn_outbox.event (topic, key, payload) VALUES ($1, 'k', '1')";

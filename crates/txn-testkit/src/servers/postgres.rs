@@ -14,6 +14,8 @@ use rustix::process::geteuid;
 use super::account::Account;
 use super::command::run;
 use super::error::{Error, OnPath, Result, last_lines};
+use super::ports::Ports;
+use super::tls::Certificates;
 
 /// Names the folder of its programs, if it is not where it usually is.
 const BIN_VARIABLE: &str = "TXN_POSTGRES_BIN";
@@ -22,10 +24,11 @@ const BIN_VARIABLE: &str = "TXN_POSTGRES_BIN";
 const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// How long it may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The server, and the pipe that it lives by: when that is closed, also because its holder was killed, it ends.
-const SCRIPT: &str = r#""$0" "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server"#;
+pub(super) const SCRIPT: &str =
+    r#""$0" "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server"#;
 
 /// A PostgreSQL with no data, which listens on a socket in its own folder. It ends, and its folder goes, when this is
 /// dropped; when its holder is killed it ends as well.
@@ -33,6 +36,16 @@ const SCRIPT: &str = r#""$0" "$@" & server=$!; cat >/dev/null; kill -INT $server
 pub struct Postgres {
     folder: PathBuf,
     child: Child,
+    tls: Option<PostgresTls>,
+}
+
+/// How a PostgreSQL is reached by TLS.
+#[derive(Clone, Debug)]
+pub struct PostgresTls {
+    /// Its port on 127.0.0.1. Nobody gets in there without TLS.
+    pub port: u16,
+    /// The authority of its certificate, as PEM.
+    pub authority: String,
 }
 
 /// The folder of the programs of PostgreSQL.
@@ -67,20 +80,32 @@ impl Postgres {
     /// # Errors
     /// If it is not installed, or does not start.
     pub fn start() -> Result<Self> {
+        Self::start_as(false)
+    }
+
+    /// As [`Postgres::start`], and it listens on 127.0.0.1 with TLS, too.
+    ///
+    /// # Errors
+    /// As [`Postgres::start`].
+    pub fn start_with_tls() -> Result<Self> {
+        Self::start_as(true)
+    }
+
+    fn start_as(by_tls: bool) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let programs = find_postgres()?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("txn-postgres-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).on("make", &folder)?;
-        let started = Self::start_in(&programs, &folder);
+        let started = Self::start_in(&programs, &folder, by_tls);
         if started.is_err() {
             let _ = fs::remove_dir_all(&folder);
         }
         started
     }
 
-    fn start_in(programs: &Path, folder: &Path) -> Result<Self> {
+    fn start_in(programs: &Path, folder: &Path, by_tls: bool) -> Result<Self> {
         let private = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder, private).on("open", folder)?;
         // It refuses to run as root.
@@ -107,6 +132,10 @@ impl Postgres {
                 "-D",
             ])
             .arg(&data))?;
+        let tls = by_tls.then(|| PostgresTls::prepare(folder, &data)).transpose()?;
+        if let Some(account) = &account {
+            account.own(folder)?;
+        }
         let log = folder.join("log");
         let output = fs::File::create(&log).on("make", &log)?;
         let errors = output.try_clone().on("open", &log)?;
@@ -117,17 +146,19 @@ impl Postgres {
             .arg(&data)
             .arg("-k")
             .arg(folder)
-            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=50"])
+            .args(["-c", "fsync=off", "-c", "max_connections=50"])
+            .args(PostgresTls::arguments(tls.as_ref()))
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(errors)
             .spawn()
             .on("run", Path::new("/bin/sh"))?;
-        let this = Self { folder: folder.to_owned(), child };
+        let this = Self { folder: folder.to_owned(), child, tls };
         let end = Instant::now() + PATIENCE;
         loop {
             let mut ask = command(&programs.join("pg_isready"));
-            if run(ask.args(["-q", "-U", "postgres", "-h"]).arg(folder)).is_ok() {
+            let port = this.tls.as_ref().map_or(5432, |tls| tls.port).to_string();
+            if run(ask.args(["-q", "-U", "postgres", "-p", &port, "-h"]).arg(folder)).is_ok() {
                 return Ok(this);
             }
             if Instant::now() >= end {
@@ -139,10 +170,47 @@ impl Postgres {
         }
     }
 
+    /// How it is reached by TLS, if it was started so.
+    #[must_use]
+    pub fn tls(&self) -> Option<&PostgresTls> {
+        self.tls.as_ref()
+    }
+
     /// The folder of its socket: what a client gives as its host, with the user and the database `postgres`.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.folder
+    }
+}
+
+impl PostgresTls {
+    /// Makes certificates, and lets nobody in from elsewhere without TLS.
+    fn prepare(folder: &Path, data: &Path) -> Result<Self> {
+        let Certificates { authority, server, server_key } = Certificates::make()?;
+        let write = |path: PathBuf, text: &str| {
+            fs::write(&path, text).on("write", &path)?;
+            // A key that others may read is refused.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).on("keep", &path)
+        };
+        write(folder.join("server.crt"), &server)?;
+        write(folder.join("server.key"), &server_key)?;
+        let access = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        write(data.join("pg_hba.conf"), access)?;
+        Ok(Self { port: Ports::default().general()?, authority })
+    }
+
+    fn arguments(tls: Option<&Self>) -> Vec<String> {
+        let settings = match tls {
+            None => vec!["listen_addresses=".to_owned()],
+            Some(tls) => vec![
+                "listen_addresses=127.0.0.1".to_owned(),
+                format!("port={}", tls.port),
+                "ssl=on".to_owned(),
+                "ssl_cert_file=../server.crt".to_owned(),
+                "ssl_key_file=../server.key".to_owned(),
+            ],
+        };
+        settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
     }
 }
 

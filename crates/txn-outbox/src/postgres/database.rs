@@ -1,0 +1,265 @@
+//! How a database is reached: a pool of connections, with or without TLS.
+//!
+//! No statement depends on the session of a connection, so a pooler between both (PgBouncer in transaction mode) may give each
+//! transaction another one: no prepared statement has a name, and no setting outlives its transaction. The server ends a slow
+//! statement by itself (`statement_timeout`). Requests to cancel are not sent: the connection of `tokio-postgres` that carries one
+//! closes early, and PgBouncer 1.18 ends at that with "bad client state".
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{NoTls, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use txn_core::clock::Clock;
+
+use crate::error::{OutboxError, Result};
+
+/// Most connections of a source for single events, unless something else is set.
+const CONNECTIONS: usize = 4;
+
+/// How a database is reached.
+#[derive(Clone)]
+pub struct Database {
+    config: tokio_postgres::Config,
+    tls: Option<MakeRustlsConnect>,
+    connections: usize,
+}
+
+/// What a configuration holds stays out of logs.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tls, connections) = (self.tls.is_some(), self.connections);
+        f.debug_struct("Database")
+            .field("tls", &tls)
+            .field("connections", &connections)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// A database that is reached without TLS: over a socket of this machine, or within a network that is trusted.
+    #[must_use]
+    pub fn new(config: tokio_postgres::Config) -> Self {
+        Self { config, tls: None, connections: CONNECTIONS }
+    }
+
+    /// Only with TLS, to a server whose certificate is for its host and comes from one of these authorities (PEM).
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`] if that is no certificate.
+    pub fn with_certificate_authorities(self, pem: &[u8]) -> Result<Self> {
+        let refuse = || OutboxError::InvalidConfig("an authority is no certificate in PEM");
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate.map_err(|_| refuse())?).map_err(|_| refuse())?;
+        }
+        if roots.is_empty() {
+            return Err(refuse());
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let tls = tls.map_err(|_| OutboxError::InvalidConfig("TLS is not to be had"))?;
+        Ok(self.with_tls(tls.with_root_certificates(roots).with_no_client_auth()))
+    }
+
+    /// Only with TLS, as it is configured: with a certificate of the client, for instance.
+    #[must_use]
+    pub fn with_tls(mut self, tls: ClientConfig) -> Self {
+        // The default asks for TLS, and goes on without.
+        self.config.ssl_mode(SslMode::Require);
+        self.tls = Some(MakeRustlsConnect::new(tls));
+        self
+    }
+
+    /// Sets how many connections a source has at most for single events; it has another one for looks. Default 4.
+    #[must_use]
+    pub fn with_connections(mut self, connections: usize) -> Self {
+        self.connections = connections.max(1);
+        self
+    }
+
+    fn pool(&self, connections: usize) -> Result<Pool> {
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = match self.tls.clone() {
+            None => Manager::from_config(self.config.clone(), NoTls, recycling),
+            Some(tls) => Manager::from_config(self.config.clone(), tls, recycling),
+        };
+        let pool = Pool::builder(manager).max_size(connections).build();
+        pool.map_err(|_| OutboxError::InvalidConfig("the pool of connections cannot be made"))
+    }
+}
+
+/// A parameter of a statement, with its type: nothing is asked for before it is sent.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// The connections of a source.
+pub(crate) struct Link {
+    pool: Pool,
+    clock: Arc<dyn Clock>,
+    /// The time limit of each request, the wait for a connection included.
+    limit: Duration,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Connections for single events. None is made yet.
+    pub(super) fn new(database: &Database, clock: Arc<dyn Clock>, limit: Duration) -> Result<Self> {
+        Self::with_connections(database, database.connections, clock, limit)
+    }
+
+    /// One connection, for looks that may take long.
+    pub(super) fn for_looks(
+        database: &Database,
+        clock: Arc<dyn Clock>,
+        limit: Duration,
+    ) -> Result<Self> {
+        Self::with_connections(database, 1, clock, limit)
+    }
+
+    fn with_connections(
+        database: &Database,
+        connections: usize,
+        clock: Arc<dyn Clock>,
+        limit: Duration,
+    ) -> Result<Self> {
+        Ok(Self { pool: database.pool(connections)?, clock, limit })
+    }
+
+    /// Asks the database by one statement, in a transaction of its own.
+    pub(super) async fn rows(
+        &self,
+        doing: &str,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>> {
+        let begin = self.begin();
+        let ask = async |client: &Client| {
+            // All three are sent at once, in this order.
+            let (begun, rows, committed) = tokio::join!(
+                biased;
+                client.batch_execute(&begin),
+                client.query_typed(statement, parameters),
+                client.batch_execute("COMMIT"),
+            );
+            let rows = rows?;
+            begun.and(committed).map(|()| rows)
+        };
+        self.ask(doing, ask).await
+    }
+
+    /// Carries out several statements in one transaction, or none of them.
+    pub(super) async fn run(&self, doing: &str, statements: &str) -> Result<()> {
+        let all = format!("{}; {statements}; COMMIT", self.begin());
+        self.ask(doing, async |client| client.batch_execute(&all).await).await
+    }
+
+    /// Begins a transaction whose statements end a little before the limit, so that the answer of the server arrives.
+    fn begin(&self) -> String {
+        let limit = i32::try_from((self.limit * 9 / 10).as_millis()).unwrap_or(i32::MAX);
+        format!("BEGIN; SET LOCAL statement_timeout = {limit}")
+    }
+
+    /// Asks the database something over a connection of the pool.
+    async fn ask<T>(
+        &self,
+        doing: &str,
+        ask: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T> {
+        let asked = async {
+            let client = self.pool.get().await.map_err(|error| no_connection(doing, error))?;
+            let mut under_way = UnderWay(Some(client));
+            let Some(client) = &under_way.0 else { unreachable!("it was just put there") };
+            let answer = ask(client).await.map_err(|error| told(doing, error))?;
+            // The connection goes back into the pool. One with an error does not: its transaction may be open.
+            drop(under_way.0.take());
+            Ok(answer)
+        };
+        tokio::select! {
+            biased;
+            answer = asked => answer,
+            () = self.clock.sleep(self.limit) => {
+                let what = format!("cannot {doing}: it did not answer within {:?}", self.limit);
+                Err(OutboxError::Database { what, source: None })
+            }
+        }
+    }
+
+    /// Ends the connections.
+    pub(super) fn close(&self) {
+        self.pool.close();
+    }
+}
+
+/// A request under way. If it is dropped, its connection is closed and not used again.
+struct UnderWay(Option<Client>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(client) = self.0.take() {
+            drop(Client::take(client));
+        }
+    }
+}
+
+fn no_connection(doing: &str, error: PoolError) -> OutboxError {
+    match error {
+        PoolError::Backend(error) => told(doing, error),
+        error => {
+            let what = format!("cannot {doing}: {error}");
+            OutboxError::Database { what, source: Some(Box::new(error)) }
+        }
+    }
+}
+
+fn told(doing: &str, error: tokio_postgres::Error) -> OutboxError {
+    let why = match error.as_db_error() {
+        Some(said) => said.message().to_owned(),
+        None => chain(&error),
+    };
+    let what = format!("cannot {doing}: {why}");
+    OutboxError::Database { what, source: Some(Box::new(error)) }
+}
+
+/// An error with its sources: why a connection was not made is in them.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_certificate_is_refused_and_nothing_is_shown() {
+        let mut config = tokio_postgres::Config::new();
+        config.host("a.example").password("sesame");
+        let database = Database::new(config);
+        for pem in
+            [&b""[..], b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
+        {
+            let refused = database.clone().with_certificate_authorities(pem);
+            assert!(matches!(refused, Err(OutboxError::InvalidConfig(_))), "{pem:?}");
+        }
+        let shown = format!("{database:?}");
+        assert!(!shown.contains("sesame") && !shown.contains("a.example"), "{shown}");
+    }
+}

@@ -1,0 +1,110 @@
+//! A PgBouncer of one's own in front of a PostgreSQL, which gives each transaction another connection.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::geteuid;
+
+use super::account::Account;
+use super::error::{Error, OnPath, Result, last_lines};
+use super::postgres::{PATIENCE, Postgres, SCRIPT};
+
+/// Where Debian keeps it, and others do.
+const PLACES: [&str; 3] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
+
+/// A PgBouncer in transaction mode, which listens on a socket in its own folder. It ends, and its folder goes, when this is
+/// dropped.
+#[derive(Debug)]
+pub struct PgBouncer {
+    folder: PathBuf,
+    child: Child,
+}
+
+/// The program.
+///
+/// # Errors
+/// [`Error::Missing`], which says what to install.
+pub fn find_pgbouncer() -> Result<PathBuf> {
+    let found = PLACES.iter().map(PathBuf::from).find(|path| path.is_file());
+    found.ok_or_else(|| Error::Missing {
+        what: "PgBouncer".to_owned(),
+        remedy: "install it (Debian and Ubuntu: the package `pgbouncer`)".to_owned(),
+    })
+}
+
+impl PgBouncer {
+    /// Starts one in front of a server, with so many connections to it, and waits until it listens.
+    ///
+    /// # Errors
+    /// If it is not installed, or does not start.
+    pub fn start(server: &Postgres, connections: u16) -> Result<Self> {
+        let program = find_pgbouncer()?;
+        let folder = server.socket().join("bouncer");
+        fs::create_dir(&folder).on("make", &folder)?;
+        let (of_server, own) = (server.socket().display(), folder.display());
+        let users = folder.join("users");
+        fs::write(&users, "\"postgres\" \"\"\n").on("write", &users)?;
+        let settings = format!(
+            "[databases]\npostgres = host={of_server} dbname=postgres\n\
+             [pgbouncer]\nlisten_addr =\nlisten_port = 5432\nunix_socket_dir = {own}\nauth_type = trust\n\
+             auth_file = {}\npool_mode = transaction\ndefault_pool_size = {connections}\nmax_client_conn = 200\n",
+            users.display()
+        );
+        let file = folder.join("pgbouncer.ini");
+        fs::write(&file, settings).on("write", &file)?;
+        // It refuses to run as root.
+        let account = geteuid().is_root().then(Account::ensure).transpose()?;
+        if let Some(account) = &account {
+            account.own(&folder)?;
+        }
+        let log = folder.join("log");
+        let output = fs::File::create(&log).on("make", &log)?;
+        let errors = output.try_clone().on("open", &log)?;
+        let mut command = Command::new("/bin/sh");
+        if let Some(account) = &account {
+            account.apply(&mut command);
+        }
+        let child = command
+            .current_dir(&folder)
+            .args(["-c", SCRIPT])
+            .arg(program)
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .on("run", Path::new("/bin/sh"))?;
+        let this = Self { folder, child };
+        let end = Instant::now() + PATIENCE;
+        while !this.folder.join(".s.PGSQL.5432").exists() {
+            if Instant::now() >= end {
+                let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 20);
+                let (server, reason) = ("PgBouncer".to_owned(), "it does not listen".to_owned());
+                return Err(Error::NotHealthy { server, reason, log, tail });
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(this)
+    }
+
+    /// The folder of its socket: what a client gives as its host, with the user and the database `postgres`.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Ends it, and removes what it kept.
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        if let Some(mut stdin) = self.child.stdin.take() {
+            let _ = stdin.flush();
+        }
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
