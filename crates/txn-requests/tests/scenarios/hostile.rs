@@ -139,7 +139,7 @@ pub(crate) async fn panic_counts_as_a_failure(world: &World) {
 pub(crate) async fn unreadable_request_holds_up_no_other(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let requests = world.requests().await;
-    let raw = domain.collection::<Raw>(&format!("{}-requests", world.name)).await.expect("opens");
+    let raw = domain.collection::<Raw>(&domain.collection_name("requests")).await.expect("opens");
     let broken = Raw::new(r#"{"format":2,"id":"broken","state":"created"}"#);
     let written = domain.transact::<_, Error, _>(async |tx| tx.put(&raw, "broken", &broken)).await;
     written.expect("written");

@@ -196,7 +196,7 @@ impl Office {
     /// Writes a document of ours, as somebody else would.
     async fn write(&self, what: &str, id: &str, text: &str) {
         let domain = &self.desk.domain;
-        let name = format!("{}-{what}", domain.name());
+        let name = domain.collection_name(what);
         let raw = domain.collection::<Raw>(&name).await.expect("opens");
         let newer = Raw::new(text);
         let written = domain.transact::<_, Error, _>(async |tx| tx.put(&raw, id, &newer));
@@ -205,10 +205,10 @@ impl Office {
 
     /// Everything that is stored of the outbox and of results.
     async fn stored(&self) -> String {
-        let (store, name) = (self.desk.domain.store(), self.desk.domain.name());
+        let store = self.desk.domain.store();
         let mut all = String::new();
         for what in ["outbox", "http-results"] {
-            let collection = format!("{name}-{what}");
+            let collection = self.desk.domain.collection_name(what);
             store.refresh(&collection).await.expect("refreshes");
             let mut pages = Pages::new(&**store, &collection, Filter::All, 100);
             while let Some(documents) = pages.next().await.expect("scans") {
