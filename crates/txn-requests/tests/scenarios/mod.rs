@@ -80,7 +80,9 @@ impl World {
     }
 
     pub(crate) async fn accounts(&self, domain: &Domain) -> Collection<Typed<Value>> {
-        domain.create_collection(&self.accounts_name(), None).await.expect("opens")
+        // Servers map a new field by its first value, and refuse numbers that a `long` cannot hold.
+        let mapping = Some(r#"{"dynamic":false}"#);
+        domain.create_collection(&self.accounts_name(), mapping).await.expect("opens")
     }
 
     /// Requests with a domain of their own, as of another process.
