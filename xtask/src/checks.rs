@@ -68,10 +68,10 @@ fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
         Step::work("tidy", seconds(2), |_| tidy::tidy()),
         Step::command(
             "lints",
-            minutes(6),
+            minutes(3),
             cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
         ),
-        Step::command("docs", minutes(3), docs),
+        Step::command("docs", minutes(2), docs),
     ];
     let licenses = Step::work("licenses and sources", seconds(30), move |notes| {
         installing.take().map_or(Ok(()), CargoDeny::end)?;
@@ -91,8 +91,8 @@ fn with_servers(targets: TestTargets, times: &Times) -> Vec<Step> {
     let (mut steps, licenses) = before_the_tests(false, times);
     let tests = Tests { targets: Rc::new(targets), built: Rc::default() };
     steps.extend([tests.build(), tests.run("tests of every package", minutes(8))]);
-    steps.extend(tests.on("a server of each version", &SINGLE, minutes(12), Needs::Servers));
-    steps.extend(tests.on("a cluster", &[ServerKind::Cluster], minutes(5), Needs::Cluster));
+    steps.extend(tests.on("a server of each version", &SINGLE, minutes(10), Needs::Servers));
+    steps.extend(tests.on("a cluster", &[ServerKind::Cluster], minutes(4), Needs::Cluster));
     steps.push(licenses);
     steps
 }
@@ -106,7 +106,7 @@ struct Tests {
 impl Tests {
     fn build(&self) -> Step {
         let built = self.built.clone();
-        Step::work("build the tests", minutes(10), move |_| {
+        Step::work("build the tests", minutes(5), move |_| {
             *built.borrow_mut() = programs::build(cargo_test(&[]))?;
             Ok(())
         })
