@@ -3,9 +3,11 @@
 mod add_field;
 mod alias_swap;
 mod blocks;
+mod body_limit;
 mod close;
 mod copies;
 mod delete_by_query;
+mod forgetful_proxy;
 mod hidden_field;
 mod hung_nodes;
 mod planted;
@@ -74,6 +76,8 @@ cases! {
     "settings": "settings and mappings are changed" => settings::run;
     "hung-nodes": "one of three nodes hangs, then two" => hung_nodes::some;
     "hung-node": "the only node hangs" => hung_nodes::all;
+    "forgetful-proxy": "a balancer forgets idle connections" => forgetful_proxy::run;
+    "body-limit": "a proxy refuses large bodies" => body_limit::run;
     "hidden-field": "field-level security hides a field" => hidden_field::run;
 }
 
