@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p txn-core --test all groups::` runs those of one file, or folder.
 
+mod aliases;
 mod barrier;
 #[path = "behaviour/main.rs"]
 mod behaviour;

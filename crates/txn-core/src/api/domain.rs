@@ -325,6 +325,7 @@ impl Domain {
             Ok(value) => value,
             Err(error) => return Err(self.examine(tx, error).await),
         };
+        tx.confirm_aliases().await.map_err(|error| Stopped::Fail(error.into()))?;
         let apply = || {
             let Others { groups, attempts, insists } = others.filter(|_| !tx.is_doomed())?;
             groups.apply(tx.attempt(), attempts, insists)

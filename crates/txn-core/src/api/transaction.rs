@@ -257,6 +257,7 @@ impl Transaction {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its mapping,
     /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
+        self.confirm_aliases().await?;
         let receipt = self.conclude().await.map_err(|error| match error.into_error() {
             // An unknown one-document write has no record that its tid could be asked for.
             error if error.kind() == crate::ErrorKind::Unknown => error,
@@ -269,6 +270,15 @@ impl Transaction {
     /// Ends the transaction without a commit; returns once its locks are off.
     pub async fn rollback(self) {
         self.attempt.roll_back("rolled back by the application".to_owned(), false).await;
+    }
+
+    /// Whether the aliases by which its collections were opened still stand for them. If not, it is rolled back.
+    pub(crate) async fn confirm_aliases(&self) -> Result<()> {
+        let confirmed = self.attempt.confirm_aliases().await;
+        if let Err(error) = &confirmed {
+            self.attempt.roll_back(error.to_string(), false).await;
+        }
+        confirmed.map_err(|error| error.in_transaction(self.attempt.tid))
     }
 
     pub(crate) async fn conclude(&self) -> Result<Receipt, AttemptError> {

@@ -383,6 +383,16 @@ impl Attempt {
         self.ends_at
     }
 
+    /// Whether the aliases by which the collections of its documents were opened still stand for them.
+    pub(crate) async fn confirm_aliases(&self) -> Result<(), Error> {
+        let collections = || {
+            let working = self.working.lock();
+            let keys = working.reads.keys().chain(working.writes.keys());
+            keys.map(|key| key.collection.clone()).collect()
+        };
+        self.engine.confirm_aliases(collections).await
+    }
+
     pub(crate) fn has_writes(&self) -> bool {
         !self.working.lock().writes.is_empty()
     }

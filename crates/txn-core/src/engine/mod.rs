@@ -1,6 +1,7 @@
 //! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
 
 pub(crate) mod admission;
+pub(crate) mod aliases;
 pub(crate) mod apply;
 pub(crate) mod attempt_error;
 pub(crate) mod barrier;
@@ -52,6 +53,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Backoff;
 use crate::config::Config;
 use crate::engine::admission::Admission;
+use crate::engine::aliases::Aliases;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
@@ -98,6 +100,8 @@ pub(crate) struct Engine {
     pub(crate) contested: Contested,
     /// What it committed, and leaves to the next group to be written.
     pub(crate) successions: Successions,
+    /// The aliases by which collections were opened.
+    aliases: Aliases,
     /// The collections that keep what is overwritten.
     pub(crate) histories: Histories,
     /// Whether transactions are composed.
@@ -149,6 +153,7 @@ impl Engine {
             admission: Admission::new(config.max_running),
             contested: Contested::default(),
             successions: Successions::default(),
+            aliases: Aliases::default(),
             histories: Histories::default(),
             groups,
             lifecycle: Lifecycle::new(tasks),
