@@ -114,6 +114,9 @@ impl Item<'_> {
         if fate == Fate::MissingCollection {
             self.target.expire();
         }
+        if matches!(fate, Fate::SharedAlias(_)) {
+            self.target.note_shared(&self.route);
+        }
         if self.op == Op::Read {
             return Settled::Read(match fate {
                 Fate::MissingDocument => Read::Absent,
@@ -136,7 +139,7 @@ impl Item<'_> {
             (Fate::Blocked(reason), Op::Check(_) | Op::Verify(_)) => {
                 Outcome::Invalid(Refusal { kind: RefusalKind::Blocked, reason })
             }
-            (Fate::Blocked(text), _) => Outcome::RejectedInDoubt(text),
+            (Fate::Blocked(text) | Fate::SharedAlias(text), _) => Outcome::RejectedInDoubt(text),
             (Fate::Rejected(text), _) => Outcome::Rejected(text),
             (Fate::RejectedInDoubt(text), _) => Outcome::RejectedInDoubt(text),
             (Fate::Invalid(refusal), _) => Outcome::Invalid(refusal),

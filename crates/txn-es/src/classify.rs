@@ -67,6 +67,9 @@ pub(crate) enum Fate {
     Rejected(String),
     /// A block that nobody but an operator, or a disk with room, lifts. An earlier try may have been carried out.
     Blocked(String),
+    /// The alias stands for another index as well, which is a copy of the one that it identifies. An earlier try may have been
+    /// carried out.
+    SharedAlias(String),
     /// The last try was refused for the moment. Inside a server an operation is sent on again after
     /// the connection to its primary broke, so that an earlier try may have been carried out.
     RejectedInDoubt(String),
@@ -82,6 +85,16 @@ pub(crate) fn fate(cause: &Cause) -> Fate {
     let refuse = |kind| Fate::Invalid(Refusal { kind, reason: describe(cause) });
     if let Some(remedy) = blocks::remedy(&cause.kind, cause.reason.as_deref()) {
         return Fate::Blocked(format!("{}; {remedy}", describe(cause)));
+    }
+    if says(cause, "explicit index in") {
+        return refuse(RefusalKind::Misconfigured);
+    }
+    if sees_in_part(cause) {
+        let reason = format!("{}; {SEEN_IN_PART}", describe(cause));
+        return Fate::Invalid(Refusal { kind: RefusalKind::Misconfigured, reason });
+    }
+    if is_shared_alias(cause) {
+        return Fate::SharedAlias(format!("{}; {COPIED}", describe(cause)));
     }
     match cause.kind.as_str() {
         "version_conflict_engine_exception" => Fate::Conflict,
@@ -112,6 +125,34 @@ pub(crate) fn fate(cause: &Cause) -> Fate {
         // after it had sent the operation to a primary that then went away.
         _ => Fate::Unknown(describe(cause)),
     }
+}
+
+const COPIED: &str = "a copy of the index carries an alias of the original (a clone, a shrink, a restore): the alias is taken off \
+                      the copy, if the account may manage the copy; otherwise send POST /_aliases \
+                      {\"actions\":[{\"remove\":{\"index\":\"<the copy>\",\"alias\":\"<the alias>\"}}]}";
+
+/// What is told of an account that reads documents in part.
+pub(crate) const SEEN_IN_PART: &str = "the account sees fields or documents in part, and a transaction would write \
+                                       documents back without the rest: grant it all fields and documents of the index";
+
+/// Whether an error says that field-level or document-level security is on for the account.
+fn sees_in_part(cause: &Cause) -> bool {
+    let reason = cause.reason.as_deref().unwrap_or_default();
+    let words = ["field or document level security", "FLS or DLS", "DLS or FLS"];
+    matches!(cause.kind.as_str(), "security_exception" | "open_search_security_exception")
+        && words.iter().any(|words| reason.contains(words))
+}
+
+/// Whether an error says that an alias stands for several indices. Only aliases of this library are written to.
+fn is_shared_alias(cause: &Cause) -> bool {
+    says(cause, "has more than one index associated with it")
+        || says(cause, "no write index is defined for alias")
+}
+
+/// Whether an argument is refused in these words.
+fn says(cause: &Cause, words: &str) -> bool {
+    let reason = cause.reason.as_deref().unwrap_or_default();
+    cause.kind == "illegal_argument_exception" && reason.contains(words)
 }
 
 /// The fate of the operations of a request that has no answer. What can never work is refused for good: another try would
@@ -196,6 +237,9 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
     let denied = || Fate::Invalid(Refusal { kind: RefusalKind::Denied, reason: text.clone() });
     match (answer.status, fate) {
         (413, _) => Whole::TooLarge,
+        (400, Some(Fate::Invalid(refusal))) if refusal.kind == RefusalKind::Misconfigured => {
+            Whole::Same(Fate::Invalid(refusal))
+        }
         (400, Some(Fate::Invalid(refusal))) => Whole::Malformed(Fate::Invalid(refusal)),
         (401, _) => Whole::Same(denied()),
         // Overload and blocks before the execution began, by their type.
@@ -266,7 +310,9 @@ pub(crate) fn error(what: &str, answer: &Answer) -> StoreError {
             StoreErrorKind::Denied
         }
         (_, Fate::Blocked(_)) => StoreErrorKind::Blocked,
-        (_, Fate::RejectedInDoubt(_)) | (429 | 500..=599, _) => StoreErrorKind::Unavailable,
+        (_, Fate::RejectedInDoubt(_) | Fate::SharedAlias(_)) | (429 | 500..=599, _) => {
+            StoreErrorKind::Unavailable
+        }
         (403, _) => StoreErrorKind::Denied,
         (404, _) => StoreErrorKind::NotFound,
         _ => StoreErrorKind::Misconfigured,
@@ -282,9 +328,10 @@ pub(crate) fn read_error(fate: Fate) -> StoreError {
         }
         Fate::Invalid(Refusal { reason, .. }) => (StoreErrorKind::Misconfigured, reason),
         Fate::Blocked(text) => (StoreErrorKind::Blocked, text),
-        Fate::Rejected(text) | Fate::RejectedInDoubt(text) | Fate::Unknown(text) => {
-            (StoreErrorKind::Unavailable, text)
-        }
+        Fate::Rejected(text)
+        | Fate::RejectedInDoubt(text)
+        | Fate::SharedAlias(text)
+        | Fate::Unknown(text) => (StoreErrorKind::Unavailable, text),
         Fate::MissingCollection => (StoreErrorKind::NotFound, "no such collection".to_owned()),
         other => (StoreErrorKind::Unavailable, format!("an answer out of place: {other:?}")),
     };
@@ -306,8 +353,28 @@ pub(crate) fn describe(cause: &Cause) -> String {
             parts.push(part);
         }
     }
-    parts.join("; caused by ")
+    let mut text = parts.join("; caused by ");
+    let causes = cause.caused_by.iter().map(|(_, reason)| reason);
+    let reasons: Vec<_> = std::iter::once(&cause.reason).chain(causes).flatten().collect();
+    for (words, remedy) in REMEDIES {
+        if reasons.iter().any(|reason| reason.contains(words)) {
+            text = format!("{text}; {remedy}");
+        }
+    }
+    text
 }
+
+/// What servers refuse by a setting that their errors do not name.
+const REMEDIES: &[(&str, &str)] = &[
+    (
+        "Limit of total fields",
+        "raise index.mapping.total_fields.limit of the index, or map fewer fields",
+    ),
+    (
+        "explicit index in",
+        "requests name an index for each document: set rest.action.multi.allow_explicit_index to true on every node",
+    ),
+];
 
 /// The type of an error, if it looks like one.
 fn type_name(kind: &str) -> &str {

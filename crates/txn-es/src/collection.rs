@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::Value;
-use txn_store::{
-    CollectionInfo, CollectionSpec, Outcome, Refusal, RefusalKind, Role, StoreError, StoreErrorKind,
-};
+use txn_store::{CollectionInfo, CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::classify::{self, Fate};
 use crate::documents::{Inner, Miss, no_index};
@@ -77,7 +75,7 @@ impl Inner {
     }
 
     /// The index behind a name, if there is one.
-    async fn look(&self, name: &str) -> Result<Option<Index>, StoreError> {
+    pub(crate) async fn look(&self, name: &str) -> Result<Option<Index>, StoreError> {
         let path = format!("/{}", names::segment(name));
         let answer = self.admin(Method::GET, &path, &[("flat_settings", "true")], None).await?;
         let cause = classify::cause_of(&answer);
@@ -90,25 +88,6 @@ impl Inner {
             return Err(refused(&format!("looking at the index {name}"), name, &answer));
         }
         mapping::sole(name, &answer.body).map(Some)
-    }
-
-    /// What the dry run of some servers lets through, and the write would refuse. The mapping is looked up, for it may
-    /// have grown; only a document long enough to hold such a term costs that.
-    pub(crate) async fn recheck(&self, collection: &str, source: &str) -> Outcome {
-        if source.len() <= crate::terms::LONGEST {
-            return Outcome::Holds;
-        }
-        match self.look(collection).await {
-            Ok(Some(index)) => index.immense_term(source).map_or(Outcome::Holds, |field| {
-                let most = crate::terms::LONGEST;
-                let reason = format!(
-                    "the field {field} is indexed as one term, which may have {most} bytes at most"
-                );
-                Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason })
-            }),
-            Ok(None) => Outcome::MissingCollection,
-            Err(error) => Outcome::Rejected(error.message),
-        }
     }
 
     /// What a name stands for, as known or as looked up.
@@ -177,7 +156,7 @@ impl Inner {
             None => return Err(no_index(name)),
         };
         let prepared = match index.check(&spec.role) {
-            Ok(()) => self.prepare(spec, &index).await,
+            Ok(()) => self.prepare(spec, &index, made).await,
             Err(error) if made => Err(self.blame_template(&index.name, error).await),
             Err(error) => Err(error),
         };
@@ -194,6 +173,7 @@ impl Inner {
         &self,
         spec: &CollectionSpec,
         index: &Index,
+        made: bool,
     ) -> Result<CollectionInfo, StoreError> {
         if let Some(change) = index.change_for(spec)? {
             let what = format!("preparing the mapping of {}", index.name);
@@ -214,6 +194,9 @@ impl Inner {
         }
         let owner = spec.role.owner().map(str::to_owned).or_else(|| index.owner());
         let target = self.remember(&spec.name, index, aliased, data)?;
+        if data && spec.role.owner().is_some() && !made {
+            self.check_reads_are_whole(index).await?;
+        }
         Ok(CollectionInfo { name: target.name.clone(), uid: target.uuid.text().clone(), owner })
     }
 
@@ -393,7 +376,7 @@ pub(crate) enum Changed {
 }
 
 impl Changed {
-    fn into_error(self) -> StoreError {
+    pub(crate) fn into_error(self) -> StoreError {
         let (Self::Refused { error, .. } | Self::Failed(error)) = self;
         error
     }

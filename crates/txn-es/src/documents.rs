@@ -137,6 +137,9 @@ impl Inner {
             }
             all
         };
+        let shared: Vec<_> =
+            items.iter().map(|item| &item.target).filter(|t| t.is_shared()).collect();
+        self.take_off_copies(shared.into_iter().cloned().collect()).await;
         items.iter().map(|item| item.at).zip(settled).collect()
     }
 

@@ -12,7 +12,9 @@ use crate::collection::refused;
 use crate::definition::misconfigured;
 use crate::documents::{Inner, no_index};
 use crate::names;
+use crate::target::identity_alias;
 use crate::transport::Answer;
+use crate::uuid::IndexUuid;
 
 #[derive(Deserialize)]
 struct OfIndex {
@@ -53,7 +55,7 @@ impl Inner {
         if found.len() < 2 {
             return sole(name, found);
         }
-        let path = format!("/_alias/{}", names::segment(name));
+        let path = format!("/{}/_alias", names::segment(name));
         let answer = self.admin(Method::GET, &path, &[], None).await?;
         written(name, found, &read(name, &what, &answer)?)
     }
@@ -82,7 +84,27 @@ fn written(
     mut found: Identities,
     aliases: &BTreeMap<String, AliasesOf>,
 ) -> Result<CollectionIdentity, StoreError> {
+    // A copy carries the identity alias of its original.
+    let originals: Vec<_> = found
+        .iter()
+        .filter_map(|(of, index)| {
+            let uuid = IndexUuid::parse(of, &index.settings.uuid).ok()?;
+            let identity = identity_alias(of, &uuid);
+            let carries =
+                |index: &str| aliases.get(index).is_some_and(|i| i.aliases.contains_key(&identity));
+            carries(of).then(|| (of.clone(), identity))
+        })
+        .collect();
+    found.retain(|name, _| {
+        let carries = |identity: &String| {
+            aliases.get(&**name).is_some_and(|i| i.aliases.contains_key(identity))
+        };
+        !originals.iter().any(|(of, identity)| of != name && carries(identity))
+    });
     let count = found.len();
+    if count == 1 {
+        return sole(alias, found);
+    }
     let is_written = |index: &str| {
         let of = aliases.get(index).and_then(|index| index.aliases.get(alias));
         of.is_some_and(|alias| alias.is_write_index)

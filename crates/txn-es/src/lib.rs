@@ -22,14 +22,17 @@ mod bulk;
 mod classify;
 mod collection;
 mod config;
+mod copies;
 mod creation;
 mod definition;
 mod documents;
 #[cfg(test)]
 mod fake;
+mod hidden;
 mod identify;
 mod making;
 mod mapping;
+mod measuring;
 mod mget;
 mod names;
 mod reads;

@@ -10,6 +10,7 @@ use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::definition::{self, misconfigured};
 use crate::target::{check_length, identity_alias, is_identity_alias};
+use crate::terms::{Fields, LongValue};
 use crate::uuid::IndexUuid;
 
 /// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
@@ -48,6 +49,7 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
             "{asked} belongs to the data stream {stream}, which takes no updates; use an ordinary index"
         )));
     }
+    leave_out_copies(&mut found);
     if found.len() > 1 {
         let count = found.len();
         let mut names: Vec<_> = found.into_keys().take(5).collect();
@@ -71,6 +73,14 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
                 index.name
             )));
         }
+        if index.is_rolled_over_by(asked) || alias.get("is_write_index") == Some(&Value::Bool(true))
+        {
+            return Err(misconfigured(format!(
+                "the alias {asked} is one to roll over: its next index would take the writes, and transactions would \
+                 stay with {}; name the index, or take is_write_index and the setting rollover_alias off",
+                index.name
+            )));
+        }
         if alias.get("index_routing").is_some() || alias.get("search_routing").is_some() {
             return Err(misconfigured(format!(
                 "the alias {asked} adds a routing; name the index {} and give the routing in the keys",
@@ -81,6 +91,19 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
     Ok(index)
 }
 
+/// A copy carries the identity alias of its original. Where both are found under one name, the original is meant.
+fn leave_out_copies(found: &mut std::collections::BTreeMap<String, Index>) {
+    let identity = |(name, index): (&String, &Index)| {
+        let uuid = IndexUuid::parse(name, index.setting("index.uuid")?).ok()?;
+        let alias = identity_alias(name, &uuid);
+        index.aliases.contains_key(&alias).then(|| (name.clone(), alias))
+    };
+    let originals: Vec<_> = found.iter().filter_map(identity).collect();
+    found.retain(|name, index| {
+        !originals.iter().any(|(of, alias)| of != name && index.aliases.contains_key(alias))
+    });
+}
+
 impl Index {
     /// One that is not made yet.
     pub(crate) fn unmade(
@@ -89,6 +112,12 @@ impl Index {
         settings: Map<String, Value>,
     ) -> Self {
         Self { name: name.to_owned(), mappings, settings, ..Self::default() }
+    }
+
+    /// Whether a policy gives an alias to the next index of a series.
+    fn is_rolled_over_by(&self, alias: &str) -> bool {
+        let policies = self.settings.iter().filter(|(name, _)| name.ends_with(".rollover_alias"));
+        policies.into_iter().any(|(_, value)| value.as_str() == Some(alias))
     }
 
     /// Adds a setting that is not given.
@@ -197,6 +226,12 @@ impl Index {
                  index.final_pipeline to _none"
             )));
         }
+        if self.setting("index.disable_sequence_numbers") == Some("true") {
+            return Err(misconfigured(format!(
+                "{name} keeps no sequence numbers, on which every conditional write depends: \
+                 index.disable_sequence_numbers cannot be changed; reindex into an index without it"
+            )));
+        }
         if let Some(fault) = self.source_fault() {
             return Err(misconfigured(format!(
                 "{name} does not keep documents as they are written ({fault}): transactions would \
@@ -254,10 +289,13 @@ impl Index {
         partial.map(|list| format!("_source has {list}"))
     }
 
-    /// The first field of a source whose value would become a term that is too long.
-    pub(crate) fn immense_term(&self, source: &str) -> Option<String> {
-        let source: Map<String, Value> = serde_json::from_str(source).ok()?;
-        crate::terms::immense(self.mappings.get("properties")?.as_object()?, &source)
+    /// The values of a source that are longer than the longest term, with the fields that take them.
+    pub(crate) fn long_values(&self, source: &str, is_opensearch: bool) -> BTreeSet<LongValue> {
+        let source: Map<String, Value> = serde_json::from_str(source).unwrap_or_default();
+        let properties = self.mappings.get("properties").and_then(Value::as_object);
+        let fields =
+            properties.map(|properties| Fields::of(properties, &self.settings, is_opensearch));
+        fields.map(|fields| fields.long_values(&source)).unwrap_or_default()
     }
 
     /// Whether a runtime field stands in front of a field.
@@ -400,6 +438,11 @@ impl Index {
             (Value::Object(_), _) => Ok(()),
             _ => Err(misconfigured(format!("{}: \"properties\" is no object", self.name))),
         }
+    }
+
+    /// The fields, by their names.
+    pub(crate) fn properties(&self) -> Option<&Map<String, Value>> {
+        self.mappings.get("properties")?.as_object()
     }
 
     /// Whether it holds documents of an application, not those of this library alone.

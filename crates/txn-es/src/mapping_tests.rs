@@ -29,13 +29,25 @@ fn names_stand_for_one_index() {
     assert!(error.message.contains("alias stands for 2 indices (a, b)"), "{}", error.message);
     let stream = json!({".ds-s-1": {"data_stream": "s"}}).to_string();
     assert!(sole("s", stream.as_bytes()).unwrap_err().message.contains("data stream s"));
-    for alias in [json!({"is_write_index": false}), json!({"index_routing": "1"})] {
+    for alias in [
+        json!({"is_write_index": false}),
+        json!({"is_write_index": true}),
+        json!({"index_routing": "1"}),
+    ] {
         let answer = json!({"a": {"aliases": {"alias": alias}}}).to_string();
         assert_eq!(
             sole("alias", answer.as_bytes()).unwrap_err().kind,
             StoreErrorKind::Misconfigured
         );
         assert!(sole("a", answer.as_bytes()).is_ok());
+    }
+    for policy in ["index.lifecycle", "index.plugins.index_state_management"] {
+        let settings = json!({format!("{policy}.rollover_alias"): "alias"});
+        let answer = json!({"a": {"aliases": {"alias": {}, "other": {}}, "settings": settings}});
+        let answer = answer.to_string();
+        let error = sole("alias", answer.as_bytes()).unwrap_err();
+        assert!(error.message.contains("one to roll over"), "{}", error.message);
+        assert!(sole("other", answer.as_bytes()).is_ok() && sole("a", answer.as_bytes()).is_ok());
     }
     assert_eq!(sole("a", b"{}").unwrap_err().kind, StoreErrorKind::NotFound);
 }
@@ -49,6 +61,10 @@ fn settings_that_lose_or_change_documents_are_refused() {
     let text = fault(json!({}), json!({"index.final_pipeline": "stamp"}));
     assert!(text.contains("stamp") && text.contains("index.final_pipeline to _none"), "{text}");
     assert!(index(json!({}), json!({"index.final_pipeline": "_none"})).check(&DATA).is_ok());
+    let text = fault(json!({}), json!({"index.disable_sequence_numbers": "true"}));
+    assert!(text.contains("index.disable_sequence_numbers cannot be changed"), "{text}");
+    let kept = json!({"index.disable_sequence_numbers": "false"});
+    assert!(index(json!({}), kept).check(&DATA).is_ok());
     for role in [Role::Registry, Role::Partition] {
         let settings = json!({"index.translog.durability": "async"});
         assert!(index(json!({}), settings).check(&role).is_err());

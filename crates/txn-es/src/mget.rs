@@ -21,13 +21,19 @@ pub(crate) struct Ask<'a> {
     pub(crate) target: std::sync::Arc<Target>,
 }
 
+impl Ask<'_> {
+    fn route(&self) -> &std::sync::Arc<str> {
+        self.target.identity_alias.as_ref().unwrap_or(&self.target.name)
+    }
+}
+
 /// The body of the request.
 pub(crate) fn encode(asks: &[Ask<'_>]) -> Bytes {
     let mut body = String::with_capacity(asks.len() * 128 + 16);
     body.push_str("{\"docs\":[");
     for (n, ask) in asks.iter().enumerate() {
         body.push_str(if n == 0 { "{\"_index\":" } else { ",{\"_index\":" });
-        push_text(&mut body, ask.target.identity_alias.as_ref().unwrap_or(&ask.target.name));
+        push_text(&mut body, ask.route());
         body.push_str(",\"_id\":");
         push_text(&mut body, &ask.key.id);
         if let Some(routing) = &ask.key.routing {
@@ -119,6 +125,10 @@ fn is_present(ask: &Ask<'_>, doc: &Doc<'_>) -> Result<bool, Read> {
             Fate::MissingCollection => {
                 ask.target.expire();
                 Read::MissingCollection
+            }
+            shared @ Fate::SharedAlias(_) => {
+                ask.target.note_shared(ask.route());
+                Read::Unavailable(classify::read_error(shared))
             }
             other => Read::Unavailable(classify::read_error(other)),
         });

@@ -131,6 +131,8 @@ impl Inner {
             answers
         };
         let chunks = join_all(asks.chunks(self.max_items).map(chunk)).await;
+        let shared: Vec<_> = asks.iter().map(|ask| &ask.target).filter(|t| t.is_shared()).collect();
+        self.take_off_copies(shared.into_iter().cloned().collect()).await;
         chunks.into_iter().flatten().collect()
     }
 

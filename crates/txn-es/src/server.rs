@@ -18,6 +18,8 @@ pub struct Server {
     pub distribution: String,
     /// Such as `8.19.21`.
     pub version: String,
+    /// A service that manages indices by itself, and lacks administrative requests.
+    serverless: bool,
 }
 
 impl fmt::Display for Server {
@@ -47,6 +49,10 @@ pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> 
     let mut failure = None;
     for _ in 0..transport.nodes() {
         let error = match ask(transport).await {
+            Ok(Some(server)) if server.serverless => misconfigured(format!(
+                "{transport} is a serverless service (build_flavor: serverless), which is not supported: it does not take \
+                 the requests and settings of indices that transactions need; use a deployment with nodes of its own"
+            )),
             Ok(Some(server)) if server.is_supported() => {
                 tracing::debug!(%server, "connected");
                 return Ok(server);
@@ -118,10 +124,16 @@ fn timestamp(answer: &Answer) -> Option<Duration> {
 fn by_root(answer: &Answer) -> Option<Server> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     let version = body.get("version")?;
-    let distribution = version.get("distribution").and_then(Value::as_str);
+    let text = |name: &str| version.get(name).and_then(Value::as_str);
+    // OpenSearch with compatibility.override_main_response_version passes for another product. The nodes say the truth.
+    let tagline = body.get("tagline").and_then(Value::as_str).unwrap_or_default();
+    if text("distribution").is_none() && tagline.contains("OpenSearch") {
+        return None;
+    }
     Some(Server {
-        distribution: distribution.unwrap_or("elasticsearch").to_owned(),
-        version: version.get("number")?.as_str()?.to_owned(),
+        distribution: text("distribution").unwrap_or("elasticsearch").to_owned(),
+        version: text("number")?.to_owned(),
+        serverless: is_serverless(text("build_flavor")),
     })
 }
 
@@ -129,12 +141,17 @@ fn by_nodes(answer: &Answer) -> Option<Server> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     let node = body.get("nodes")?.as_object()?.values().next()?;
     // OpenSearch nodes have no flavor.
-    let flavored = node.get("build_flavor").is_some();
-    let distribution = if flavored { "elasticsearch" } else { "opensearch" };
+    let flavor = node.get("build_flavor");
+    let distribution = if flavor.is_some() { "elasticsearch" } else { "opensearch" };
     Some(Server {
         distribution: distribution.to_owned(),
         version: node.get("version")?.as_str()?.to_owned(),
+        serverless: is_serverless(flavor.and_then(Value::as_str)),
     })
+}
+
+fn is_serverless(flavor: Option<&str>) -> bool {
+    flavor == Some("serverless")
 }
 
 #[cfg(test)]
@@ -169,11 +186,33 @@ mod tests {
             ("opensearch", "2.19.0", true),
             ("opensearch", "garbage", false),
         ] {
-            let server =
-                Server { distribution: distribution.to_owned(), version: version.to_owned() };
+            let server = Server {
+                distribution: distribution.to_owned(),
+                version: version.to_owned(),
+                serverless: false,
+            };
             assert_eq!(server.is_supported(), supported, "{server}");
         }
         assert_eq!(by_root(&answer(r#"{"error":"405"}"#)), None);
+    }
+
+    #[test]
+    fn opensearch_that_passes_for_another_product_is_asked_by_its_nodes() {
+        let pretends = r#"{"version":{"number":"7.10.2","build_type":"tar"},"tagline":"The OpenSearch Project: https://opensearch.org/"}"#;
+        assert_eq!(by_root(&answer(pretends)), None);
+        let nodes = by_nodes(&answer(r#"{"nodes":{"x":{"version":"2.19.6"}}}"#)).unwrap();
+        assert_eq!(nodes.to_string(), "opensearch 2.19.6");
+        assert!(nodes.is_supported());
+    }
+
+    #[test]
+    fn serverless_services_are_known_by_their_flavor() {
+        let root = by_root(&answer(
+            r#"{"version":{"number":"8.11.0","build_flavor":"serverless"},"tagline":"You Know, for Search"}"#,
+        ));
+        assert!(root.unwrap().serverless);
+        let nodes = r#"{"nodes":{"x":{"version":"9.5.0","build_flavor":"serverless"}}}"#;
+        assert!(by_nodes(&answer(nodes)).unwrap().serverless);
     }
 
     #[test]

@@ -8,11 +8,12 @@
 //! Operations go through it and require an alias, so that they reach this very index or fail; and
 //! versions carry a part of the UUID, their incarnation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use txn_store::{StoreError, Version};
 
 use crate::definition::misconfigured;
@@ -42,9 +43,21 @@ pub(crate) struct Target {
     pub(crate) identity_alias: Option<Arc<str>>,
     /// Set when an answer showed that the name stands for something else by now.
     stale: AtomicBool,
+    shared: Mutex<SharedAliases>,
     /// So many documents may be in a page of a scan, by the size of those that were too large.
     most_per_page: AtomicUsize,
 }
+
+/// Aliases of an index that stand for copies of it as well.
+#[derive(Debug, Default)]
+struct SharedAliases {
+    names: BTreeSet<Arc<str>>,
+    /// When somebody last tried to take them off the copies.
+    tried: Option<Instant>,
+}
+
+/// So long a failed try to take aliases off copies is not repeated.
+const REPAIR_PAUSE: Duration = Duration::from_secs(5);
 
 /// What the servers condition a write on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +79,7 @@ impl Target {
             data: true,
             identity_alias,
             stale: AtomicBool::new(false),
+            shared: Mutex::default(),
             most_per_page: AtomicUsize::new(usize::MAX),
         }
     }
@@ -82,6 +96,32 @@ impl Target {
     /// Notes that the name has to be looked up again before it is used again.
     pub(crate) fn expire(&self) {
         self.stale.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that an alias, through which operations go, stands for a copy of this index as well.
+    pub(crate) fn note_shared(&self, alias: &Arc<str>) {
+        self.shared.lock().names.insert(alias.clone());
+    }
+
+    /// Whether an alias of it stands for a copy as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        !self.shared.lock().names.is_empty()
+    }
+
+    /// The aliases that have to be taken off copies: one try for each pause.
+    pub(crate) fn take_shared(&self) -> BTreeSet<Arc<str>> {
+        let mut shared = self.shared.lock();
+        let is_due = shared.tried.is_none_or(|tried| tried.elapsed() >= REPAIR_PAUSE);
+        if shared.names.is_empty() || !is_due {
+            return BTreeSet::new();
+        }
+        shared.tried = Some(Instant::now());
+        std::mem::take(&mut shared.names)
+    }
+
+    /// Notes that the aliases are off the copies.
+    pub(crate) fn is_alone_again(&self) {
+        self.shared.lock().tried = None;
     }
 
     /// The version of a document of this index; `None` if the figures are out of all bounds.

@@ -1,32 +1,179 @@
 //! Terms that are too long for the index: the one fault of a document that the dry run of some servers
-//! does not find, and the real write refuses.
+//! does not find, and the real write refuses. Pure functions: which values may become such a term, in which field.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 /// The longest term of an index, in bytes of UTF-8.
 pub(crate) const LONGEST: usize = 32_766;
 
-/// The path of the first field whose value would become one term that is too long, by the mapping of the
-/// index. Fields that are not mapped yet are mapped with a limit of their own.
-pub(crate) fn immense(
-    properties: &Map<String, Value>,
-    source: &Map<String, Value>,
-) -> Option<String> {
-    source.iter().find_map(|(name, value)| {
-        let (mapping, rest) = find(properties, name)?;
-        let below = immense_in(mapping, &nested(rest, value))?;
-        let name = name.strip_suffix(rest).unwrap_or(name).trim_end_matches('.');
-        Some(if below.is_empty() { name.to_owned() } else { format!("{name}.{below}") })
-    })
+/// A value that is longer than the longest term, and a field that takes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LongValue {
+    pub(crate) field: String,
+    pub(crate) text: String,
+    pub(crate) measure: Measure,
 }
 
-/// The mapping of a field whose name may have dots, and what of the name is left below it.
-fn find<'a>(properties: &'a Map<String, Value>, name: &'a str) -> Option<(&'a Value, &'a str)> {
+/// What the index makes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Measure {
+    /// One term: it is too long.
+    OneTerm,
+    /// Terms that the analyzer or the normalizer of the field makes: the server tells which.
+    Analyzed,
+}
+
+/// What an index says of its fields.
+pub(crate) struct Fields<'a> {
+    properties: &'a Map<String, Value>,
+    /// The analyzer of texts that name none is not that of the servers.
+    has_own_default: bool,
+    ignore_above: Option<u64>,
+    has_whole_wildcards: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// By the mapping, and the flat settings. OpenSearch keeps the text of a wildcard field as one term.
+    pub(crate) fn of(
+        properties: &'a Map<String, Value>,
+        settings: &Map<String, Value>,
+        is_opensearch: bool,
+    ) -> Self {
+        let is_default = |name: &String| name.starts_with("index.analysis.analyzer.default.");
+        let ignore_above = settings.get("index.mapping.ignore_above").and_then(Value::as_str);
+        Self {
+            properties,
+            has_own_default: settings.keys().any(is_default),
+            ignore_above: ignore_above.and_then(|text| text.parse().ok()),
+            has_whole_wildcards: is_opensearch,
+        }
+    }
+
+    /// The long values of a document, with each field that takes them: the field of that name, its multi-fields, and those
+    /// that it is copied to. Fields that are not mapped are not indexed.
+    pub(crate) fn long_values(&self, source: &Map<String, Value>) -> BTreeSet<LongValue> {
+        let mut found = BTreeSet::new();
+        self.of_object(self.properties, "", source, &mut found);
+        found
+    }
+
+    fn of_object(
+        &self,
+        properties: &Map<String, Value>,
+        path: &str,
+        object: &Map<String, Value>,
+        found: &mut BTreeSet<LongValue>,
+    ) {
+        for (name, value) in object {
+            let Some((mapping, mapped, rest)) = find(properties, name) else { continue };
+            self.of_value(mapping, &join(path, mapped), &nested(rest, value), found);
+        }
+    }
+
+    fn of_value(
+        &self,
+        mapping: &Value,
+        path: &str,
+        value: &Value,
+        found: &mut BTreeSet<LongValue>,
+    ) {
+        match value {
+            Value::Array(values) => {
+                values.iter().for_each(|value| self.of_value(mapping, path, value, found));
+            }
+            Value::String(text) if text.len() > LONGEST => {
+                self.of_text(mapping, path, text, found);
+                let targets = match &mapping["copy_to"] {
+                    Value::Array(targets) => targets.as_slice(),
+                    target => std::slice::from_ref(target),
+                };
+                for target in targets.iter().filter_map(Value::as_str) {
+                    if let Some(mapping) = by_path(self.properties, target) {
+                        self.of_text(mapping, target, text, found);
+                    }
+                }
+            }
+            Value::Object(object) if mapping["enabled"] != false => {
+                if is_flattened(mapping) {
+                    let inner = object.values();
+                    inner.for_each(|value| self.of_value(mapping, path, value, found));
+                } else if let Some(properties) = mapping["properties"].as_object() {
+                    self.of_object(properties, path, object, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A long text, in a field and in its multi-fields.
+    fn of_text(&self, mapping: &Value, path: &str, text: &str, found: &mut BTreeSet<LongValue>) {
+        if let Some(measure) = self.measure(mapping, text) {
+            found.insert(LongValue { field: path.to_owned(), text: text.to_owned(), measure });
+        }
+        for (name, mapping) in mapping["fields"].as_object().into_iter().flatten() {
+            self.of_text(mapping, &join(path, name), text, found);
+        }
+    }
+
+    /// `None` if a text of any length does no harm.
+    fn measure(&self, mapping: &Value, text: &str) -> Option<Measure> {
+        let is_off = |name: &str| mapping[name] == false || mapping[name] == "false";
+        // Counted in characters; what is longer is not indexed at all.
+        let ignore_above = mapping["ignore_above"].as_u64().or(self.ignore_above);
+        let is_ignored = || ignore_above.is_some_and(|most| text.chars().count() as u64 > most);
+        match mapping["type"].as_str() {
+            Some("keyword") if is_off("index") && is_off("doc_values") => None,
+            Some("keyword") if is_ignored() => None,
+            Some("keyword") if mapping.get("normalizer").is_some() => Some(Measure::Analyzed),
+            Some("keyword") => Some(Measure::OneTerm),
+            Some("wildcard") => {
+                (self.has_whole_wildcards && !is_ignored()).then_some(Measure::OneTerm)
+            }
+            Some("flattened" | "flat_object") => (!is_ignored()).then_some(Measure::OneTerm),
+            Some("text" | "match_only_text" | "search_as_you_type") => {
+                // The analyzer that the servers use by default makes terms of 255 characters at most.
+                let is_usual = mapping.get("analyzer").is_none() && !self.has_own_default;
+                (!is_usual && !is_off("index")).then_some(Measure::Analyzed)
+            }
+            // Of an object with properties: the server refuses the text.
+            None => None,
+            Some(_) => Some(Measure::Analyzed),
+        }
+    }
+}
+
+/// The text in pieces, so that each term of it that is too long is too long in one of them as well.
+pub(crate) fn windows(text: &str) -> Vec<&str> {
+    let boundary =
+        |at: usize| (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let starts = (0..text.len()).step_by(LONGEST).map(boundary);
+    starts
+        .map(|start| &text[start..boundary(start.saturating_add(2 * LONGEST + 8).min(text.len()))])
+        .collect()
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The mapping of a field whose name may have dots, its name, and what of the name is left below it.
+fn find<'a, 'n>(
+    properties: &'a Map<String, Value>,
+    name: &'n str,
+) -> Option<(&'a Value, &'n str, &'n str)> {
     if let Some(mapping) = properties.get(name) {
-        return Some((mapping, ""));
+        return Some((mapping, name, ""));
     }
     let (first, rest) = name.split_once('.')?;
-    Some((properties.get(first)?, rest))
+    Some((properties.get(first)?, first, rest))
+}
+
+/// The mapping of a field by its path from the root.
+fn by_path<'a>(properties: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let (mapping, _, rest) = find(properties, path)?;
+    if rest.is_empty() { Some(mapping) } else { by_path(mapping["properties"].as_object()?, rest) }
 }
 
 /// A value under what is left of a name with dots.
@@ -38,43 +185,8 @@ fn nested<'a>(rest: &str, value: &'a Value) -> std::borrow::Cow<'a, Value> {
     std::borrow::Cow::Owned(Value::Object(object))
 }
 
-fn immense_in(mapping: &Value, value: &Value) -> Option<String> {
-    match value {
-        Value::Array(values) => values.iter().find_map(|value| immense_in(mapping, value)),
-        Value::String(text) if makes_one_term(mapping, text) => Some(String::new()),
-        Value::Object(object) => {
-            if mapping.get("enabled") == Some(&Value::Bool(false)) {
-                return None;
-            }
-            if is_flattened(mapping) {
-                return object.values().find_map(|value| immense_in(mapping, value));
-            }
-            immense(mapping.get("properties")?.as_object()?, object)
-        }
-        _ => None,
-    }
-}
-
 fn is_flattened(mapping: &Value) -> bool {
     matches!(mapping["type"].as_str(), Some("flattened" | "flat_object"))
-}
-
-/// Whether a text is taken whole by the field or by one of its multi-fields, and is too long for that.
-fn makes_one_term(mapping: &Value, text: &str) -> bool {
-    if text.len() <= LONGEST {
-        return false;
-    }
-    let whole = match mapping["type"].as_str() {
-        Some("keyword") => mapping["index"] != false || mapping["doc_values"] != false,
-        Some("text") => mapping["analyzer"] == "keyword" && mapping["index"] != false,
-        _ => is_flattened(mapping),
-    };
-    // Counted in characters; what is longer is not indexed at all.
-    let ignored =
-        mapping["ignore_above"].as_u64().is_some_and(|most| text.chars().count() as u64 > most);
-    let below = mapping["fields"].as_object();
-    (whole && !ignored)
-        || below.is_some_and(|fields| fields.values().any(|field| makes_one_term(field, text)))
 }
 
 #[cfg(test)]
@@ -83,37 +195,83 @@ mod tests {
 
     use super::*;
 
+    fn object(value: &Value) -> &Map<String, Value> {
+        value.as_object().expect("an object")
+    }
+
+    fn fields_of(mapping: &Value, settings: &Value, source: &Value) -> Vec<(String, Measure)> {
+        let found =
+            Fields::of(object(mapping), object(settings), false).long_values(object(source));
+        found.into_iter().map(|value| (value.field, value.measure)).collect()
+    }
+
     #[test]
-    fn only_fields_that_take_a_long_text_whole_are_named() {
+    fn long_values_are_found_in_every_field_that_takes_them() {
+        use Measure::{Analyzed, OneTerm};
         let mapping = json!({
             "k": {"type": "keyword"},
             "limited": {"type": "keyword", "ignore_above": 256},
             "stored": {"type": "keyword", "index": false, "doc_values": false},
+            "normal": {"type": "keyword", "normalizer": "lower"},
             "t": {"type": "text"},
-            "whole": {"type": "text", "analyzer": "keyword"},
+            "whole": {"type": "text", "analyzer": "mine"},
+            "unsearched": {"type": "text", "analyzer": "mine", "index": false},
             "multi": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
             "usual": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}},
             "o": {"properties": {"k": {"type": "keyword"}}},
+            "copied": {"type": "text", "copy_to": ["all", "o.k"]},
+            "all": {"type": "text", "analyzer": "mine", "fields": {"raw": {"type": "keyword"}}},
             "off": {"type": "object", "enabled": false},
             "f": {"type": "flattened"},
+            "odd": {"type": "icu_collation_keyword"},
         });
-        let properties = mapping.as_object().expect("an object");
         let long = "é".repeat(LONGEST / 2 + 1);
-        for (source, path) in [
-            (json!({"k": long}), Some("k")),
-            (json!({"k": "é".repeat(LONGEST / 2)}), None),
-            (json!({"k": ["short", long]}), Some("k")),
-            (json!({"limited": long, "stored": long, "t": long, "usual": long, "new": long}), None),
-            (json!({"whole": long}), Some("whole")),
-            (json!({"multi": long}), Some("multi")),
-            (json!({"o": {"k": long}}), Some("o.k")),
-            (json!({"o": [{"x": 1}, {"k": long}]}), Some("o.k")),
-            (json!({"o.k": long}), Some("o.k")),
-            (json!({"off": {"k": long}}), None),
-            (json!({"f": {"a": {"b": long}}}), Some("f")),
+        for (source, expected) in [
+            (json!({"k": long}), vec![("k", OneTerm)]),
+            (json!({"k": "é".repeat(LONGEST / 2)}), vec![]),
+            (json!({"k": ["short", long]}), vec![("k", OneTerm)]),
+            (
+                json!({"limited": long, "stored": long, "t": long, "usual": long, "new": long}),
+                vec![],
+            ),
+            (json!({"normal": long}), vec![("normal", Analyzed)]),
+            (json!({"whole": long, "unsearched": long}), vec![("whole", Analyzed)]),
+            (json!({"multi": long}), vec![("multi.raw", OneTerm)]),
+            (json!({"o": {"k": long}}), vec![("o.k", OneTerm)]),
+            (json!({"o": [{"x": 1}, {"k": long}]}), vec![("o.k", OneTerm)]),
+            (json!({"o.k": long}), vec![("o.k", OneTerm)]),
+            (
+                json!({"copied": long}),
+                vec![("all", Analyzed), ("all.raw", OneTerm), ("o.k", OneTerm)],
+            ),
+            (json!({"off": {"k": long}}), vec![]),
+            (json!({"f": {"a": {"b": long}}}), vec![("f", OneTerm)]),
+            (json!({"odd": long}), vec![("odd", Analyzed)]),
         ] {
-            let source = source.as_object().expect("an object");
-            assert_eq!(immense(properties, source).as_deref(), path, "{:?}", source.keys());
+            let expected: Vec<_> = expected.into_iter().map(|(f, m)| (f.to_owned(), m)).collect();
+            let keys: Vec<_> = object(&source).keys().collect();
+            assert_eq!(fields_of(&mapping, &json!({}), &source), expected, "{keys:?}");
         }
+        let own = json!({"index.analysis.analyzer.default.tokenizer": "keyword"});
+        let expected = vec![("t".to_owned(), Analyzed)];
+        assert_eq!(fields_of(&mapping, &own, &json!({"t": long})), expected);
+        let limit = json!({"index.mapping.ignore_above": "8191"});
+        assert_eq!(fields_of(&mapping, &limit, &json!({"k": long})), vec![]);
+    }
+
+    #[test]
+    fn windows_hold_each_piece_as_long_as_a_term() {
+        let text = "aé€".repeat(LONGEST);
+        let pieces = windows(&text);
+        assert!(pieces.iter().all(|piece| piece.len() <= 2 * LONGEST + 16));
+        let mut start = 0;
+        for piece in &pieces {
+            let at = piece.as_ptr() as usize - text.as_ptr() as usize;
+            assert!(at <= start + LONGEST + 4, "no gap");
+            // What begins before the next window is whole in this one.
+            assert!(at + piece.len() == text.len() || piece.len() > 2 * LONGEST);
+            start = at;
+        }
+        assert_eq!(windows("short"), ["short"]);
     }
 }

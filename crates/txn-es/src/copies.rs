@@ -1,0 +1,95 @@
+//! Copies of an index that carry its aliases: a clone, a shrink, a split, a restore, a mounted snapshot.
+//!
+//! An alias that stands for two indices takes no writes. The identity alias names the UUID of the original, so the copy is known,
+//! and loses the alias.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use txn_store::{StoreError, StoreErrorKind};
+
+use crate::collection::{Changed, refused};
+use crate::documents::Inner;
+use crate::names;
+use crate::target::Target;
+
+impl Inner {
+    /// Takes the aliases through which operations on these indices go off every other index. A failure is told in the log: the
+    /// operations themselves say what to do.
+    pub(crate) async fn take_off_copies(&self, targets: Vec<Arc<Target>>) {
+        for target in targets {
+            let shared = target.take_shared();
+            if shared.is_empty() {
+                continue;
+            }
+            let mut done = true;
+            for alias in shared {
+                if let Err(error) = self.take_off_copies_of(&target.name, &alias).await {
+                    done = false;
+                    target.note_shared(&alias);
+                    let error = self.transport.secrets.hide(error.message);
+                    tracing::warn!(index = %target.name, %alias, %error, "copies of the index keep an alias of the original");
+                }
+            }
+            if done {
+                target.is_alone_again();
+            }
+        }
+    }
+
+    async fn take_off_copies_of(&self, original: &str, alias: &str) -> Result<(), StoreError> {
+        let what = format!("looking for copies of {original}");
+        let path = format!("/_alias/{}", names::segment(alias));
+        let answer = self.admin(Method::GET, &path, &[], None).await?;
+        if answer.status != 200 {
+            return Err(refused(&what, original, &answer));
+        }
+        let carriers: BTreeMap<String, IgnoredAny> =
+            serde_json::from_slice(&answer.body).map_err(|_| {
+                StoreError::new(
+                    StoreErrorKind::Unavailable,
+                    format!("{what}: the answer cannot be read"),
+                )
+            })?;
+        let Some(actions) = remove_from(carriers.keys().map(String::as_str), original, alias)
+        else {
+            return Ok(());
+        };
+        let copies = format!("{original} and its copies");
+        let what = format!("taking the alias {alias} off the copies of {original}");
+        let changed = self.change(&what, &copies, Method::POST, "/_aliases", Some(&actions)).await;
+        changed.map_err(Changed::into_error)?;
+        tracing::warn!(index = original, alias, "an alias of the index was taken off its copies");
+        Ok(())
+    }
+}
+
+/// The request that leaves an alias to the original; `None` if no other index has it, or the original has not.
+fn remove_from<'a>(
+    carriers: impl Iterator<Item = &'a str>,
+    original: &str,
+    alias: &str,
+) -> Option<Value> {
+    let (mine, copies): (Vec<_>, Vec<_>) = carriers.partition(|index| *index == original);
+    let remove = |index: &&str| json!({"remove": {"index": index, "alias": alias}});
+    let actions: Vec<_> = copies.iter().map(remove).collect();
+    (!mine.is_empty() && !actions.is_empty()).then(|| json!({"actions": actions}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alias_is_taken_off_the_copies_alone() {
+        let removed = |carriers: &[&str]| remove_from(carriers.iter().copied(), "a", "x");
+        let of_b = json!({"actions": [{"remove": {"index": "b", "alias": "x"}}]});
+        assert_eq!(removed(&["a", "b"]), Some(of_b));
+        assert_eq!(removed(&["a"]), None);
+        // Then it is not known which of them is the copy.
+        assert_eq!(removed(&["b", "c"]), None);
+    }
+}
