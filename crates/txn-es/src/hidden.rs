@@ -84,7 +84,8 @@ impl Inner {
             }
         }));
         let keys: Vec<Key> = keys.into_iter().collect();
-        let (shown, stored) = join(self.get_many(&keys), self.read_primary(&keys)).await;
+        // Two reads side by side are large.
+        let (shown, stored) = Box::pin(join(self.get_many(&keys), self.read_primary(&keys))).await;
         for (shown, stored) in shown.into_iter().zip(stored) {
             match (shown, stored) {
                 (Read::Found { version, source }, Read::Found { version: same, source: whole })

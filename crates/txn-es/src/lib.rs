@@ -28,6 +28,7 @@ mod definition;
 mod documents;
 #[cfg(test)]
 mod fake;
+mod guarded;
 mod hidden;
 mod identify;
 mod making;
@@ -57,11 +58,14 @@ use txn_store::{
     Read, Store, StoreError, Write,
 };
 
-pub use config::{EsAuth, EsConfig};
+pub use config::{
+    CredentialFile, CredentialProvider, EsAuth, EsConfig, RequestSigner, UnsignedRequest,
+};
+pub use secrecy::SecretString;
 pub use server::Server;
 
 use documents::Inner;
-use secrets::Secrets;
+use guarded::Guarded;
 use target::Targets;
 use transport::{RequestClass, Transport};
 
@@ -71,13 +75,13 @@ const MAX_ID_BYTES: usize = 512;
 /// The documents of one Elasticsearch or OpenSearch cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct EsStore {
-    inner: Arc<Inner>,
+    guarded: Arc<Guarded>,
 }
 
 impl fmt::Debug for EsStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { transport, server, .. } = &*self.inner;
-        f.debug_struct("EsStore").field("server", server).field("nodes", transport).finish()
+        let (server, nodes) = (self.guarded.server(), self.guarded.transport());
+        f.debug_struct("EsStore").field("server", server).field("nodes", nodes).finish()
     }
 }
 
@@ -101,52 +105,40 @@ impl EsStore {
             targets: Targets::default(),
             unknown_settings: Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner) })
-    }
-
-    fn secrets(&self) -> &Secrets {
-        &self.inner.transport.secrets
-    }
-
-    fn told<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        result.map_err(|error| self.secrets().hide_in_error(error))
+        Ok(Self { guarded: Arc::new(Guarded::new(inner)) })
     }
 
     /// What answered when the store connected.
     #[must_use]
     pub fn server(&self) -> &Server {
-        &self.inner.server
+        self.guarded.server()
     }
 }
 
-/// Everything that goes out passes by here, and leaves the secrets of the login behind.
 #[async_trait]
 impl Store for EsStore {
     fn limits(&self) -> Limits {
-        self.inner.limits
+        self.guarded.get(|inner| inner.limits)
     }
 
     fn request_timeout(&self) -> Duration {
-        self.inner.transport.timeout(RequestClass::Write)
+        self.guarded.get(|inner| inner.transport.timeout(RequestClass::Write))
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        let reads = self.inner.get_many(keys).await;
-        reads.into_iter().map(|read| self.secrets().hide_in_read(read)).collect()
+        self.guarded.call(|inner| inner.get_many(keys)).await
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        let reads = self.inner.read_primary(keys).await;
-        reads.into_iter().map(|read| self.secrets().hide_in_read(read)).collect()
+        self.guarded.call(|inner| inner.read_primary(keys)).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let outcomes = self.inner.write_many(writes).await;
-        outcomes.into_iter().map(|outcome| self.secrets().hide_in_outcome(outcome)).collect()
+        self.guarded.call(|inner| inner.write_many(writes)).await
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.told(self.inner.refresh(collection).await)
+        self.guarded.call(|inner| inner.refresh(collection)).await
     }
 
     async fn scan(
@@ -156,38 +148,38 @@ impl Store for EsStore {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        self.told(self.inner.scan(collection, filter, size, from).await)
+        self.guarded.call(|inner| inner.scan(collection, filter, size, from)).await
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.told(self.inner.open_collection(spec).await)
+        self.guarded.call(|inner| inner.open_collection(spec)).await
     }
 
     async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
-        self.told(self.inner.identify(name).await)
+        self.guarded.call(|inner| inner.identify(name)).await
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.told(self.inner.drop_collection(name).await)
+        self.guarded.call(|inner| inner.drop_collection(name)).await
     }
 
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.told(self.inner.add_alias(alias, collection).await)
+        self.guarded.call(|inner| inner.add_alias(alias, collection)).await
     }
 
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.told(self.inner.block_writes(collection, blocked).await)
+        self.guarded.call(|inner| inner.block_writes(collection, blocked)).await
     }
 
     async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.inner.list_collections(prefix).await
+        self.guarded.call(|inner| inner.list_collections(prefix)).await
     }
 
     async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.inner.release_collection(collection).await
+        self.guarded.call(|inner| inner.release_collection(collection)).await
     }
 
     async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        server::time(&self.inner.transport).await
+        self.guarded.call(|inner| server::time(&inner.transport)).await
     }
 }

@@ -1,5 +1,7 @@
 //! Names of indices and aliases.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 /// The longest name of an index or alias that the servers take.
 pub(crate) const MAX_BYTES: usize = 255;
 
@@ -31,16 +33,12 @@ pub(crate) fn fault_of_new(name: &str) -> Option<&'static str> {
     fault(name).or_else(|| upper.then_some("the name of an index has no upper case letters"))
 }
 
+/// What stands for itself in a segment of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
 /// The name as one segment of a path.
 pub(crate) fn segment(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
+    utf8_percent_encode(name, SEGMENT).to_string()
 }
 
 #[cfg(test)]

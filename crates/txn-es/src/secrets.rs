@@ -1,18 +1,28 @@
 //! What must not be printed, taken out of texts that come from elsewhere: a server, or a proxy before it,
 //! may repeat the request in its errors.
+//!
+//! Texts are cleaned at two places. The transport cleans failures and answers that are no success, before anything else
+//! sees or logs them. `Guarded` is the only way to the methods of the store, and cleans what they return: errors of
+//! single documents, inside answers of success.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
-use txn_store::{Outcome, Read, Refusal, StoreError};
+use bytes::Bytes;
+use parking_lot::RwLock;
+use secrecy::{ExposeSecret, SecretString};
+use txn_store::StoreError;
 
-use crate::config::EsAuth;
-
-/// The secrets of a login, in each form in which they may come back.
+/// The secrets of logins, in each form in which they may come back. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Secrets(Vec<String>);
+pub(crate) struct Secrets(Arc<RwLock<VecDeque<SecretString>>>);
 
 /// What is shorter stands in many words by chance.
 const SHORTEST: usize = 4;
+
+/// Of logins that change, the latest are remembered: an answer may be under way that repeats an old one.
+const MOST: usize = 64;
 
 const HIDDEN: &str = "***";
 
@@ -23,72 +33,95 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    pub(crate) fn of(auth: &EsAuth) -> Self {
-        let mut secrets = auth.secrets();
-        secrets.retain(|secret| secret.len() >= SHORTEST);
-        // One may be a part of another.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        Self(secrets)
+    pub(crate) fn learn(&self, secrets: impl IntoIterator<Item = SecretString>) {
+        let mut known = self.0.write();
+        for secret in secrets {
+            let text = secret.expose_secret();
+            if text.len() < SHORTEST || known.iter().any(|known| known.expose_secret() == text) {
+                continue;
+            }
+            if known.len() == MOST {
+                known.pop_front();
+            }
+            known.push_back(secret);
+        }
     }
 
     /// The text without secrets, also where it was cut short within one.
-    pub(crate) fn hide(&self, mut text: String) -> String {
-        for secret in &self.0 {
-            if text.contains(secret) {
-                text = text.replace(secret, HIDDEN);
-            }
-            let ends = secret.char_indices().map(|(at, _)| at).filter(|at| *at >= SHORTEST);
-            for end in ends.rev() {
-                if text.contains("...") {
-                    text = text.replace(&format!("{}...", &secret[..end]), "***...");
-                }
-            }
-        }
-        text
+    pub(crate) fn hide(&self, text: String) -> String {
+        let known = self.0.read();
+        hide_each(text, known.iter().map(ExposeSecret::expose_secret))
     }
 
     pub(crate) fn hide_in_error(&self, error: StoreError) -> StoreError {
         StoreError { message: self.hide(error.message), ..error }
     }
 
-    pub(crate) fn hide_in_read(&self, read: Read) -> Read {
-        match read {
-            Read::Unavailable(error) => Read::Unavailable(self.hide_in_error(error)),
-            read => read,
-        }
+    /// A body without secrets; `more` are those of this very request. Only for bodies without documents.
+    pub(crate) fn hide_in_body<'a>(
+        &self,
+        body: &Bytes,
+        more: impl Iterator<Item = &'a str>,
+    ) -> Bytes {
+        let text = String::from_utf8_lossy(body).into_owned();
+        hide_each(self.hide(text), more.filter(|secret| secret.len() >= SHORTEST)).into()
     }
+}
 
-    pub(crate) fn hide_in_outcome(&self, outcome: Outcome) -> Outcome {
-        match outcome {
-            Outcome::Rejected(text) => Outcome::Rejected(self.hide(text)),
-            Outcome::RejectedInDoubt(text) => Outcome::RejectedInDoubt(self.hide(text)),
-            Outcome::Unknown(text) => Outcome::Unknown(self.hide(text)),
-            Outcome::Invalid(Refusal { kind, reason }) => {
-                Outcome::Invalid(Refusal { kind, reason: self.hide(reason) })
+fn hide_each<'a>(mut text: String, secrets: impl Iterator<Item = &'a str>) -> String {
+    let mut secrets: Vec<&str> = secrets.collect();
+    // One may be a part of another.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    for secret in secrets {
+        if text.contains(secret) {
+            text = text.replace(secret, HIDDEN);
+        }
+        let ends = secret.char_indices().map(|(at, _)| at).filter(|at| *at >= SHORTEST);
+        for end in ends.rev() {
+            if text.contains("...") {
+                text = text.replace(&format!("{}...", &secret[..end]), "***...");
             }
-            outcome => outcome,
         }
     }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EsAuth;
+
+    fn secrets(auth: &EsAuth) -> Secrets {
+        let secrets = Secrets::default();
+        secrets.learn(auth.secrets());
+        secrets
+    }
 
     #[test]
     fn no_form_of_a_secret_stays() {
-        let basic = EsAuth::Basic { user: "shop".to_owned(), password: "hunter2".to_owned() };
-        let key = EsAuth::ApiKey("aWQ6aHVudGVyMg==".to_owned()); // id:hunter2
+        let basic = EsAuth::basic("shop", "hunter2");
+        let key = EsAuth::api_key("aWQ6aHVudGVyMg=="); // id:hunter2
         for (auth, repeated) in [
             (&basic, "Authorization: Basic c2hvcDpodW50ZXIy, and c2hvcDpod... or hunter2"),
             (&key, "Authorization: ApiKey aWQ6aHVudGVyMg==, and aWQ6aHVu... or hunter2"),
         ] {
-            let text = Secrets::of(auth).hide(repeated.to_owned());
+            let text = secrets(auth).hide(repeated.to_owned());
             let kind = repeated.split(' ').nth(1).unwrap();
             assert_eq!(text, format!("Authorization: {kind} ***, and ***... or ***"));
         }
-        let short = EsAuth::Basic { user: "u".to_owned(), password: "a".to_owned() };
-        assert_eq!(Secrets::of(&short).hide("an apple".to_owned()), "an apple");
-        assert_eq!(format!("{:?}", Secrets::of(&basic)), "***");
+        let short = EsAuth::basic("u", "a");
+        assert_eq!(secrets(&short).hide("an apple".to_owned()), "an apple");
+        assert_eq!(format!("{:?}", secrets(&basic)), "***");
+    }
+
+    #[test]
+    fn logins_that_change_are_remembered_within_a_bound() {
+        let secrets = secrets(&EsAuth::bearer("first-token"));
+        for n in 0..MOST {
+            assert_eq!(secrets.hide("first-token".to_owned()), HIDDEN, "{n}");
+            secrets.learn(EsAuth::bearer(format!("token-{n}-of-many")).secrets());
+        }
+        assert_eq!(secrets.hide("first-token".to_owned()), "first-token");
+        assert_eq!(secrets.hide(format!("token-{}-of-many", MOST - 1)), HIDDEN);
     }
 }

@@ -12,6 +12,8 @@ pub(crate) enum Address {
     Redb(PathBuf),
     Memory,
     Servers(Vec<String>),
+    /// A deployment by its cloud id.
+    Cloud(String),
 }
 
 impl FromStr for Address {
@@ -27,9 +29,15 @@ impl FromStr for Address {
         if text == "memory:" {
             return Ok(Self::Memory);
         }
+        if let Some(id) = text.strip_prefix("cloud:") {
+            return match EsConfig::from_cloud_id(id) {
+                Ok(_) => Ok(Self::Cloud(id.to_owned())),
+                Err(error) => Err(error.message),
+            };
+        }
         let scheme = ["http://", "https://"].into_iter().find(|scheme| text.starts_with(scheme));
         let Some(scheme) = scheme else {
-            return Err("use redb:PATH, memory:, or http(s)://host:port".to_owned());
+            return Err("use redb:PATH, memory:, http(s)://host:port, or cloud:ID".to_owned());
         };
         let whole = |part: &str| match part.contains("://") {
             true => part.to_owned(),
@@ -46,14 +54,14 @@ impl FromStr for Address {
     }
 }
 
-const SERVERS: &str =
-    "write http(s)://[user:password@]host:port[,host:port…], and nothing behind the port";
+const SERVERS: &str = "write http(s)://[user:password@]host:port[,host:port…], with /prefix behind the port where a proxy asks for it";
 
 /// Says where a login cannot be told from the rest. A part of it would be taken for a host, and be shown.
 fn check_server(url: &str, first: &str) -> Result<(), String> {
     let login = |url: &str| url.matches('@').count();
-    let behind_host = url.split("://").nth(1).and_then(|rest| rest.split_once(['/', '?', '#']));
-    if login(url) > 1 || behind_host.is_some_and(|(_, behind)| behind.contains('@')) {
+    let rest = url.split("://").nth(1).unwrap_or_default();
+    let behind_host = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+    if login(url) > 1 || behind_host.contains('@') {
         return Err("write each of / ? # @ in a user or a password as %2F %3F %23 %40".to_owned());
     }
     if login(url) > login(first) {
@@ -63,7 +71,7 @@ fn check_server(url: &str, first: &str) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    if behind_host.is_some_and(|(_, behind)| !behind.is_empty()) {
+    if behind_host.contains(['?', '#']) {
         return Err(SERVERS.to_owned());
     }
     Ok(())
@@ -77,6 +85,10 @@ impl fmt::Display for Address {
             Self::Servers(urls) => {
                 let shown: Vec<String> = urls.iter().map(|url| without_login(url)).collect();
                 f.write_str(&shown.join(","))
+            }
+            // Its name is for people; what follows holds nothing secret, but nothing for people either.
+            Self::Cloud(id) => {
+                write!(f, "cloud:{}", id.split(':').next().unwrap_or_default())
             }
         }
     }
@@ -93,6 +105,7 @@ impl Address {
     pub(crate) fn secret_text(&self) -> String {
         match self {
             Self::Servers(urls) => urls.join(","),
+            Self::Cloud(id) => format!("cloud:{id}"),
             other => other.to_string(),
         }
     }
@@ -117,6 +130,9 @@ mod tests {
             ("memory:", "memory:"),
             ("http://db:9200", "http://db:9200"),
             ("https://u:s3cret@a:9200,u:s3cret@b:9201", "https://a:9200,https://b:9201"),
+            ("http://u:s3cret@h/path,h2/path/", "http://h,http://h2"),
+            // eu.example.com$0a1b$2c3d
+            ("cloud:shop:ZXUuZXhhbXBsZS5jb20kMGExYiQyYzNk", "cloud:shop"),
         ];
         for (text, shown) in cases {
             let address: Address = text.parse().expect("an address");
@@ -134,7 +150,10 @@ mod tests {
             "http://u:s3cret,1@h",
             "http://u:1,s3cret@h",
             "http://u:1,s3cret@h:1,h:2",
-            "http://u:s3cret@h/path",
+            "http://u:s3cret@h/path?s3cret",
+            "cloud:",
+            "cloud:s3cret",
+            "cloud:shop:s3cret!",
             "",
         ] {
             let error = text.parse::<Address>().expect_err("no address");

@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
+use crate::console::access::Access;
 use crate::console::address::Address;
 
 const EXIT_CODES: &str = "\
@@ -34,20 +34,16 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[,…]`, or `memory:`
-    /// (demo and load only) [default: redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as
+    /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`, `cloud:ID` for a deployment by
+    /// its cloud id, or `memory:` (demo and load only) [default: redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as
     /// `%2F %3F %23 %40 %2C`; better give it by the environment
     #[arg(
         long, global = true, env = "TXN_BANK_STORE", hide_env_values = true,
         value_parser = AddressParser
     )]
     pub(crate) store: Option<Address>,
-    /// A file of certificate authorities (PEM) to trust besides the public ones
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) ca_cert: Option<PathBuf>,
-    /// An API key in its encoded form; better given by the environment
-    #[arg(long, global = true, env = "TXN_API_KEY", hide_env_values = true)]
-    pub(crate) api_key: Option<Secret>,
+    #[command(flatten)]
+    pub(crate) access: Access,
     /// The domain: one bank of its own
     #[arg(long, global = true, default_value = "bank")]
     pub(crate) domain: String,
@@ -74,22 +70,6 @@ impl TypedValueParser for AddressParser {
             let message = format!("--store or TXN_BANK_STORE is no address of a store: {why}\n");
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
         })
-    }
-}
-
-/// A text that is never printed.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text)
     }
 }
 

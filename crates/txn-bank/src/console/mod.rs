@@ -1,5 +1,6 @@
 //! What every command has: its arguments, its store, its output, and how it fails.
 
+pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod args;
 pub(crate) mod failure;

@@ -37,21 +37,25 @@ impl OpenStore {
             Address::Memory => Ok(Self::memory()),
             Address::Redb(path) => Self::file(path, create),
             Address::Servers(urls) => {
-                let mut config = EsConfig::new(urls).map_err(Failure::store)?;
-                if let Some(path) = &global.ca_cert {
-                    let pem = std::fs::read(path).map_err(|error| {
-                        Failure::misconfigured(format!("cannot read {}: {error}", path.display()))
-                    })?;
-                    config = config.with_certificate_authority(pem);
-                }
-                if let Some(key) = &global.api_key {
-                    config = config.with_api_key(key.0.clone());
-                }
-                let store = EsStore::connect(config).await.map_err(Failure::store)?;
-                let what = format!("{} at {address}", store.server());
-                Ok(Self { store: Arc::new(store), what, file: None })
+                let config = EsConfig::new(urls).map_err(Failure::store)?;
+                Self::servers(address, global, config).await
+            }
+            Address::Cloud(id) => {
+                let config = EsConfig::from_cloud_id(id).map_err(Failure::store)?;
+                Self::servers(address, global, config).await
             }
         }
+    }
+
+    async fn servers(
+        address: &Address,
+        global: &Global,
+        config: EsConfig,
+    ) -> Result<Self, Failure> {
+        let config = global.access.apply(config)?;
+        let store = EsStore::connect(config).await.map_err(Failure::store)?;
+        let what = format!("{} at {address}", store.server());
+        Ok(Self { store: Arc::new(store), what, file: None })
     }
 
     fn file(path: &Path, create: bool) -> Result<Self, Failure> {

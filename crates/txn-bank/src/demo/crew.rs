@@ -79,14 +79,9 @@ impl Crew {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["demo-worker", "--worker", &number.to_string(), "--domain"]);
         command.arg(&self.global.domain);
-        if let Some(path) = &self.global.ca_cert {
-            command.arg("--ca-cert").arg(path);
-        }
+        self.global.access.hand_on(&mut command);
         // Logins go by the environment: arguments are there for everybody to see.
         command.env("TXN_BANK_STORE", self.address.secret_text());
-        if let Some(key) = &self.global.api_key {
-            command.env("TXN_API_KEY", &key.0);
-        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
         let missing = || std::io::Error::other("it has no pipes");

@@ -70,7 +70,7 @@ pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
     let place = match &address {
         Address::Redb(_) => Place::File,
         Address::Memory => Place::Memory,
-        Address::Servers(_) => Place::Servers,
+        Address::Servers(_) | Address::Cloud(_) => Place::Servers,
     };
     let shown = match (&temporary, &address) {
         (Some(_), _) => None,

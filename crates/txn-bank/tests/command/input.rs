@@ -130,9 +130,24 @@ fn stores_that_are_not_there() {
         .into();
     closed.refused(4, "http://127.0.0.1:1");
     assert!(!closed.err.contains("hunter"), "{}", closed.err);
+    for login in [
+        "--bearer-token hunter3",
+        "--bearer-token-file no-such-file",
+        "--api-key-file no-such-file",
+        "--header x-key:hunter3",
+        "--header hunter3",
+        "--ca-fingerprint hunter3",
+        "--api-key hunter2 --bearer-token hunter3",
+    ] {
+        let ran = desk.run(&format!("--store https://127.0.0.1:1 {login} balance x"));
+        assert!(matches!(ran.code, 2 | 4), "{login}: {}", ran.err);
+        assert!(!ran.err.contains("hunter"), "{login}: {}", ran.err);
+    }
     let help: Ran = command()
         .env("TXN_BANK_STORE", "http://user:hunter2@127.0.0.1:1")
         .env("TXN_API_KEY", "hunter3")
+        .env("TXN_BEARER_TOKEN", "hunter4")
+        .env("TXN_HEADERS", "x: hunter5")
         .arg("--help")
         .output()
         .expect("runs")
@@ -236,7 +251,7 @@ fn what_may_hold_a_password_is_not_repeated() {
         "ftp://shop:hunter2@host",
         "shop:hunter2@host:9200",
         "http://shop:hunter2@host:port",
-        "http://shop:hunter2@host:9200/path",
+        "http://shop:hunter2@host:9200/path?key",
         "http://shop:hunter,2@host:9200",
     ];
     let secret = |text: &str| ["p@ss", "w:rd", "//ss", "hunter"].iter().any(|s| text.contains(s));

@@ -69,7 +69,8 @@ impl Ran {
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txn-bank"));
-    for variable in ["TXN_BANK_STORE", "TXN_API_KEY", "TXN_BANK_LOG"] {
+    let logins = ["TXN_API_KEY", "TXN_BEARER_TOKEN", "TXN_HEADERS"];
+    for variable in ["TXN_BANK_STORE", "TXN_BANK_LOG"].into_iter().chain(logins) {
         command.env_remove(variable);
     }
     command

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, ClientBuilder, Url};
+use reqwest::{Client, ClientBuilder, Url};
+use rustls::ClientConfig;
 use txn_store::{StoreError, StoreErrorKind};
 
+use super::tls;
 use crate::config::EsConfig;
 
 /// After so long without traffic the peer of a connection is probed (TCP keep-alive), and a connection whose peer has
@@ -16,7 +18,7 @@ const KEEP_ALIVE_PROBES: u32 = 3;
 /// What it takes to make connections.
 #[derive(Clone)]
 pub(super) struct Connections {
-    authorities: Vec<Certificate>,
+    tls: ClientConfig,
     compression: bool,
     proxy_from_environment: bool,
     connect_timeout: Duration,
@@ -26,19 +28,8 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(config: &EsConfig) -> Result<Self, StoreError> {
-        let authorities = match &config.certificate_authority {
-            None => Vec::new(),
-            Some(pem) => match Certificate::from_pem_bundle(pem) {
-                Ok(authorities) if !authorities.is_empty() => authorities,
-                _ => {
-                    return Err(misconfigured(
-                        "the certificate authority is not PEM of certificates",
-                    ));
-                }
-            },
-        };
         Ok(Self {
-            authorities,
+            tls: tls::client(config)?,
             compression: config.compression,
             proxy_from_environment: config.proxy_from_environment,
             connect_timeout: config.connect_timeout,
@@ -63,6 +54,7 @@ impl Connections {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
+            .use_preconfigured_tls(self.tls.clone())
             .gzip(self.compression)
             .connect_timeout(self.connect_timeout)
             .tcp_keepalive(KEEP_ALIVE)
@@ -76,21 +68,14 @@ impl Connections {
         if !self.proxy_from_environment || is_local(url.host_str()) {
             builder = builder.no_proxy();
         }
-        for authority in &self.authorities {
-            builder = builder.add_root_certificate(authority.clone());
-        }
         builder
     }
 }
 
 fn build(builder: ClientBuilder) -> Result<Client, StoreError> {
     builder.build().map_err(|_| {
-        misconfigured("the HTTP client cannot be built; is the certificate authority in order?")
+        StoreError::new(StoreErrorKind::Misconfigured, "the HTTP client cannot be built")
     })
-}
-
-fn misconfigured(text: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Misconfigured, text)
 }
 
 fn is_local(host: Option<&str>) -> bool {

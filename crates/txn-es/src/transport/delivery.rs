@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::future::{Either, select};
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use tokio::sync::Notify;
 use tokio::time::{sleep, sleep_until, timeout_at};
 use txn_store::{StoreError, StoreErrorKind};
 
+use super::authentication::{Authentication, Used};
 use super::health::{Budget, Fault};
 use super::node::{Connection, Node};
 use super::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
@@ -29,7 +30,7 @@ const SLOWEST_UPLOAD: u64 = 1_000;
 pub(super) struct Nodes {
     nodes: Vec<Node>,
     next: AtomicUsize,
-    login: Option<HeaderValue>,
+    authentication: Authentication,
     budget: Mutex<Budget>,
     silence: Duration,
 }
@@ -62,18 +63,16 @@ impl Outgoing {
         }
     }
 
-    fn for_node(&self, base: &Url, login: Option<&HeaderValue>) -> reqwest::Request {
+    /// The request to the node at an address, which may have a prefix.
+    fn to(&self, base: &Url) -> reqwest::Request {
         let mut url = base.clone();
-        url.set_path(&self.path);
+        url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), self.path));
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
         }
         let mut request = reqwest::Request::new(self.method.clone(), url);
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if let Some(login) = login {
-            headers.insert(AUTHORIZATION, login.clone());
-        }
         if let Some(body) = &self.body {
             let lines = self.path.ends_with("_bulk");
             let kind = if lines { "application/x-ndjson" } else { "application/json" };
@@ -87,13 +86,13 @@ impl Outgoing {
 impl Nodes {
     pub(super) fn new(
         nodes: Vec<Node>,
-        login: Option<HeaderValue>,
+        authentication: Authentication,
         request_timeout: Duration,
     ) -> Self {
         Self {
             nodes,
             next: AtomicUsize::new(0),
-            login,
+            authentication,
             budget: Mutex::new(Budget::new()),
             silence: request_timeout / SILENCE,
         }
@@ -181,7 +180,7 @@ impl Nodes {
                 true => Connection::New,
                 false => Connection::Pooled,
             };
-            match self.watched(at, outgoing, connection, silent).await {
+            match self.admitted(at, outgoing, connection, silent).await {
                 Err(Failure::NotSent(error)) => refusals.push(error),
                 Err(Failure::Lost(error)) => return Err(Failure::Lost(self.beside(error))),
                 result => return result,
@@ -207,24 +206,62 @@ impl Nodes {
         best.get(turn % best.len().max(1)).copied()
     }
 
-    /// Sends a request to one node, and leaves the node out if it does not serve.
-    async fn watched(
+    /// Sends a request to one node, and once more if the node refuses a login that has changed meanwhile.
+    async fn admitted(
         self: &Arc<Self>,
         at: usize,
         outgoing: &Outgoing,
         connection: Connection,
         silent: &Notify,
     ) -> Result<Answer, Failure> {
+        let (request, used) = self.admit(at, outgoing).await.map_err(Failure::NotSent)?;
+        let answer = self.watched(at, outgoing, request, connection, silent).await?;
+        let refused = self.authentication.refused(answer.status, used, outgoing.repeatable);
+        match timeout_at(outgoing.deadline.into(), refused).await {
+            Ok(Ok(true)) => {
+                let (request, _) = self.admit(at, outgoing).await.map_err(Failure::NotSent)?;
+                self.watched(at, outgoing, request, connection, silent).await
+            }
+            Ok(Ok(false)) | Err(_) => Ok(answer),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %self.authentication.hide_in_error(error), "no new login");
+                Ok(answer)
+            }
+        }
+    }
+
+    /// The request to a node, with its login.
+    async fn admit(
+        &self,
+        at: usize,
+        outgoing: &Outgoing,
+    ) -> Result<(reqwest::Request, Used), StoreError> {
+        let mut request = outgoing.to(&self.nodes[at].url);
+        let admit = self.authentication.admit(&mut request, outgoing.body.as_ref());
+        let used = match timeout_at(outgoing.deadline.into(), admit).await {
+            Ok(used) => used.map_err(|error| self.authentication.hide_in_error(error))?,
+            Err(_) => {
+                let text = "there was no login in time; nothing was sent";
+                return Err(StoreError::new(StoreErrorKind::Unavailable, text));
+            }
+        };
+        Ok((request, used))
+    }
+
+    /// Sends a request to one node, and leaves the node out if it does not serve.
+    async fn watched(
+        self: &Arc<Self>,
+        at: usize,
+        outgoing: &Outgoing,
+        request: reqwest::Request,
+        connection: Connection,
+        silent: &Notify,
+    ) -> Result<Answer, Failure> {
         let node = &self.nodes[at];
         let started = Instant::now();
-        let carried = pin!(timeout_at(
-            outgoing.deadline.into(),
-            node.carry(
-                outgoing.for_node(&node.url, self.login.as_ref()),
-                connection,
-                outgoing.room
-            ),
-        ));
+        let headers = request.headers().clone();
+        let carried = node.carry(request, connection, outgoing.room);
+        let carried = pin!(timeout_at(outgoing.deadline.into(), carried));
         let silence = pin!(self.silence(node, started, self.patience(outgoing)));
         let result = match select(carried, silence).await {
             Either::Left((result, _)) => result,
@@ -239,6 +276,7 @@ impl Nodes {
             }
         };
         let result = result.unwrap_or_else(|_| Err(node.no_answer(started.elapsed())));
+        let result = self.without_secrets(result, &headers);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let Outgoing { method, path, items, .. } = outgoing;
         match &result {
@@ -260,6 +298,24 @@ impl Nodes {
             }
         }
         result
+    }
+
+    /// An answer of success holds documents, which are nobody's secrets and stay as they are.
+    fn without_secrets(
+        &self,
+        result: Result<Answer, Failure>,
+        sent: &HeaderMap,
+    ) -> Result<Answer, Failure> {
+        let hide = |error| self.authentication.hide_in_error(error);
+        match result {
+            Ok(answer) if answer.status == 200 => Ok(answer),
+            Ok(Answer { status, body }) => {
+                Ok(Answer { status, body: self.authentication.hide(&body, sent) })
+            }
+            Err(Failure::NotSent(error)) => Err(Failure::NotSent(hide(error))),
+            Err(Failure::Lost(error)) => Err(Failure::Lost(hide(error))),
+            Err(Failure::TooLarge(error)) => Err(Failure::TooLarge(hide(error))),
+        }
     }
 
     /// Completes when a node has answered nothing for so long, counted from a request to it.
@@ -336,11 +392,15 @@ impl Nodes {
             };
             let patience = self.silence.max(Duration::from_secs(1));
             let outgoing = Outgoing::new(&request, patience);
-            let request = outgoing.for_node(&node.url, self.login.as_ref());
-            let carried = node.carry(request, Connection::New, outgoing.room);
-            let alive = match timeout_at(outgoing.deadline.into(), carried).await {
-                Ok(Ok(answer)) => !classify::is_unable(&answer),
-                Ok(Err(failure)) => matches!(failure, Failure::TooLarge(_)),
+            let alive = match self.admit(at, &outgoing).await {
+                Ok((request, _)) => {
+                    let carried = node.carry(request, Connection::New, outgoing.room);
+                    match timeout_at(outgoing.deadline.into(), carried).await {
+                        Ok(Ok(answer)) => !classify::is_unable(&answer),
+                        Ok(Err(failure)) => matches!(failure, Failure::TooLarge(_)),
+                        Err(_) => false,
+                    }
+                }
                 Err(_) => false,
             };
             pause = match alive {

@@ -4,11 +4,13 @@
 //! to another node, or takes a new connection, if no answer comes. Redirects are not followed, because they would
 //! carry documents to another place. Answers are taken up to the size that the request allows.
 
+mod authentication;
 mod connections;
 mod delivery;
 mod driver;
 mod health;
 mod node;
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +18,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Method;
-use reqwest::header::HeaderValue;
 use txn_store::{StoreError, StoreErrorKind};
 
 use crate::config::EsConfig;
 use crate::secrets::Secrets;
+use authentication::Authentication;
 use connections::Connections;
 use delivery::Nodes;
 use driver::Driver;
@@ -115,22 +117,15 @@ impl Failure {
 
 impl Transport {
     pub(crate) fn new(config: &EsConfig) -> Result<Self, StoreError> {
-        let fault = |what: &str| StoreError::new(StoreErrorKind::Misconfigured, what.to_owned());
+        let secrets = Secrets::default();
+        let authentication = Authentication::new(config, secrets.clone())?;
         let connections = Connections::new(config)?;
-        let login = match config.auth.header().map(HeaderValue::try_from) {
-            None => None,
-            Some(Ok(mut login)) => {
-                login.set_sensitive(true);
-                Some(login)
-            }
-            Some(Err(_)) => return Err(fault("the API key has characters that no API key has")),
-        };
         let nodes = config.urls.iter().map(|url| Node::new(url.clone(), connections.clone()));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            nodes: Arc::new(Nodes::new(nodes, login, config.request_timeout)),
+            nodes: Arc::new(Nodes::new(nodes, authentication, config.request_timeout)),
             driver: Driver::new()?,
-            secrets: Secrets::of(&config.auth),
+            secrets,
             request_timeout: config.request_timeout,
             admin_timeout: config.admin_timeout,
         })

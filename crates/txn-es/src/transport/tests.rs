@@ -5,8 +5,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
+mod authentication;
+mod fake;
 mod hung_nodes;
 mod resting_runtimes;
+mod tls;
 
 #[test]
 fn the_password_is_not_in_the_debug_output() {

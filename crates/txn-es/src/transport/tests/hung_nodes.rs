@@ -6,6 +6,7 @@ use std::time::Instant;
 use futures::future::join_all;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use super::fake::{Fake, Received};
 use super::*;
 
 /// A server that answers `{}`, or nothing while it hangs.
@@ -20,29 +21,18 @@ struct FakeNode {
 
 impl FakeNode {
     async fn start(hangs: bool) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let node = Self {
-            url: format!("http://{}", listener.local_addr().unwrap()),
-            hangs: Arc::new(AtomicBool::new(hangs)),
-            requests: Arc::default(),
-            forgets_before: Arc::default(),
-            connections: Arc::default(),
-        };
-        let (hangs, requests) = (node.hangs.clone(), node.requests.clone());
-        let (forgets, connections) = (node.forgets_before.clone(), node.connections.clone());
-        tokio::spawn(async move {
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                let number = connections.fetch_add(1, Ordering::SeqCst);
-                let (hangs, requests, forgets) = (hangs.clone(), requests.clone(), forgets.clone());
-                tokio::spawn(async move {
-                    let is_deaf =
-                        || hangs.load(Ordering::SeqCst) || number < forgets.load(Ordering::SeqCst);
-                    serve(socket, is_deaf, &requests).await;
-                });
-            }
-        });
-        node
+        let hangs = Arc::new(AtomicBool::new(hangs));
+        let (requests, forgets_before): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
+        let (deaf, received, forgets) = (hangs.clone(), requests.clone(), forgets_before.clone());
+        let server = Fake::start(move |request: &Received| {
+            received.fetch_add(1, Ordering::SeqCst);
+            let forgotten = request.connection < forgets.load(Ordering::SeqCst);
+            let answers = !deaf.load(Ordering::SeqCst) && !forgotten;
+            answers.then(|| (200, "{}".to_owned()))
+        })
+        .await;
+        let Fake { url, connections } = server;
+        Self { url, hangs, requests, forgets_before, connections }
     }
 
     fn hang(&self, hangs: bool) {
@@ -56,27 +46,6 @@ impl FakeNode {
     /// What a load balancer does that has forgotten its connections: it drops whatever arrives on them.
     fn forget_connections(&self) {
         self.forgets_before.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
-    }
-}
-
-async fn serve(mut socket: TcpStream, is_deaf: impl Fn() -> bool, requests: &AtomicUsize) {
-    let mut received = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(read @ 1..) = socket.read(&mut buffer).await {
-        received.extend_from_slice(&buffer[..read]);
-        let Some(head) = received.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let length = String::from_utf8_lossy(&received[..head]).to_lowercase();
-        let length = length.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
-        let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
-        if received.len() < head + 4 + length {
-            continue;
-        }
-        received.clear();
-        requests.fetch_add(1, Ordering::SeqCst);
-        if is_deaf() {
-            continue;
-        }
-        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
     }
 }
 

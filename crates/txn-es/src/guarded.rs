@@ -1,0 +1,94 @@
+//! The only way to the methods of the store: nothing that they return holds a secret.
+
+use std::fmt;
+use std::time::Duration;
+
+use txn_store::{Limits, Outcome, Read, Refusal, StoreError};
+
+use crate::documents::Inner;
+use crate::secrets::Secrets;
+
+/// What a method of the store returns, without secrets.
+pub(crate) trait Hide {
+    fn hide(self, secrets: &Secrets) -> Self;
+}
+
+impl<T> Hide for Result<T, StoreError> {
+    fn hide(self, secrets: &Secrets) -> Self {
+        self.map_err(|error| secrets.hide_in_error(error))
+    }
+}
+
+impl<T: Hide> Hide for Vec<T> {
+    fn hide(self, secrets: &Secrets) -> Self {
+        self.into_iter().map(|each| each.hide(secrets)).collect()
+    }
+}
+
+impl Hide for Read {
+    fn hide(self, secrets: &Secrets) -> Self {
+        match self {
+            Self::Unavailable(error) => Self::Unavailable(secrets.hide_in_error(error)),
+            read => read,
+        }
+    }
+}
+
+impl Hide for Outcome {
+    fn hide(self, secrets: &Secrets) -> Self {
+        match self {
+            Self::Rejected(text) => Self::Rejected(secrets.hide(text)),
+            Self::RejectedInDoubt(text) => Self::RejectedInDoubt(secrets.hide(text)),
+            Self::Unknown(text) => Self::Unknown(secrets.hide(text)),
+            Self::Invalid(Refusal { kind, reason }) => {
+                Self::Invalid(Refusal { kind, reason: secrets.hide(reason) })
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+impl Hide for Limits {
+    fn hide(self, _: &Secrets) -> Self {
+        self
+    }
+}
+
+impl Hide for Duration {
+    fn hide(self, _: &Secrets) -> Self {
+        self
+    }
+}
+
+/// The store, of which nothing goes out but what can be cleaned.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    inner: Inner,
+}
+
+impl Guarded {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self { inner }
+    }
+
+    /// What answered when the store connected.
+    pub(crate) fn server(&self) -> &crate::Server {
+        &self.inner.server
+    }
+
+    pub(crate) fn transport(&self) -> &impl fmt::Debug {
+        &self.inner.transport
+    }
+
+    pub(crate) fn get<T: Hide>(&self, get: impl FnOnce(&Inner) -> T) -> T {
+        get(&self.inner).hide(&self.inner.transport.secrets)
+    }
+
+    pub(crate) async fn call<'a, T, F>(&'a self, call: impl FnOnce(&'a Inner) -> F) -> T
+    where
+        T: Hide,
+        F: Future<Output = T>,
+    {
+        call(&self.inner).await.hide(&self.inner.transport.secrets)
+    }
+}
