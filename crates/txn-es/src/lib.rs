@@ -17,6 +17,8 @@
 //! for each of its collections, on `<index>`, `<index>-txn-*` and `<index>-committed`.
 
 mod answers;
+#[cfg(feature = "aws-sigv4")]
+mod aws;
 mod blocks;
 mod bulk;
 mod classify;
@@ -58,6 +60,8 @@ use txn_store::{
     Read, Store, StoreError, Write,
 };
 
+#[cfg(feature = "aws-sigv4")]
+pub use aws::AwsSigner;
 pub use config::{
     CredentialFile, CredentialProvider, EsAuth, EsConfig, RequestSigner, UnsignedRequest,
 };

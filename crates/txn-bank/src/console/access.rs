@@ -51,6 +51,13 @@ pub(crate) struct Access {
     /// A file with a bearer token, which is read again when the server refuses the token
     #[arg(long, global = true, value_name = "FILE")]
     bearer_token_file: Option<PathBuf>,
+    /// Sign requests for the managed OpenSearch of AWS, with the credentials and the region of the environment
+    #[cfg(feature = "aws-sigv4")]
+    #[arg(
+        long, global = true,
+        conflicts_with_all = ["api_key", "api_key_file", "bearer_token", "bearer_token_file"]
+    )]
+    aws_sigv4: bool,
     /// A header for each request: `NAME: VALUE`, several separated by line breaks; better given by the environment
     #[arg(
         long,
@@ -103,6 +110,11 @@ impl Access {
         if let Some(path) = &self.bearer_token_file {
             config = config.with_credentials(Arc::new(CredentialFile::bearer(path)));
         }
+        #[cfg(feature = "aws-sigv4")]
+        if self.aws_sigv4 {
+            let signer = txn_es::AwsSigner::from_environment();
+            config = config.with_request_signer(Arc::new(signer));
+        }
         for Secret(header) in &self.header {
             let (name, value) = header.split_once(':').ok_or_else(|| {
                 Failure::misconfigured("a header is written NAME: VALUE".to_owned())
@@ -128,6 +140,10 @@ impl Access {
         }
         if let Some(fingerprint) = &self.ca_fingerprint {
             command.arg("--ca-fingerprint").arg(fingerprint);
+        }
+        #[cfg(feature = "aws-sigv4")]
+        if self.aws_sigv4 {
+            command.arg("--aws-sigv4");
         }
         let headers: Vec<&str> = self.header.iter().map(|Secret(header)| header.as_str()).collect();
         let headers = (!headers.is_empty()).then(|| headers.join("\n"));
