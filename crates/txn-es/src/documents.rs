@@ -185,7 +185,10 @@ impl Inner {
                         continue;
                     }
                     Whole::TooLarge => {
-                        let reason = format!("the server refuses a request of {len} bytes");
+                        let reason = format!(
+                            "the server, or a proxy before it, takes no request of {len} bytes: raise \
+                             `http.max_content_length`, or the limit of the proxy"
+                        );
                         Fate::Invalid(Refusal { kind: RefusalKind::TooLarge, reason })
                     }
                     // Nothing was carried out: find the one that is not valid.

@@ -18,11 +18,11 @@ use crate::config::Acknowledge;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::places::RecordOf;
-use crate::engine::settle::Settled;
+use crate::engine::settle::{Because, Place, Settled};
 use crate::engine::transaction_table::{Partition, RecordLookup};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{Key, Version, Write, WriteOp};
+use crate::store::{Key, Outcome, Refusal, RefusalKind, Version, Write, WriteOp};
 use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::attempt::{Footprint, Phase, operation};
@@ -436,12 +436,7 @@ impl Attempt {
             return Ok(());
         }
         let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
-        limits.check(&key, source.len() + heads).map_err(|refusal| {
-            Error::invalid(format!(
-                "the transaction is too large, for its record is one document: {}",
-                refusal.reason
-            ))
-        })
+        limits.check(&key, source.len() + heads).map_err(|refusal| too_large(&refusal))
     }
 
     /// The record needs the partition of its day: better found missing before the first lock than at the commit.
@@ -499,7 +494,10 @@ impl Attempt {
             }
             Err(unsettled) => {
                 let in_doubt = unsettled.in_doubt;
-                let error = unsettled.while_doing("commit");
+                let error = match &unsettled.because {
+                    Because::Refused(outcome) => refused_record(outcome, &place.key(engine)).into(),
+                    _ => unsettled.while_doing("commit"),
+                };
                 if in_doubt {
                     return Err(self.in_doubt(error));
                 }
@@ -518,6 +516,21 @@ impl Attempt {
         );
         AttemptError::Fail(Error::new(ErrorKind::Unknown, message).in_transaction(self.tid))
     }
+}
+
+/// The error where the store refuses the record for good. Its size is that of all documents together, and the fault of none.
+pub(super) fn refused_record(outcome: &Outcome, key: &Key) -> Error {
+    match outcome {
+        Outcome::Invalid(refusal) if refusal.kind == RefusalKind::TooLarge => too_large(refusal),
+        outcome => Error::from_refused(outcome, key, "commit"),
+    }
+}
+
+fn too_large(refusal: &Refusal) -> Error {
+    Error::invalid(format!(
+        "the transaction is too large, for its record is one document: {}",
+        refusal.reason
+    ))
 }
 
 /// A document that is the whole transaction.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::commit::{CommittedRecord, Prepared};
+use super::commit::{CommittedRecord, Prepared, refused_record};
 use super::participants::participant_of;
 use super::stage::Decisive;
 use super::{Attempt, Mutation, ReadEntry};
@@ -226,12 +226,11 @@ impl Attempt {
                     if is_lock {
                         engine.memory.forget_collection(&key.collection);
                     }
-                    let doing = match (index, is_lock) {
-                        (0, _) => "commit",
-                        (_, true) => "lock it",
-                        (_, false) => "write it",
+                    let error = match (index, is_lock) {
+                        (0, _) => refused_record(&refused, &key),
+                        (_, true) => Error::from_refused(&refused, &key, "lock it"),
+                        (_, false) => Error::from_refused(&refused, &key, "write it"),
                     };
-                    let error = Error::from_refused(&refused, &key, doing);
                     answers.failed(error.in_transaction(self.tid).into());
                 }
             }
