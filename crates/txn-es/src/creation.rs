@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use txn_store::fields::STATE;
+use txn_store::fields::{DELETES, STATE};
 use txn_store::{CollectionSpec, Role, StoreError};
 
 use crate::definition;
@@ -61,6 +61,7 @@ pub(crate) fn creation(
     if spec.role == Role::Partition {
         index.map(json!({
             STATE: {"type": "keyword"},
+            DELETES: {"type": "keyword"},
             "body": {"type": "object", "enabled": false},
         }))?;
     }

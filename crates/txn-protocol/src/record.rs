@@ -120,6 +120,9 @@ struct Wire {
     commit_version: Option<CommitVersion>,
     #[serde(default, rename = "members")]
     participants: Vec<Participant>,
+    /// Of these the ones that it deletes, to search by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deletes: Vec<String>,
     #[serde(default)]
     body: Body,
     coordinator: String,
@@ -215,6 +218,7 @@ impl Record {
             aborted: self.aborted.clone(),
             commit_version: self.commit_version,
             participants: self.participants.clone(),
+            deletes: self.deleted().map(|participant| participant.key().to_string()).collect(),
             body: Body {
                 images: images.map_err(fault)?,
                 metadata: self.metadata.as_deref().map(raw).transpose().map_err(fault)?,
@@ -238,12 +242,17 @@ impl Record {
             let Participant { collection, id, routing, .. } = participant;
             FIELDS + name(collection) + name(id) + routing.as_deref().map_or(0, name)
         };
-        let participants: usize = self.participants.iter().map(participant).sum();
+        let participants: usize =
+            self.participants.iter().chain(self.deleted()).map(participant).sum();
         let image = |image: &Option<Image>| 5 + image.as_ref().map_or(0, |i| i.as_str().len());
         let images: usize = self.images.iter().map(image).sum();
         let words = name(&self.coordinator) + self.application.as_deref().map_or(0, name);
         let told = self.metadata.is_none() && self.aborted.is_none();
         told.then_some(FIELDS + participants + images + words)
+    }
+
+    fn deleted(&self) -> impl Iterator<Item = &Participant> {
+        self.participants.iter().filter(|participant| participant.op == Op::Delete)
     }
 
     /// Where in `participants` each document is.

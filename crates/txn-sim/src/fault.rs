@@ -2,7 +2,7 @@
 
 mod plan;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub struct FaultStore {
     shared: Arc<Shared>,
     enabled: AtomicBool,
     outage: Mutex<Option<Ongoing>>,
+    /// Collections that were refreshed and not written to since.
+    fresh: Mutex<BTreeSet<Arc<str>>>,
 }
 
 /// An outage that has begun.
@@ -245,7 +247,7 @@ impl FaultStore {
             late: watch::Sender::new(0),
         };
         let (enabled, outage) = (AtomicBool::new(true), Mutex::default());
-        Self { shared: Arc::new(shared), enabled, outage }
+        Self { shared: Arc::new(shared), enabled, outage, fresh: Mutex::default() }
     }
 
     /// Switches faults on or off for the calls to come. Off, the dice stand still and an outage ends; late writes
@@ -411,11 +413,14 @@ impl Store for FaultStore {
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
         let calm = vec![WriteFault::None; writes.len()];
         let faults = self.throw(calm, |dice| writes.iter().map(|w| dice.write(&w.op)).collect());
+        self.fresh.lock().retain(|name| writes.iter().all(|write| write.key.collection != *name));
         self.slowly(self.write(writes, &faults)).await
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.reach(collection, self.shared.inner.refresh(collection)).await
+        self.reach(collection, self.shared.inner.refresh(collection)).await?;
+        self.fresh.lock().insert(collection.into());
+        Ok(())
     }
 
     async fn scan(
@@ -432,7 +437,8 @@ impl Store for FaultStore {
         let scan = self.shared.inner.scan(collection, filter, size, from);
         let mut page = self.reach(collection, scan).await?;
         let found = page.documents.len();
-        page.documents.retain(|_| !self.throw(false, FaultRng::hides));
+        let is_fresh = self.fresh.lock().contains(collection);
+        page.documents.retain(|_| !self.throw(false, FaultRng::hides) || is_fresh);
         let hidden = (found - page.documents.len()) as u64;
         self.shared.count(|n| n.scan_hides += hidden);
         Ok(page)

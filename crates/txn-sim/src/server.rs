@@ -30,8 +30,10 @@ pub struct Manners {
     pub hung_replication: bool,
     /// A read that any copy may answer goes to one that does not have the newest writes yet.
     pub lagging_copy: f64,
-    /// A scan leaves a document out, unless writes to its collection are blocked.
+    /// A scan leaves a document out that was written since the last refresh, unless writes to its collection are blocked.
     pub scan_hides: f64,
+    /// It leaves out others as well. No server does; it shows what must not rest on a scan.
+    pub scan_hides_all: bool,
     /// Most documents in one page of a scan, where it is not as many as are asked for.
     pub page: Option<usize>,
     /// The answer with a page of a scan is lost. The scan has moved on.
@@ -175,6 +177,8 @@ struct Collection {
     reach: Reach,
     term: u64,
     last: u64,
+    /// The last write before the last refresh.
+    refreshed: u64,
     documents: BTreeMap<Place, Document>,
 }
 

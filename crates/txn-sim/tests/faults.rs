@@ -215,6 +215,9 @@ async fn answers_that_are_missing() {
     let page = store.scan(COLLECTION, &Filter::All, 100, None).await.unwrap();
     assert!((10..30).contains(&page.documents.len()), "{}", page.documents.len());
     assert_eq!(store.injected().scan_hides, 40 - page.documents.len() as u64);
+    store.refresh(COLLECTION).await.unwrap();
+    let page = store.scan(COLLECTION, &Filter::All, 100, None).await.unwrap();
+    assert_eq!(page.documents.len(), 40, "what was refreshed is shown");
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,11 +89,12 @@ pub fn matches(filter: &Filter, source: &str) -> bool {
     };
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(source) else { return false };
     let Some(value) = object.get(field).filter(|value| !value.is_null()) else { return false };
-    match (filter, value.as_str()) {
-        (Filter::AnyOf(_, values), Some(value)) => values.contains(&value),
-        (Filter::Equals(_, wanted), Some(value)) => **wanted == *value,
-        (Filter::AnyOf(..) | Filter::Equals(..), None) => false,
-        (Filter::All | Filter::Exists(_), _) => true,
+    let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    let mut texts = values.iter().filter_map(serde_json::Value::as_str);
+    match filter {
+        Filter::AnyOf(_, wanted) => texts.any(|text| wanted.contains(&text)),
+        Filter::Equals(_, wanted) => texts.any(|text| **wanted == *text),
+        Filter::All | Filter::Exists(_) => true,
     }
 }
 

@@ -389,7 +389,7 @@ pub enum Filter {
     Exists(&'static str),
     /// Those where the field has one of the values.
     AnyOf(&'static str, Vec<&'static str>),
-    /// Those where the field has this value.
+    /// Those where the field has this value, or is a list that holds it.
     Equals(&'static str, Arc<str>),
 }
 

@@ -1,6 +1,6 @@
 //! The canonical form of a state: what differs only in names is the same.
 
-use crate::state::{Body, DOCS, Help, Message, Phase, RECORDS, Txn, Who, World, who};
+use crate::state::{Body, DOCS, Help, Message, Own, Phase, RECORDS, Txn, Who, World, txn_of, who};
 
 impl World {
     pub(crate) fn fresh_version(&mut self, d: usize) -> u8 {
@@ -22,6 +22,7 @@ impl World {
         for txn in &mut self.txns {
             visit(&mut txn.seen[d].version);
             visit(&mut txn.held[d]);
+            visit(&mut txn.own.relocked[d]);
         }
         for slot in &mut self.recs {
             visit(&mut slot.now.versions[d]);
@@ -46,6 +47,10 @@ impl World {
             if help.who == who {
                 visit(&mut help.version);
             }
+        }
+        let txn = &mut self.txns[txn_of(who)];
+        if self::who(txn_of(who), txn.attempt) == who {
+            visit(&mut txn.own.record);
         }
         for message in self.net.iter_mut().flatten() {
             if matches!(message.body, Body::Rec(at, _) if at == who) {
@@ -92,7 +97,7 @@ impl World {
             match txn.phase {
                 Phase::Done | Phase::Dead => {
                     txn.knows = 0;
-                    txn.help = Help::default();
+                    (txn.help, txn.own) = (Help::default(), Own::default());
                     (txn.held, txn.unsure, txn.done) = ([0; DOCS], 0, 0);
                     txn.forget_versions();
                 }

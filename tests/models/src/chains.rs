@@ -173,14 +173,14 @@ pub fn suite() -> Suite {
                 "insert and read, then delete and write",
                 "1 fork, 1 janitor, suspicion",
                 inserts(),
-                220_207,
+                220_159,
             )
             .ends(),
             Case::new(
                 "an insert, deleted by another, then put",
                 "1 fork, 1 janitor, suspicion",
                 deleted_between(),
-                50_932,
+                50_888,
             )
             .ends(),
             Case::new(

@@ -71,13 +71,13 @@ pub fn suite() -> Suite {
     Suite {
         name: "explicit_insert",
         cases: vec![
-            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 19_805)
+            Case::new("insert, delete", "1 forked create, 1 janitor", insert_and_delete(), 19_773)
                 .ends(),
             Case::new(
                 "insert, deleted, insert",
                 "1 forked create, 1 janitor",
                 deleted_at_once(),
-                20_298,
+                20_350,
             )
             .ends(),
             Case::new(

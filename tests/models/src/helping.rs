@@ -4,15 +4,17 @@
 use txn_protocol::machines::record::{Decide, Decision, Finish};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
 use txn_protocol::machines::settle::{Machine, Settle};
-use txn_protocol::record::Participant;
+use txn_protocol::record::{Op, Participant};
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
+use txn_protocol::rules::apply::{
+    Applying, Committed, applying, is_locked_by, is_moved_placeholder, unlocking,
+};
 use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
 use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
 use crate::scenario::Death;
 use crate::state::{
-    Body, DOCS, Doc, Fault, Help, Mark, Message, Phase, Rec, Stage, Told, Txn, Who, World,
+    Body, DOCS, Doc, Fault, Help, Mark, Message, Own, Phase, Rec, Stage, Told, Txn, Who, World,
     attempt_of, txn_of, who,
 };
 use crate::translate::{self, commit_version, holder_state, standing, tid, view};
@@ -142,8 +144,11 @@ impl Turn<'_> {
     fn strays(&self, holder: Who, rec: &Rec) -> Vec<usize> {
         let is_stray = |d: &usize| {
             let doc = self.world.docs[*d].now;
-            let is_named = |participant| {
-                is_locked_by(&self.scenario.rules, &participant, tid(holder), &view(&doc))
+            let is_named = |participant: Participant| {
+                let (rules, now) = (&self.scenario.rules, view(&doc));
+                is_locked_by(rules, &participant, tid(holder), &now)
+                    || rec.mark == Mark::Committed
+                        && is_moved_placeholder(rules, &participant, tid(holder), &now)
             };
             doc.lock == holder && !self.participant(rec, *d).is_some_and(is_named)
         };
@@ -156,8 +161,66 @@ impl Turn<'_> {
 
     /// The next step about one participant.
     fn step(&self, holder: Who, rec: &Rec, d: usize, participant: &Participant) -> Applying {
-        let (doc, commit) = (self.world.docs[d].now, commit_version(rec.stamp));
-        applying(&self.scenario.rules, tid(holder), commit, participant, None, &view(&doc))
+        let doc = self.world.docs[d].now;
+        // A deletion is on record before the document goes.
+        let was_deleted = doc.writer != self.world.txns[txn_of(holder)].seen[d].writer;
+        let searches = !(self.lacks(Rule::RelockUnapplied) && self.owned(holder).is_some());
+        let applied = rec.mark == Mark::Finished || searches && was_deleted;
+        let commit = commit_version(rec.stamp);
+        let committed = Committed { tid: tid(holder), commit, applied };
+        let relocked = self.owned(holder).map_or(0, |own| own.relocked[d]);
+        let relocked = (relocked > 0).then(|| Participant {
+            op: Op::Insert,
+            placeholder: Some(translate::version(relocked)),
+            before: None,
+            ..participant.clone()
+        });
+        let participant = relocked.as_ref().unwrap_or(participant);
+        applying(&self.scenario.rules, committed, participant, None, &view(&doc))
+    }
+
+    /// What the actor knows as the owner of an attempt, if it is.
+    fn owned(&self, holder: Who) -> Option<Own> {
+        let Actor::Owner(t) = self.actor else { return None };
+        let txn = &self.world.txns[t];
+        (who(t, txn.attempt) == holder && txn.phase == Phase::Applying).then_some(txn.own)
+    }
+
+    /// Nobody can tell from what stands there whether the commit was applied.
+    fn settle_unclear(&mut self, holder: Who, rec: &Rec, d: usize) {
+        let doc = self.world.docs[d].now;
+        let Some(own) = self.owned(holder) else {
+            self.report(d);
+            return;
+        };
+        let t = txn_of(holder);
+        let relock = move |w: &mut World| match doc.version {
+            0 => w.txns[t].own.missing |= 1 << d,
+            version => w.txns[t].own.relocked[d] = version,
+        };
+        if own.missing & (1 << d) != 0 && doc.version == 0 {
+            let placeholder =
+                Doc { lock: holder, absent: true, writer: doc.writer, ..Doc::default() };
+            self.put_doc("locks again", d, placeholder.at_some(), move |w, answer| {
+                w.txns[t].own.relocked[d] = answer.unwrap_or(w.txns[t].own.relocked[d]);
+            });
+        } else if self.lacks(Rule::RelockUnapplied) {
+            self.go("takes for its own", Object::Doc(d), relock);
+        } else if own.record == 0 {
+            self.report(d);
+        } else {
+            let message = Message { expected: own.record, body: Body::Rec(holder, *rec) };
+            self.send("touches its record", message, move |w, answer| {
+                w.txns[t].own.record = answer.unwrap_or_default();
+                if answer.is_some() {
+                    relock(w);
+                }
+            });
+        }
+    }
+
+    fn report(&mut self, d: usize) {
+        self.go("reports", Object::Doc(d), |w| w.reported |= 1 << d);
     }
 
     fn apply_member(
@@ -209,6 +272,9 @@ impl Turn<'_> {
             Applying::Held(other) => {
                 self.aside(d, translate::who(other), requester, Some(done | 1 << d));
             }
+            Applying::Unclear(_) => self.settle_unclear(holder, rec, d),
+            // Nobody but an owner with a locked document at hand is told so.
+            Applying::PerhapsOvertaken(_) => {}
             Applying::Done => self.go("has nothing to do at", Object::Doc(d), |w| {
                 dealt(w, Some(0));
             }),

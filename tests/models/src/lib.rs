@@ -6,6 +6,7 @@ pub mod check;
 pub mod everything;
 pub mod explicit_insert;
 mod helping;
+pub mod moved_locks;
 pub mod one_document;
 mod owner;
 mod parallel;
@@ -32,6 +33,7 @@ pub mod wound_wait;
 pub fn all() -> Vec<suite::Suite> {
     vec![
         explicit_insert::suite(),
+        moved_locks::suite(),
         wound_wait::suite(),
         chains::suite(),
         validated_reads::suite(),

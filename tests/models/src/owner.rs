@@ -254,10 +254,12 @@ impl Turn<'_> {
     fn commit(&mut self, t: usize, me: Who, script: &Script) {
         let txn = self.world.txns[t];
         let rec = *self.world.rec(me);
+        let meddles = self.scenario.meddles();
         let committed = move |w: &mut World, answer: Option<u8>| {
-            if answer.is_some() {
+            if let Some(version) = answer {
                 let txn = &mut w.txns[t];
                 (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
+                txn.own.record = if meddles { version } else { 0 };
             }
         };
         match (Commit { rules: &self.scenario.rules }).next(&standing(&rec)) {

@@ -1,14 +1,16 @@
 //! Reading without locks, and transactions that are one write.
 
+use txn_protocol::document::View;
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::apply::is_participants_lock;
+use txn_protocol::rules::apply::{is_moved_placeholder, is_participants_lock};
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
 
 use crate::scenario::{Kind, Script, Use};
 use crate::state::{
-    Body, DOCS, Doc, Help, Message, Phase, Rec, Seen, Stage, Told, Who, World, ended, seen, txn_of,
+    Body, DOCS, Doc, Help, Mark, Message, Phase, Rec, Seen, Stage, Told, Who, World, ended, seen,
+    txn_of,
 };
 use crate::translate::{self, holder_state, stamp, tid, view};
 use crate::turn::{Object, Turn};
@@ -69,8 +71,12 @@ impl Turn<'_> {
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
         let (version, stored) = (translate::version(read.version), translate::stored(read));
         self.participant(rec, d).is_some_and(|participant| {
+            let rules = &self.scenario.rules;
+            let seen = View::Present { version, source: "{}".into(), stored: stored.clone() };
             writes(participant.op)
-                && is_participants_lock(&self.scenario.rules, &participant, version, &stored)
+                && (is_participants_lock(rules, &participant, version, &stored)
+                    || rec.mark == Mark::Committed
+                        && is_moved_placeholder(rules, &participant, tid(read.holder), &seen))
         })
     }
 

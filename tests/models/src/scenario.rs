@@ -138,6 +138,12 @@ impl Scenario {
         self
     }
 
+    /// Whether a plain client meddles with placeholders.
+    #[must_use]
+    pub fn meddles(&self) -> bool {
+        self.budget.moved + self.budget.removed > 0
+    }
+
     /// Whether that rule is left out.
     #[must_use]
     pub fn lacks(&self, rule: Rule) -> bool {

@@ -302,6 +302,19 @@ pub struct Txn {
     pub help: Help,
     /// Attempts whose `aborted` was acknowledged to this process.
     pub knows: u8,
+    /// What an owner knows that applies beside plain clients.
+    pub own: Own,
+}
+
+/// What an owner knows of its commit while it applies it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Own {
+    /// The version of its record by its own last acknowledged write; 0 once it is not known.
+    pub record: u8,
+    /// Placeholders that it may take for its locks, by their versions.
+    pub relocked: [u8; DOCS],
+    /// Absences that it saw before its record was found untouched.
+    pub missing: u8,
 }
 
 /// Somebody who recovers whatever is left behind.
@@ -344,6 +357,10 @@ pub struct Budget {
     pub deaths: u8,
     /// Writes that are applied and answered with a refusal.
     pub refused: u8,
+    /// Placeholders that a plain client writes again as they are.
+    pub moved: u8,
+    /// Placeholders that a plain client deletes.
+    pub removed: u8,
 }
 
 /// A state of the world.
@@ -361,6 +378,8 @@ pub struct World {
     pub net: [Option<Message>; MESSAGES],
     /// What may still go wrong.
     pub budget: Budget,
+    /// Documents that were reported, because nobody could tell whether a commit was applied there.
+    pub reported: u8,
     /// What must never happen happened.
     pub fault: Option<Fault>,
 }

@@ -5,7 +5,7 @@ use txn_protocol::rules::conflict::Requester;
 
 use crate::properties;
 use crate::protocol::Protocol;
-use crate::state::{ATTEMPTS, Body, Mark, RECORDS, World};
+use crate::state::{ATTEMPTS, Body, Doc, Mark, RECORDS, World};
 use crate::turn::{Actor, Object, Step, Turn};
 
 impl Model for Protocol {
@@ -69,6 +69,27 @@ impl Turn<'_> {
         }
     }
 
+    /// A plain client writes a placeholder again as it is, or deletes it.
+    fn meddle(&mut self, d: usize) {
+        let (doc, budget) = (self.world.docs[d].now, self.world.budget);
+        if !doc.absent {
+            return;
+        }
+        if budget.moved > 0 {
+            self.go("a plain client rewrites", Object::Doc(d), |w| {
+                w.budget.moved -= 1;
+                w.carry_out(Body::Doc(d, doc), false);
+            });
+        }
+        if budget.removed > 0 {
+            let gone = Doc { writer: doc.writer, ..Doc::default() };
+            self.go("a plain client deletes", Object::Doc(d), |w| {
+                w.budget.removed -= 1;
+                w.carry_out(Body::Doc(d, gone), false);
+            });
+        }
+    }
+
     /// Late writes land, primaries crash.
     fn store(&mut self) {
         let world = self.world;
@@ -86,6 +107,9 @@ impl Turn<'_> {
                     w.carry_out(message.body, false);
                 }
             });
+        }
+        for d in 0..world.docs.len() {
+            self.meddle(d);
         }
         for d in (0..world.docs.len()).filter(|d| world.docs[*d].dirty) {
             self.go("the primary crashes that has", Object::Doc(d), |w| w.docs[d].crash());

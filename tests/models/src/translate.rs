@@ -173,7 +173,7 @@ pub(crate) fn deed(op: Op) -> Deed {
 #[cfg(test)]
 mod tests {
     use txn_protocol::rule::Rules;
-    use txn_protocol::rules::apply::{Applying, applying};
+    use txn_protocol::rules::apply::{Applying, Committed, applying};
 
     use super::*;
     use crate::state::{Body, World};
@@ -190,14 +190,15 @@ mod tests {
         let mut rec = Rec { stamp: stamp(0, 0), ..Rec::default() };
         rec.deeds[0] = Deed::Write;
         let participant = participant(&rec, 0).unwrap();
-        let commit = commit_version(rec.stamp);
+        let committed =
+            Committed { tid: tid(1), commit: commit_version(rec.stamp), applied: false };
         write(0, 0);
         let passed_over = view(&write(2, stamp(0, 1)));
-        let step = applying(&Rules::all(), tid(1), commit, &participant, None, &passed_over);
+        let step = applying(&Rules::all(), committed, &participant, None, &passed_over);
         assert!(matches!(step, Applying::Overtaken(_)), "{step:?}");
         write(1, rec.stamp);
         let followed = view(&write(2, stamp(rec.stamp, 1)));
-        let step = applying(&Rules::all(), tid(1), commit, &participant, None, &followed);
+        let step = applying(&Rules::all(), committed, &participant, None, &followed);
         assert!(matches!(step, Applying::Touch(_)), "{step:?}");
     }
 }

@@ -89,6 +89,7 @@ macro_rules! models {
 
 models!(
     explicit_insert,
+    moved_locks,
     wound_wait,
     chains,
     validated_reads,

@@ -17,18 +17,20 @@ use By::{Schedule, Seed};
 /// tried.
 const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::LockOverWhatWasRead, Seed(1)),
-    (Rule::LockAcknowledged, Seed(3)),
+    (Rule::LockAcknowledged, Seed(4)),
     (Rule::AbortBeforeTakeOver, Seed(0)),
     (Rule::AbortFlag, Seed(1)),
-    (Rule::CommitSettled, Seed(1)),
+    (Rule::CommitSettled, Seed(3)),
     (Rule::ValidateReads, Seed(12)),
     (Rule::ValidateAfterLocks, Seed(315)),
     (Rule::ValidateHolders, Seed(68)),
     (Rule::ReadOnlyWaits, Seed(6_481)),
     (Rule::LockAbsentReads, Schedule("absences that change places")),
-    (Rule::VerifyReadLocks, Seed(31)),
-    (Rule::TouchCommitted, Seed(609)),
+    (Rule::VerifyReadLocks, Seed(86)),
+    (Rule::TouchCommitted, Seed(8)),
     (Rule::PlaceholderVersion, Seed(12)),
+    (Rule::MovedLock, Schedule("a placeholder that is rewritten")),
+    (Rule::RelockUnapplied, Schedule("an insert that is deleted behind its owner")),
     (Rule::WrittenSince, Seed(87)),
     (Rule::ApplyAcknowledged, Seed(2_432)),
     (Rule::SettleSingle, Seed(1)),
@@ -58,7 +60,7 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::FenceBeforeAbort, Schedule("a version that vanishes")),
     (Rule::StagedDecidesNothing, Seed(199)),
     (Rule::ReadStagedAgain, Schedule("an apply behind a reader")),
-    (Rule::DecideBeforeTelling, Seed(35)),
+    (Rule::DecideBeforeTelling, Seed(237)),
     (Rule::StageNoReads, Seed(315)),
 ];
 

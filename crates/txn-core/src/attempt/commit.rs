@@ -36,6 +36,8 @@ pub(super) struct CommittedRecord {
     pub(super) record: Arc<Record>,
     /// Where it stands, and whether it says already that it is committed.
     pub(super) standing: Standing,
+    /// Its version, if nobody else can have seen it committed before.
+    pub(super) first: Option<Version>,
     pub(super) known: BTreeMap<Key, View>,
 }
 
@@ -306,9 +308,12 @@ impl Attempt {
         let Participants { list: participants, images, known, past } = participants;
         self.keep(past).await?;
         let (record, commit) = self.deciding_record(State::Committed, participants, images).await?;
-        let version = self.commit_record(&record).await?;
+        let (version, first) = self.commit_record(&record).await?;
         let standing = Standing::at(State::Committed, version);
-        Ok(self.is_committed(CommittedRecord { record: Arc::new(record), standing, known }, commit))
+        Ok(self.is_committed(
+            CommittedRecord { record: Arc::new(record), standing, first, known },
+            commit,
+        ))
     }
 
     /// The record by which the attempt commits, and the version of what it writes.
@@ -464,9 +469,13 @@ impl Attempt {
         self.engine.commit_version(Some(self.tid), read.max(held)).await
     }
 
-    /// The commit point: one conditional write of the record.
+    /// The commit point: one conditional write of the record. Returns its version, and again if nobody else can have seen it committed
+    /// before.
     #[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    async fn commit_record(&self, record: &Record) -> Result<Version, AttemptError> {
+    async fn commit_record(
+        &self,
+        record: &Record,
+    ) -> Result<(Version, Option<Version>), AttemptError> {
         let engine = &self.engine;
         self.check_time()?;
         // From here on only the record says whether the attempt is aborted.
@@ -484,7 +493,10 @@ impl Attempt {
         let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
         let (presumed, content) = (RecordLookup::known(presumed), |_: &_| Ok(source.clone()));
         match engine.settle(&place, &commit, presumed, content, &deadline).await {
-            Ok(settled @ Settled { proven: Decision::Committed, .. }) => Ok(settled.version()?),
+            Ok(settled @ Settled { proven: Decision::Committed, .. }) => {
+                let version = settled.version()?;
+                Ok((version, (!settled.found.is_committed()).then_some(version)))
+            }
             Ok(Settled { proven: Decision::Aborted, written, .. }) => {
                 cov_mark::hit!(wound_seen_at_commit);
                 if written.is_some() {

@@ -9,6 +9,7 @@ use crate::config::Acknowledge;
 use crate::engine::apply::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::own_record::OwnRecord;
 use crate::engine::succession::{LONGEST_CHAIN, LockedOver};
 use crate::error::ErrorKind;
 use crate::event::Event;
@@ -53,7 +54,8 @@ impl Attempt {
         left: BTreeMap<Key, LockedOver>,
     ) -> bool {
         let engine = &self.engine;
-        let CommittedRecord { record, standing, mut known } = committed;
+        let CommittedRecord { record, standing, first, mut known } = committed;
+        let own_record = OwnRecord::new(&record, first).map(Arc::new);
         let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
@@ -62,12 +64,13 @@ impl Attempt {
             let own = known.extract_if(.., |key, _| is_own(key)).collect();
             let own = async {
                 let wanted = keys.iter().filter(|key| is_own(key)).cloned().collect();
-                let unapplied = engine.apply(&record, own, wanted, &deadline).await;
+                let unapplied =
+                    engine.apply(&record, own, wanted, own_record.clone(), &deadline).await;
                 engine.live_attempts.release(keys.iter().filter(|key| is_own(key)));
                 self.seat.give_back(&is_own);
                 unapplied
             };
-            let left = self.apply_unless_locked_over(&record, known, left, &deadline);
+            let left = self.apply_unless_locked_over(&record, known, left, &own_record, &deadline);
             let (own, left) = futures::future::join(own, left).await;
             self.seat.leave();
             let mut unapplied = own?;
@@ -154,6 +157,7 @@ impl Attempt {
         record: &Arc<Record>,
         mut known: BTreeMap<Key, View>,
         left: BTreeMap<Key, LockedOver>,
+        own: &Option<Arc<OwnRecord>>,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
         let engine = &self.engine;
@@ -162,7 +166,10 @@ impl Attempt {
             async move {
                 let unapplied = match self.is_locked_over(&key, locked_over).await {
                     true => Ok(Unapplied::new()),
-                    false => engine.apply(record, known, [key.clone()].into(), deadline).await,
+                    false => {
+                        let wanted = [key.clone()].into();
+                        engine.apply(record, known, wanted, own.clone(), deadline).await
+                    }
                 };
                 engine.live_attempts.release([&key]);
                 self.seat.give_back(&|given| *given == key);

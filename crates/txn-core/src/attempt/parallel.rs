@@ -289,7 +289,7 @@ impl Attempt {
         let view = |(key, lock): (&Key, &super::Held)| (key.clone(), lock.view(self.tid));
         let known = self.locks.lock().held.iter().map(view).collect();
         let record = Arc::new(Record { state: State::Committed, ..record });
-        self.is_committed(CommittedRecord { record, standing, known }, commit)
+        self.is_committed(CommittedRecord { record, standing, first: None, known }, commit)
     }
 
     /// Before anything is applied the record says that it is committed. Returns how it stands then.

@@ -1,4 +1,4 @@
-//! Applying a committed transaction to its participants, round by round, and taking void locks off. Used by the owner and
+//! Applying a committed transaction to its participants, round by round. Used by the owner and
 //! by whoever recovers it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,17 +11,18 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::NO_NODE_LAGS_FOR;
 use crate::engine::holder::{Lock, by_holder};
+use crate::engine::own_record::OwnRecord;
 use crate::engine::store_access::{Look, ReadPreference, missing_collection};
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Write, WriteOp};
+use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
-use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
-use txn_protocol::rules::apply::{Applying, applying, is_locked_by, unlocking};
+use txn_protocol::rules::apply::{Applying, Committed, applying, is_locked_by};
 
 /// The participants that were not applied, each with the reason. The others are, by acknowledged writes.
 pub(crate) type Unapplied = BTreeMap<Key, Error>;
@@ -29,7 +30,7 @@ pub(crate) type Unapplied = BTreeMap<Key, Error>;
 /// An apply under way.
 pub(crate) struct Apply {
     record: Arc<Record>,
-    commit: CommitVersion,
+    pub(super) commit: CommitVersion,
     /// The participants that are waited for; once they are settled, what is hindered is left to the janitor.
     wanted: BTreeSet<Key>,
     /// What remains to be done, and where in the record it is.
@@ -48,6 +49,18 @@ pub(crate) struct Apply {
     backoff: Backoff,
     /// When its owner looks again whether its record stands.
     looks_again: Option<Duration>,
+    /// When it began, on the monotonic clock.
+    pub(super) began: Duration,
+    /// Its record, if this process owns it and nobody else is known to have applied it.
+    pub(super) own: Option<Arc<OwnRecord>>,
+    /// Placeholders that the owner acknowledged in place of locks that were lost.
+    pub(super) relocked: BTreeMap<Key, Version>,
+    /// Participants that were never applied and that others wrote since, as the owner knows.
+    pub(super) never_applied: BTreeSet<Key>,
+    /// Participants that were deleted by a later transaction, as its record says.
+    pub(super) deleted: BTreeSet<Key>,
+    /// Its record is finished by now.
+    pub(super) is_finished: bool,
 }
 
 /// What a round of an apply sends and asks.
@@ -57,6 +70,7 @@ struct Round {
     absences: Vec<Key>,
     held: Vec<Lock>,
     overtaken: BTreeSet<Key>,
+    unclear: BTreeMap<Key, Applying>,
     /// What is written into documents that stay.
     contents: BTreeMap<Key, Stored>,
     /// What each of them asks for.
@@ -97,27 +111,68 @@ impl Apply {
         }
     }
 
-    fn never(&mut self, key: &Key, why: &str) {
+    pub(super) fn tid(&self) -> AttemptId {
+        self.record.tid
+    }
+
+    pub(super) fn op(&self, key: &Key) -> Option<Op> {
+        self.pending.get(key).map(|index| self.record.participants[*index].op)
+    }
+
+    pub(super) fn block(&mut self, key: &Key, why: WaitReason) {
+        self.blocked.insert(key.clone(), why);
+    }
+
+    /// Whether what stands there is a placeholder and nothing else.
+    pub(super) fn is_bare(&self, key: &Key) -> bool {
+        matches!(self.known.get(key), Some(View::Present { stored, .. }) if stored.is_bare_placeholder())
+    }
+
+    /// The participant as it stands in the record, or as its owner has locked it again.
+    fn participant(&self, index: usize, key: &Key) -> Participant {
+        let participant = self.record.participants[index].clone();
+        match self.relocked.get(key) {
+            None => participant,
+            Some(version) => {
+                let placeholder = Some(*version);
+                Participant { op: Op::Insert, placeholder, before: None, ..participant }
+            }
+        }
+    }
+
+    /// What is next to be done to a participant.
+    fn step(&self, rules: &Rules, index: usize, key: &Key, view: &View) -> Applying {
+        let applied = self.is_finished || self.deleted.contains(key);
+        let committed = Committed { tid: self.record.tid, commit: self.commit, applied };
+        let participant = self.participant(index, key);
+        match applying(rules, committed, &participant, self.locked.get(key), view) {
+            Applying::PerhapsOvertaken(version) if self.never_applied.contains(key) => {
+                Applying::Overtaken(version)
+            }
+            Applying::PerhapsOvertaken(version) if self.own.is_none() => Applying::Touch(version),
+            step => step,
+        }
+    }
+
+    pub(super) fn never(&mut self, key: &Key, why: &str) {
         let message = format!("a committed transaction cannot be applied to it: {why}");
         self.damages.insert(key.clone(), why.to_owned());
         self.give_up(key, Error::damaged(message));
     }
 }
 
-/// How often a void lock is written that somebody's touch moved: who looks late must not fail each time.
-const UNLOCK_TRIES: u32 = 3;
-
 impl Engine {
     /// Begins to apply the participants of a transaction, each by an acknowledged write and each for itself: what hinders
     /// one does not keep the others from being applied. Of a finished transaction only those that are wanted are looked
     /// at.
     ///
-    /// `known`: what the caller knows of participants by acknowledged writes of its own.
+    /// `known`: what the caller knows of participants by acknowledged writes of its own. `own`: its record, if it owns the transaction.
     pub(crate) fn begin_apply(
         &self,
         record: Arc<Record>,
         known: BTreeMap<Key, View>,
         wanted: BTreeSet<Key>,
+        own: Option<Arc<OwnRecord>>,
     ) -> Result<Apply, Error> {
         let commit = record.commit_version.ok_or_else(|| {
             Error::damaged("the committed record has no commit tid").in_transaction(record.tid)
@@ -138,6 +193,12 @@ impl Engine {
             damages: BTreeMap::new(),
             backoff: self.backoff(),
             looks_again: is_own.then(|| self.now() + self.config.lease / 4),
+            began: self.now(),
+            own,
+            relocked: BTreeMap::new(),
+            never_applied: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+            is_finished: record.state == State::Finished,
             record,
         })
     }
@@ -154,6 +215,7 @@ impl Engine {
         self.look_at_participants(apply).await;
         let mut round = self.next_steps(apply);
         self.carry_out(apply, &mut round).await;
+        self.settle_unclear(apply, std::mem::take(&mut round.unclear), deadline).await;
         for key in &round.absences {
             match self.prove_absence(key, deadline).await {
                 Ok(true) => drop(apply.pending.remove(key)),
@@ -256,12 +318,10 @@ impl Engine {
 
     /// What remains to be done to each participant, by what stands there.
     fn next_steps(&self, apply: &mut Apply) -> Round {
-        let tid = apply.record.tid;
         let mut round = Round::default();
         for (key, index) in apply.pending.clone() {
             let Some(view) = apply.known.get(&key) else { continue };
-            let (participant, locked) = (&apply.record.participants[index], apply.locked.get(&key));
-            let step = applying(&self.rules, tid, apply.commit, participant, locked, view);
+            let step = apply.step(&self.rules, index, &key, view);
             round.steps.insert(key.clone(), step);
             if matches!(step, Applying::Overtaken(_)) {
                 round.overtaken.insert(key.clone());
@@ -278,6 +338,9 @@ impl Engine {
                 (Some(op), _) => round.writes.push(Write::new(key, op)),
                 (None, Applying::ProveAbsence) => round.absences.push(key),
                 (None, Applying::Held(_)) => round.held.push(Lock { view: view.clone(), key }),
+                (None, Applying::Unclear(_) | Applying::PerhapsOvertaken(_)) => {
+                    round.unclear.insert(key, step);
+                }
                 (None, Applying::Damaged) => {
                     apply.never(&key, "another client wrote the document while it was locked");
                 }
@@ -314,10 +377,10 @@ impl Engine {
                 {
                     apply.pending.remove(key);
                 }
-                // The next look tells whether the collection is gone.
+                // The next look tells what stands there, and whether the collection is gone.
                 Outcome::Conflict | Outcome::MissingCollection => {}
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    apply.blocked.insert(key.clone(), WaitReason::Store(why));
+                    apply.block(key, WaitReason::Store(why));
                 }
                 refused => {
                     let error = Error::from_refused(&refused, key, "apply a committed write");
@@ -341,7 +404,7 @@ impl Engine {
     }
 
     /// The write that a step asks for, if it asks for one.
-    fn step_write(
+    pub(super) fn step_write(
         &self,
         step: Applying,
         view: &View,
@@ -359,95 +422,16 @@ impl Engine {
             Applying::Touch(version) | Applying::Overtaken(version) => {
                 Some(WriteOp::Replace(source.clone(), version))
             }
-            Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => None,
+            Applying::ProveAbsence
+            | Applying::Held(_)
+            | Applying::Unclear(_)
+            | Applying::PerhapsOvertaken(_)
+            | Applying::Done
+            | Applying::Damaged => None,
         }
     }
 
     /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was
-    /// acknowledged.
-    pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
-        let mut unlocked = BTreeMap::new();
-        let mut moved = self.unlock_once(locks, &mut unlocked).await;
-        for _ in 1..UNLOCK_TRIES {
-            if moved.is_empty() {
-                break;
-            }
-            let again = self.still_locked(locks, moved).await;
-            moved = self.unlock_once(&again, &mut unlocked).await;
-        }
-        unlocked
-    }
-
-    /// Returns those whose version has moved.
-    async fn unlock_once(
-        &self,
-        locks: &[Lock],
-        unlocked: &mut BTreeMap<Key, Result<bool, Error>>,
-    ) -> Vec<Key> {
-        let mut writes = Vec::new();
-        for Lock { key, view } in locks {
-            let Some(holder) = view.holder() else { continue };
-            let step = unlocking(view, holder);
-            if step == Applying::Damaged {
-                let message = "another client wrote content into the placeholder of a transaction";
-                let error = Error::damaged(message).at(key).in_transaction(holder);
-                unlocked.insert(key.clone(), Err(error));
-            } else if let Some(op) = self.step_write(step, view, Stored::clone) {
-                unlocked.insert(key.clone(), Ok(false));
-                writes.push((holder, Write::new(key.clone(), op)));
-            }
-        }
-        if writes.is_empty() {
-            return Vec::new();
-        }
-        let (holders, writes): (Vec<AttemptId>, Vec<Write>) = writes.into_iter().unzip();
-        let outcomes = self.write_all(&writes).await;
-        let mut moved = Vec::new();
-        for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
-            match outcome {
-                Outcome::Applied(_) => {
-                    self.emit(&Event::Unlocked { tid, document: key.clone() });
-                    unlocked.insert(key, Ok(true));
-                }
-                Outcome::Conflict => moved.push(key),
-                _ => {}
-            }
-        }
-        moved
-    }
-
-    /// Those of the locks that stand as they stood, over the same content, but were moved by a touch of somebody else.
-    /// A placeholder counts at its version only.
-    async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
-        let looks = self.look_at(&moved, ReadPreference::Primary).await;
-        let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {
-            let Look::Seen(view @ View::Present { .. }) = look else { return None };
-            let before = locks.iter().find(|lock| lock.key == key)?;
-            let same = match (&before.view, &view) {
-                (View::Present { stored: a, .. }, View::Present { stored: b, .. }) => {
-                    a == b && !a.absent
-                }
-                _ => false,
-            };
-            same.then_some(Lock { key, view })
-        });
-        again.collect()
-    }
-
-    /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that was acknowledged.
-    pub(crate) async fn unlock(
-        &self,
-        key: &Key,
-        view: &View,
-        holder: AttemptId,
-    ) -> Result<bool, Error> {
-        if view.holder() != Some(holder) {
-            return Ok(false);
-        }
-        let lock = Lock { key: key.clone(), view: view.clone() };
-        self.unlock_all(&[lock]).await.remove(key).unwrap_or(Ok(false))
-    }
-
     /// What a person must look at.
     fn emit_damage(&self, apply: &Apply) {
         let tid = apply.record.tid;
@@ -470,7 +454,7 @@ impl Engine {
 
     /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
     /// that is said.
-    fn emit_overwritten(&self, tid: AttemptId, key: &Key) {
+    pub(super) fn emit_overwritten(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
         let what = "another client wrote the locked document; the commit overwrites that";
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });

@@ -9,6 +9,7 @@ use crate::engine::apply::{Apply, Unapplied};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::holder::{Decided, Holding, Lock};
+use crate::engine::own_record::OwnRecord;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
@@ -16,7 +17,7 @@ use txn_protocol::document::View;
 use txn_protocol::machines::record::Standing;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
-use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::apply::{is_locked_by, is_moved_placeholder};
 use txn_protocol::rules::conflict::Requester;
 
 /// Whoever helps, and has to help another first, and so on, leaves the rest to others from here on.
@@ -115,7 +116,7 @@ impl Engine {
                 if wanted.is_empty() {
                     return Ok(Met::Resolved(help.resolutions(Unapplied::new())));
                 }
-                let apply = self.begin_apply(help.record.clone(), BTreeMap::new(), wanted)?;
+                let apply = self.begin_apply(help.record.clone(), BTreeMap::new(), wanted, None)?;
                 return Ok(Met::Committed(Box::new(apply), help));
             }
         };
@@ -124,15 +125,16 @@ impl Engine {
     }
 
     /// Applies a committed transaction of this process to the participants that are wanted. `known`: what it knows of these by
-    /// acknowledged writes.
+    /// acknowledged writes. `own`: its record.
     pub(crate) async fn apply(
         &self,
         record: &Arc<Record>,
         known: BTreeMap<Key, View>,
         wanted: BTreeSet<Key>,
+        own: Option<Arc<OwnRecord>>,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
-        let mut apply = self.begin_apply(record.clone(), known, wanted)?;
+        let mut apply = self.begin_apply(record.clone(), known, wanted, own)?;
         apply.leave_out_unwanted();
         self.roll_forward(Requester::Patient, Box::new(apply), deadline).await
     }
@@ -256,8 +258,11 @@ fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
     let participants = record.by_key();
     let is_named = |lock: &&Lock| {
         let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
-        participant
-            .is_some_and(|participant| is_locked_by(rules, participant, record.tid, &lock.view))
+        participant.is_some_and(|participant| {
+            let is_open = record.state == State::Committed;
+            is_locked_by(rules, participant, record.tid, &lock.view)
+                || is_open && is_moved_placeholder(rules, participant, record.tid, &lock.view)
+        })
     };
     let strays =
         locks.iter().filter(|lock| !is_named(lock) && rules.decides(Rule::UnnamedLockVoid));

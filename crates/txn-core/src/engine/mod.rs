@@ -25,6 +25,7 @@ pub(crate) mod memory;
 pub(crate) mod observe;
 pub(crate) mod opening;
 pub(crate) mod outcome;
+pub(crate) mod own_record;
 pub(crate) mod pages;
 pub(crate) mod places;
 pub(crate) mod purge;
@@ -41,6 +42,8 @@ pub(crate) mod survey;
 pub(crate) mod time;
 pub(crate) mod transaction_table;
 pub(crate) mod turn;
+pub(crate) mod unclear;
+pub(crate) mod unlock;
 pub(crate) mod wait_reason;
 
 use std::panic::AssertUnwindSafe;

@@ -7,7 +7,7 @@ use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rule::Rules;
-use txn_protocol::rules::apply::is_locked_by;
+use txn_protocol::rules::apply::{is_locked_by, is_moved_placeholder};
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, staged_reading};
@@ -108,7 +108,10 @@ fn resolve_observed(
     let record = found.record.as_ref();
     let written = record.zip(participant).filter(|(record, index)| {
         let participant = &record.participants[*index];
-        writes(participant.op) && is_locked_by(rules, participant, record.tid, view)
+        let is_open = record.state == State::Committed;
+        writes(participant.op)
+            && (is_locked_by(rules, participant, record.tid, view)
+                || is_open && is_moved_placeholder(rules, participant, record.tid, view))
     });
     let answer = match all_locked {
         Some(all_locked) => staged_reading(rules, all_locked, found.state(), written.is_some()),

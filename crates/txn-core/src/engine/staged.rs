@@ -270,7 +270,7 @@ impl Engine {
         match self.decide_by_table(holder, found, why, deadline).await? {
             Some(Decided::Committed { record, .. }) if record.participants.iter().any(is_its) => {
                 let wanted = [lock.key.clone()].into();
-                let mut apply = self.begin_apply(record, BTreeMap::new(), wanted)?;
+                let mut apply = self.begin_apply(record, BTreeMap::new(), wanted, None)?;
                 apply.leave_out_unwanted();
                 self.round(&mut apply, false, deadline).await?;
                 if let Some(error) = self.end_apply(apply).remove(&lock.key) {

@@ -65,6 +65,11 @@ impl RecordLookup {
     pub(crate) fn version(&self) -> Option<Version> {
         self.standing.version
     }
+
+    /// Whether it says that the transaction is committed.
+    pub(crate) fn is_committed(&self) -> bool {
+        matches!(self.state(), HolderState::Record(state) if state.is_committed())
+    }
 }
 
 /// Whether a day's partition can be written to.

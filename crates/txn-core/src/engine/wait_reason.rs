@@ -19,6 +19,8 @@ pub(crate) enum WaitReason {
     },
     /// Others write the document again and again.
     Changing(Key),
+    /// Nobody can tell yet whether a committed transaction was applied to it.
+    Unclear(Key),
 }
 
 impl WaitReason {
@@ -35,6 +37,10 @@ impl WaitReason {
             }
             Self::Changing(key) => {
                 let message = "others wrote it again and again until the deadline";
+                Error::new(ErrorKind::Conflict, message).at(&key)
+            }
+            Self::Unclear(key) => {
+                let message = "whether a committed transaction was applied to it was not known before the deadline";
                 Error::new(ErrorKind::Conflict, message).at(&key)
             }
         }

@@ -1,6 +1,7 @@
 //! Recovery, in virtual time: what becomes of locks and records that somebody left, and what that costs.
 
 mod costs;
+mod moved;
 mod old_reads;
 mod overtaken;
 mod participants;

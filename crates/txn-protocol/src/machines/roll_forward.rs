@@ -24,8 +24,13 @@ pub fn roll_forward(left: impl IntoIterator<Item = Applying>) -> RollForward {
             | Applying::Unlock(_)
             | Applying::RemovePlaceholder(_)
             | Applying::Touch(_)
-            | Applying::Overtaken(_) => return RollForward::Write,
-            Applying::ProveAbsence | Applying::Held(_) | Applying::Done | Applying::Damaged => {
+            | Applying::Overtaken(_)
+            | Applying::PerhapsOvertaken(_) => return RollForward::Write,
+            Applying::ProveAbsence
+            | Applying::Held(_)
+            | Applying::Unclear(_)
+            | Applying::Done
+            | Applying::Damaged => {
                 turn = RollForward::Help;
             }
         }

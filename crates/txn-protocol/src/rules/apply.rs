@@ -27,6 +27,13 @@ pub enum Applying {
     ProveAbsence,
     /// Somebody else holds it now, and a touch would prove nothing: that holder is decided first.
     Held(AttemptId),
+    /// Whether the participant was applied cannot be told from what stands there: a plain client moved or removed its lock, or a
+    /// duplicate of its placeholder landed behind a deletion. Only an owner that has applied nothing here yet, and knows that nobody else has, may
+    /// write: over the placeholder at this version, or where no document is.
+    Unclear(Option<Version>),
+    /// A later transaction inserted the document, which says nothing of this one. If this one was never applied it was overtaken; if it
+    /// was, it was deleted since. A touch on this version proves the rest.
+    PerhapsOvertaken(Version),
     /// Nothing is left to do.
     Done,
     /// A plain client wrote the document while it was locked: the lock is gone, and the content is
@@ -60,28 +67,64 @@ pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: AttemptId, no
     }
 }
 
-/// One participant of the transaction `tid`, committed as `commit`. `locked`: the document as it was locked, if the owner applies it.
+/// Whether a placeholder of the transaction stands where the participant is inserted, and not as it was acknowledged: a plain client rewrote
+/// it, or a duplicate landed late. Until the record is finished nobody can tell.
+pub fn is_moved_placeholder(
+    rules: &Rules,
+    participant: &Participant,
+    tid: AttemptId,
+    now: &View,
+) -> bool {
+    let View::Present { stored, .. } = now else { return false };
+    participant.op == Op::Insert
+        && stored.lock == Some(tid)
+        && stored.absent
+        && stored.tid == participant.before
+        && rules.decides(Rule::MovedLock)
+        && !is_locked_by(rules, participant, tid, now)
+}
+
+/// What is known of a committed transaction apart from its participants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its attempt.
+    pub tid: AttemptId,
+    /// The version of what it writes.
+    pub commit: CommitVersion,
+    /// Whether each participant is known to be applied, so that what is missing was deleted since: the record is finished, or a later
+    /// deletion of this document is on record.
+    pub applied: bool,
+}
+
+/// One participant of a committed transaction. `locked`: the document as it was locked, if the owner applies it.
 pub fn applying(
     rules: &Rules,
-    tid: AttemptId,
-    commit: CommitVersion,
+    committed: Committed,
     participant: &Participant,
     locked: Option<&View>,
     now: &View,
 ) -> Applying {
+    let Committed { tid, commit, applied } = committed;
     let View::Present { version, stored, .. } = now else {
         return match participant.op {
             Op::Read => Applying::Done,
+            Op::Write | Op::Insert if !applied && rules.decides(Rule::MovedLock) => {
+                Applying::Unclear(None)
+            }
             _ if !rules.decides(Rule::ProveAbsence) => Applying::Done,
             // Deleted by us, or applied and then deleted by a later transaction.
             Op::Delete | Op::Write | Op::Insert => Applying::ProveAbsence,
         };
     };
+    if !applied && is_moved_placeholder(rules, participant, tid, now) {
+        return Applying::Unclear(Some(*version));
+    }
     if stored.lock == Some(tid) {
         if is_participants_lock(rules, participant, *version, stored) {
             return match participant.op {
                 Op::Write => Applying::Write(*version),
-                Op::Insert if stored.is_bare_placeholder() => Applying::Write(*version),
+                // At this version it was bare; or its owner has seen what a plain client added to it.
+                Op::Insert if stored.absent => Applying::Write(*version),
                 Op::Delete => Applying::Delete(*version),
                 Op::Read if stored.absent => unlocking(now, tid),
                 Op::Read => Applying::Unlock(*version),
@@ -101,7 +144,7 @@ pub fn applying(
         // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
         // nobody; a placeholder alone is never touched, for only its version makes it a lock.
         (Op::Write | Op::Insert | Op::Delete, _) if written_since => {
-            followed(rules, participant, commit, locked, stored, *version)
+            followed(rules, committed, participant, locked, stored, *version)
         }
         (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
@@ -114,12 +157,13 @@ pub fn applying(
 /// behind it none of the owner's process.
 fn followed(
     rules: &Rules,
+    committed: Committed,
     participant: &Participant,
-    commit: CommitVersion,
     locked: Option<&View>,
     stored: &Stored,
     version: Version,
 ) -> Applying {
+    let Committed { commit, applied, .. } = committed;
     let stands = |tid: &CommitVersion| stored.recent.contains(tid) || stored.tid == Some(*tid);
     let is_overtaken = match (locked, participant.before) {
         (Some(View::Present { stored: locked, .. }), before) => {
@@ -134,6 +178,16 @@ fn followed(
     };
     if is_overtaken {
         return Applying::Overtaken(version);
+    }
+    let of_owner =
+        || stored.recent.iter().chain(&stored.tid).any(|tid| tid.node() == commit.node());
+    if participant.op == Op::Insert
+        && locked.is_some()
+        && !applied
+        && !of_owner()
+        && rules.decides(Rule::MovedLock)
+    {
+        return Applying::PerhapsOvertaken(version);
     }
     if !rules.decides(Rule::TouchApplied) {
         return Applying::Done;
@@ -189,6 +243,7 @@ mod tests {
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
         let at = |stored: &Stored| view(8, stored.clone());
         let v = version(8);
+        let committed = Committed { tid: me, commit, applied: false };
         for (op, now, expect) in [
             (Op::Write, at(&locked), Applying::Write(v)),
             // A lock that a plain client brought back, on what the commit or a later one left behind.
@@ -217,7 +272,7 @@ mod tests {
             ),
             (Op::Write, at(&written_by(before)), Applying::Damaged),
             (Op::Write, at(&unversioned), Applying::Damaged),
-            (Op::Write, View::Absent, Applying::ProveAbsence),
+            (Op::Write, View::Absent, Applying::Unclear(None)),
             (Op::Delete, at(&locked), Applying::Delete(v)),
             (Op::Delete, at(&held), Applying::Held(other)),
             (Op::Delete, at(&held_after), Applying::Touch(v)),
@@ -232,23 +287,46 @@ mod tests {
             (Op::Insert, at(&written_by(long_before)), Applying::Touch(v)),
             (Op::Delete, View::Absent, Applying::ProveAbsence),
             (Op::Insert, at(&placeholder), Applying::Write(v)),
-            // A forked duplicate that landed after the transaction finished and another deleted the document.
-            (Op::Insert, view(9, placeholder.clone()), Applying::RemovePlaceholder(version(9))),
-            (Op::Insert, view(9, filled.clone()), Applying::Damaged),
-            (Op::Insert, at(&filled), Applying::Damaged),
+            // Rewritten by a plain client, or a forked duplicate that landed after another transaction deleted the document.
+            (Op::Insert, view(9, placeholder.clone()), Applying::Unclear(Some(version(9)))),
+            (Op::Insert, view(9, filled.clone()), Applying::Unclear(Some(version(9)))),
+            (Op::Insert, at(&filled), Applying::Write(v)),
             (Op::Insert, at(&unversioned.locked_by(Some(other))), Applying::Held(other)),
             (Op::Insert, at(&held_after), Applying::Touch(v)),
             (Op::Insert, at(&written_by(commit)), Applying::Touch(v)),
             (Op::Insert, at(&unversioned), Applying::Damaged),
-            (Op::Insert, View::Absent, Applying::ProveAbsence),
+            (Op::Insert, View::Absent, Applying::Unclear(None)),
             (Op::Read, at(&locked), Applying::Unlock(v)),
             (Op::Read, at(&placeholder), Applying::RemovePlaceholder(v)),
             (Op::Read, at(&held), Applying::Done),
             (Op::Read, at(&written_by(before)), Applying::Done),
             (Op::Read, View::Absent, Applying::Done),
         ] {
-            let does = applying(&Rules::all(), me, commit, &participant(op), None, &now);
+            let does = applying(&Rules::all(), committed, &participant(op), None, &now);
             assert_eq!(does, expect, "{op:?} {now:?}");
+        }
+        // All participants are known to be applied.
+        for (op, now, expect) in [
+            (Op::Insert, at(&placeholder), Applying::Write(v)),
+            (Op::Insert, view(9, placeholder.clone()), Applying::RemovePlaceholder(version(9))),
+            (Op::Insert, view(9, filled.clone()), Applying::Damaged),
+            (Op::Insert, View::Absent, Applying::ProveAbsence),
+            (Op::Write, View::Absent, Applying::ProveAbsence),
+            (Op::Write, at(&locked), Applying::Write(v)),
+        ] {
+            let committed = Committed { applied: true, ..committed };
+            let does = applying(&Rules::all(), committed, &participant(op), None, &now);
+            assert_eq!(does, expect, "{op:?} {now:?}, applied");
+        }
+        // The owner of an insert finds that of another transaction.
+        for (now, expect) in [
+            (listing(&[after]), Applying::PerhapsOvertaken(v)),
+            (listing(&[commit, after]), Applying::Touch(v)),
+            (listing(&[own_later, after]), Applying::Touch(v)),
+        ] {
+            let (owned, participant) = (Some(at(&placeholder)), participant(Op::Insert));
+            let does = applying(&Rules::all(), committed, &participant, owned.as_ref(), &at(&now));
+            assert_eq!(does, expect, "the owner of an insert: {now:?}");
         }
         // What the owner knows that has locked the document.
         let under = Stored { recent: [long_before, before].into(), ..locked.clone() };
@@ -261,7 +339,7 @@ mod tests {
         ] {
             let owned = Some(at(&under));
             let participant = participant(Op::Write);
-            let does = applying(&Rules::all(), me, commit, &participant, owned.as_ref(), &at(&now));
+            let does = applying(&Rules::all(), committed, &participant, owned.as_ref(), &at(&now));
             assert_eq!(does, expect, "the owner: {now:?}");
         }
         for (now, expect) in [

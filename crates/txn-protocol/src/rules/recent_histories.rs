@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::apply::{Applying, applying};
+use super::apply::{Applying, Committed, applying};
 use super::recent::recent_with;
 use super::single::{Settling, settling};
 use super::testing::{image, tid, version, view};
@@ -197,7 +197,8 @@ impl Document {
     fn is_followed(&self) {
         for Applied { commit, participant, locked } in &self.applied {
             let (rules, now) = (Rules::all(), self.view());
-            let found = applying(&rules, tid(0, 0), *commit, participant, locked.as_ref(), &now);
+            let committed = Committed { tid: tid(0, 0), commit: *commit, applied: false };
+            let found = applying(&rules, committed, participant, locked.as_ref(), &now);
             assert!(matches!(found, Applying::Touch(_)), "{found:?} for {commit} in {now:?}");
         }
     }

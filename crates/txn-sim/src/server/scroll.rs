@@ -114,8 +114,10 @@ impl State {
             embedded::page(&name, documents, filter, usize::MAX, None)?;
         if !found.blocked {
             let before = documents.len();
-            let (dice, odds) = (&mut self.dice, self.manners.scan_hides);
-            documents.retain(|_| dice.f64() >= odds);
+            let Manners { scan_hides, scan_hides_all, .. } = self.manners;
+            let shown = if scan_hides_all { 0 } else { found.refreshed };
+            documents
+                .retain(|(_, version, _)| self.dice.f64() >= scan_hides || version.seq_no <= shown);
             self.misdeeds.hidden += (before - documents.len()) as u64;
         }
         let size = self.manners.page.unwrap_or(size).min(size).max(1);

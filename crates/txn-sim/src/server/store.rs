@@ -39,7 +39,12 @@ impl Store for Server {
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
         let way = self.way_through(collection, Call::Write);
-        let refresh = || self.state.lock().existing(collection).map(|_| ());
+        let refresh = || {
+            let mut state = self.state.lock();
+            let found = state.existing(collection)?;
+            found.refreshed = found.last;
+            Ok(())
+        };
         self.slowly(way, refresh).await.unwrap_or_else(|| Err(timed_out()))
     }
 
@@ -62,7 +67,8 @@ impl Store for Server {
             let uid = format!("simulated-{}", state.writes).into();
             let documents = BTreeMap::new();
             let (owner, blocked, reach) = (None, false, Reach::Open);
-            let new = Collection { uid, owner, blocked, reach, term: 1, last: 0, documents };
+            let (term, last, refreshed) = (1, 0, 0);
+            let new = Collection { uid, owner, blocked, reach, term, last, refreshed, documents };
             state.collections.insert(spec.name.as_str().into(), new);
         }
         let name = state.resolve(&spec.name);

@@ -97,7 +97,7 @@ async fn commit_while_dropped(
     }
     process.pause_after(step, Duration::from_secs(if other == Other::Lifts { 120 } else { 5 }));
     let janitor = late.clone();
-    let quiet = Manners { scan_hides, ..Manners::default() };
+    let quiet = Manners { scan_hides, scan_hides_all: true, ..Manners::default() };
     server.set_manners(quiet);
     let pass = tokio::spawn(async move { janitor.janitor_pass().await });
     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -197,7 +197,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         owning.put(&things, "a", &thing(read + 1))?;
         // Its heart does not beat meanwhile.
         process.pause_after(1, Duration::from_secs(60));
-        let quiet = Manners { scan_hides: 1.0, ..Manners::default() };
+        let quiet = Manners { scan_hides: 1.0, scan_hides_all: true, ..Manners::default() };
         server.set_manners(quiet);
         way.cue(Fate::HeldBefore, |write| {
             matches!(&write.op, WriteOp::Replace(source, _) if source.contains("\"dropped_through\":\""))

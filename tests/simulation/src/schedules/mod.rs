@@ -4,6 +4,7 @@ mod days;
 mod directed;
 mod in_between;
 mod left_behind;
+mod moved;
 mod refused;
 mod staged;
 
@@ -22,7 +23,7 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 18] = [
+pub const OF_RULES: [Schedule; 20] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
@@ -36,6 +37,11 @@ pub const OF_RULES: [Schedule; 18] = [
     ("a commit behind a lifted block", days::a_commit_behind_a_lifted_block),
     ("a commit behind a late lift", days::a_commit_behind_a_late_lift),
     ("a commit while its day is dropped", days::a_commit_while_its_day_is_dropped),
+    ("a placeholder that is rewritten", moved::a_placeholder_that_is_rewritten),
+    (
+        "an insert that is deleted behind its owner",
+        moved::an_insert_that_is_deleted_behind_its_owner,
+    ),
     ("a staged lock that vanishes", staged::a_staged_lock_that_vanishes),
     ("a version that vanishes", staged::a_version_that_vanishes),
     ("a placeholder in the way", staged::a_placeholder_in_the_way),
@@ -133,7 +139,7 @@ async fn run_vanishing(
     server.crash();
     tokio::time::sleep(2 * HUNG).await;
     // Days later, in a scan that shows no lock.
-    server.set_manners(Manners { scan_hides: 1.0, ..Manners::default() });
+    server.set_manners(Manners { scan_hides: 1.0, scan_hides_all: true, ..Manners::default() });
     let (_, late) = coordinator(rules, &server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
     let report = late.janitor_pass().await?;
     if report.partitions_dropped == 0 {

@@ -1,0 +1,102 @@
+//! Taking void locks off.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Engine;
+use crate::engine::holder::Lock;
+use crate::engine::store_access::{Look, ReadPreference};
+use crate::error::Error;
+use crate::event::Event;
+use crate::store::{Key, Outcome, Write};
+use txn_protocol::document::{Stored, View};
+use txn_protocol::ids::AttemptId;
+use txn_protocol::rules::apply::{Applying, unlocking};
+
+/// How often a void lock is written that somebody's touch moved: who looks late must not fail each time.
+const UNLOCK_TRIES: u32 = 3;
+
+impl Engine {
+    /// acknowledged.
+    pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
+        let mut unlocked = BTreeMap::new();
+        let mut moved = self.unlock_once(locks, &mut unlocked).await;
+        for _ in 1..UNLOCK_TRIES {
+            if moved.is_empty() {
+                break;
+            }
+            let again = self.still_locked(locks, moved).await;
+            moved = self.unlock_once(&again, &mut unlocked).await;
+        }
+        unlocked
+    }
+
+    /// Returns those whose version has moved.
+    async fn unlock_once(
+        &self,
+        locks: &[Lock],
+        unlocked: &mut BTreeMap<Key, Result<bool, Error>>,
+    ) -> Vec<Key> {
+        let mut writes = Vec::new();
+        for Lock { key, view } in locks {
+            let Some(holder) = view.holder() else { continue };
+            let step = unlocking(view, holder);
+            if step == Applying::Damaged {
+                let message = "another client wrote content into the placeholder of a transaction";
+                let error = Error::damaged(message).at(key).in_transaction(holder);
+                unlocked.insert(key.clone(), Err(error));
+            } else if let Some(op) = self.step_write(step, view, Stored::clone) {
+                unlocked.insert(key.clone(), Ok(false));
+                writes.push((holder, Write::new(key.clone(), op)));
+            }
+        }
+        if writes.is_empty() {
+            return Vec::new();
+        }
+        let (holders, writes): (Vec<AttemptId>, Vec<Write>) = writes.into_iter().unzip();
+        let outcomes = self.write_all(&writes).await;
+        let mut moved = Vec::new();
+        for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
+            match outcome {
+                Outcome::Applied(_) => {
+                    self.emit(&Event::Unlocked { tid, document: key.clone() });
+                    unlocked.insert(key, Ok(true));
+                }
+                Outcome::Conflict => moved.push(key),
+                _ => {}
+            }
+        }
+        moved
+    }
+
+    /// Those of the locks that stand as they stood, over the same content, but were moved by a touch of somebody else.
+    /// A placeholder counts at its version only.
+    async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
+        let looks = self.look_at(&moved, ReadPreference::Primary).await;
+        let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {
+            let Look::Seen(view @ View::Present { .. }) = look else { return None };
+            let before = locks.iter().find(|lock| lock.key == key)?;
+            let same = match (&before.view, &view) {
+                (View::Present { stored: a, .. }, View::Present { stored: b, .. }) => {
+                    a == b && !a.absent
+                }
+                _ => false,
+            };
+            same.then_some(Lock { key, view })
+        });
+        again.collect()
+    }
+
+    /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that was acknowledged.
+    pub(crate) async fn unlock(
+        &self,
+        key: &Key,
+        view: &View,
+        holder: AttemptId,
+    ) -> Result<bool, Error> {
+        if view.holder() != Some(holder) {
+            return Ok(false);
+        }
+        let lock = Lock { key: key.clone(), view: view.clone() };
+        self.unlock_all(&[lock]).await.remove(key).unwrap_or(Ok(false))
+    }
+}
