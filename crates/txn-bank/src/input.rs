@@ -1,5 +1,7 @@
 //! What the bank is asked for, checked before anything is sent.
 
+use txn_lock::name;
+
 use crate::error::{BankError, Result};
 use crate::model::{CLOSING, Currency, DEPOSIT};
 
@@ -85,10 +87,7 @@ impl NewAccount {
     /// [`BankError::NegativeDeposit`].
     pub fn new(name: &str, owner: &str, deposit: i64, currency: &str) -> Result<Self> {
         check_name(name)?;
-        if owner.trim().is_empty()
-            || owner.chars().count() > 200
-            || owner.chars().any(char::is_control)
-        {
+        if owner.trim().is_empty() || owner.chars().count() > 200 || owner.contains(name::is_odd) {
             return Err(BankError::InvalidOwner);
         }
         if deposit < 0 {
@@ -125,7 +124,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 }
 
 pub(crate) fn check_key(key: &str) -> Result<()> {
-    let odd = |c: char| c.is_whitespace() || c.is_control();
+    let odd = |c: char| c.is_whitespace() || name::is_odd(c);
     let is_ours = key.starts_with(DEPOSIT) || key.starts_with(CLOSING);
     if key.is_empty() || key.len() > 128 || key.contains(odd) || is_ours {
         return Err(BankError::InvalidKey(shortened(key)));

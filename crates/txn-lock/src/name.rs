@@ -25,10 +25,27 @@ impl LockName {
     }
 }
 
-/// Whether a text can be a name, or a part of one: 1 to `most` bytes, no control characters.
+/// Whether a text can be a name, or a part of one: 1 to `most` bytes, no control characters, those of the direction of writing
+/// included.
 #[must_use]
 pub fn fits(text: &str, most: usize) -> bool {
-    !text.is_empty() && text.len() <= most && !text.contains(char::is_control)
+    !text.is_empty() && text.len() <= most && !text.contains(is_odd)
+}
+
+/// Whether a character cannot be in a name: it controls how a text is shown.
+#[must_use]
+pub fn is_odd(c: char) -> bool {
+    c.is_control() || is_deceptive(c)
+}
+
+/// Whether a character makes a line look like another one where it is shown: it changes the direction of what follows (the
+/// property `Bidi_Control` of Unicode), or ends a line.
+#[must_use]
+pub fn is_deceptive(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 /// A text as a name of at most `most` bytes: its beginning, without control characters, and 128 bits of the SHA-256 of all of
@@ -37,7 +54,7 @@ pub fn fits(text: &str, most: usize) -> bool {
 pub fn shortened(text: &str, most: usize) -> String {
     let digest = Sha256::digest(text);
     let hash = format!("#{:x}", HexDisplay(&digest[..16]));
-    let mut name: String = text.chars().filter(|c| !c.is_control()).collect();
+    let mut name: String = text.chars().filter(|c| !is_odd(*c)).collect();
     name.truncate(name.floor_char_boundary(most.saturating_sub(hash.len())));
     name + &hash
 }
@@ -63,9 +80,16 @@ mod tests {
     #[test]
     fn names_that_no_lock_can_have_are_refused() {
         let long = "x".repeat(301);
-        for (category, id) in
-            [("", "a"), ("a", ""), ("a/b", "c"), ("a\n", "b"), ("a", "b\0"), ("a", &long)]
-        {
+        for (category, id) in [
+            ("", "a"),
+            ("a", ""),
+            ("a/b", "c"),
+            ("a\n", "b"),
+            ("a", "b\0"),
+            ("a\u{202e}", "b"),
+            ("a", "\u{2066}b"),
+            ("a", &long),
+        ] {
             let error = LockName::new(category, id).expect_err("refused");
             assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
             assert!(!error.to_string().contains('\n') && error.to_string().len() < 200, "{error}");

@@ -82,7 +82,7 @@ fn keep_damage_quiet() {
 /// One line on standard error; programs get an object on standard output besides.
 fn fail(failure: &Failure, json: bool) -> ExitCode {
     let line = veil::veiled(&failure.line());
-    let _ = writeln!(std::io::stderr(), "error: {line}");
+    let _ = writeln!(std::io::stderr(), "error: {}", output::visible(&line));
     if json {
         // The exit code and the line above say it as well.
         let _ = output::print_json(&json!({ "error": line, "exit": failure.exit as u8 }));

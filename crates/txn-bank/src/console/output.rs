@@ -1,13 +1,30 @@
 //! What the command prints: tables for people, JSON for programs.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
+use txn_lock::name::is_deceptive;
 
-/// Writes to standard output, all of it or an error: the reader went away, or the disk is full.
+/// Writes to standard output, all of it or an error: the reader went away, or the disk is full. What could make a line look
+/// like another one is escaped.
 pub(crate) fn print(text: &str) -> io::Result<()> {
+    write(&visible(text))
+}
+
+/// A text in which control characters, and characters that change the direction of what follows, are escaped. Line breaks stay.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let hides = |c: char| c != '\n' && (c.is_control() || is_deceptive(c));
+    if !text.contains(hides) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if hides(c) { c.escape_default().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -18,7 +35,15 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// One line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
-    print(&serde_json::to_string(value)?)
+    write(&json_line(value)?)
+}
+
+/// JSON in which the same characters are escaped as JSON does: they stand in texts only.
+fn json_line(value: &impl serde::Serialize) -> io::Result<String> {
+    let text = serde_json::to_string(value)?;
+    let escaped =
+        |c: char| if is_deceptive(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Ok(if text.contains(is_deceptive) { text.chars().map(escaped).collect() } else { text })
 }
 
 /// A number with its thousands apart.
@@ -263,5 +288,17 @@ mod tests {
         }
         assert_eq!(time_of(0), "1970-01-01T00:00:00Z");
         assert_eq!(time_of(951_827_696_789), "2000-02-29T12:34:56Z");
+    }
+
+    #[test]
+    fn what_changes_a_line_is_escaped() {
+        let text = "eve\u{202e}ecila\u{2066}\u{200f}\u{1b}[31m\ta\nb";
+        let shown = visible(text);
+        assert_eq!(shown, "eve\\u{202e}ecila\\u{2066}\\u{200f}\\u{1b}[31m\\ta\nb");
+        let plain = "Zoë Ⅷ שלום ┌─┐";
+        assert_eq!(visible(plain), plain);
+        let line = json_line(&json!({ "owner": text })).unwrap();
+        assert!(line.contains("eve\\u202eecila\\u2066\\u200f"), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), json!({ "owner": text }));
     }
 }

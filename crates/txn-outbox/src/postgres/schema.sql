@@ -73,6 +73,12 @@ DECLARE
     floor bigint;
     digest bytea := sha256(convert_to(NEW.topic || '/' || NEW.key, 'UTF8'));
 BEGIN
+    -- Characters that change the direction of a text, by their bytes in UTF-8.
+    IF encode(convert_to(NEW.topic || NEW.key, 'UTF8'), 'hex')
+            ~ '^(..)*(d89c|e2808[ef]|e280a[8-e]|e281a[6-9])' THEN
+        RAISE EXCEPTION 'the topic or the key has a character that controls how a text is shown'
+            USING ERRCODE = 'check_violation';
+    END IF;
     SELECT * INTO STRICT settings FROM txn_outbox.settings;
     NEW.emitted_ms := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
     INSERT INTO txn_outbox.queue AS q (topic, key, appended, emitted_ms)

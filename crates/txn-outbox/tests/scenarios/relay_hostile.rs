@@ -238,5 +238,11 @@ pub(crate) async fn names_are_counted_in_utf8(world: &World) {
         QueueName::new(refused, "k").expect_err("refused");
         client.execute(insert, &[&refused]).await.expect_err("refused");
     }
+    let utf8 = database.client().await;
+    for odd in (0x600..0x700).chain(0x2000..0x2100).filter_map(char::from_u32) {
+        let topic = format!("a{odd}");
+        let inserted = utf8.execute(insert, &[&topic]).await.is_ok();
+        assert_eq!(inserted, QueueName::new(&topic, "k").is_ok(), "{odd:?}");
+    }
     connected.abort();
 }
