@@ -42,6 +42,49 @@ const fn v6([a, b]: [u16; 2], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
 }
 
+/// What a translator between IPv6 and IPv4 puts in front of an address of IPv4, by default (RFC 6052).
+const NAT64: Ipv6Net = v6([0x64, 0xff9b], 96);
+
+/// Addresses of IPv4 that are written as ones of IPv6.
+const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
+
+/// Tunnels of which each address has one of IPv4 in it, behind the prefix (6to4).
+const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0], 16);
+
+/// The address of IPv4 that stands inside of one of IPv6: what is sent there arrives at that. `nat64` are further prefixes of
+/// translators, of lengths that RFC 6052 has.
+pub(crate) fn embedded(address: IpAddr, nat64: &[Ipv6Net]) -> Option<Ipv4Addr> {
+    let IpAddr::V6(address) = address else { return None };
+    let octets = address.octets();
+    let at = |places: [usize; 4]| Some(Ipv4Addr::from(places.map(|place| octets[place])));
+    if MAPPED.contains(&address) {
+        return at([12, 13, 14, 15]);
+    }
+    if SIX_TO_FOUR.contains(&address) {
+        return at([2, 3, 4, 5]);
+    }
+    let prefix = nat64.iter().chain([&NAT64]).find(|prefix| prefix.contains(&address))?;
+    // The ninth octet is left out.
+    match prefix.prefix_len() {
+        32 => at([4, 5, 6, 7]),
+        40 => at([5, 6, 7, 9]),
+        48 => at([6, 7, 9, 10]),
+        56 => at([7, 9, 10, 11]),
+        64 => at([9, 10, 11, 12]),
+        _ => at([12, 13, 14, 15]),
+    }
+}
+
+/// Whether translators can have a prefix (RFC 6052).
+pub(crate) fn is_nat64_prefix(prefix: &Ipv6Net) -> bool {
+    [32, 40, 48, 56, 64, 96].contains(&prefix.prefix_len())
+}
+
+/// Whether an address is one of the well-known prefix of translators: it is as public as what stands in it.
+pub(crate) fn is_translated(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if NAT64.contains(&address))
+}
+
 /// Whether an address is not of the public internet.
 pub(crate) fn is_special(address: IpAddr) -> bool {
     match address {
@@ -78,6 +121,39 @@ impl Resolver for SystemResolver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_inside_of_another_is_found() {
+        let own: Vec<Ipv6Net> = [
+            "2a00:1:2::/96",
+            "2a00:2::/32",
+            "2a00:3::/40",
+            "2a00:4::/48",
+            "2a00:5::/56",
+            "2a00:6::/64",
+        ]
+        .map(|prefix| prefix.parse().unwrap())
+        .into();
+        assert!(own.iter().all(is_nat64_prefix) && !is_nat64_prefix(&"2a00::/33".parse().unwrap()));
+        for (address, inside) in [
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("2002:a01:203::1", "10.1.2.3"),
+            ("64:ff9b::a01:203", "10.1.2.3"),
+            ("2a00:1:2::a01:203", "10.1.2.3"),
+            // The examples of RFC 6052.
+            ("2a00:2:c000:221::", "192.0.2.33"),
+            ("2a00:3:c0:2:21::", "192.0.2.33"),
+            ("2a00:4:0:c000:2:2100::", "192.0.2.33"),
+            ("2a00:5:0:c0:0:221::", "192.0.2.33"),
+            ("2a00:6::c0:2:2100:0", "192.0.2.33"),
+        ] {
+            let found = embedded(address.parse().unwrap(), &own);
+            assert_eq!(found, Some(inside.parse().unwrap()), "{address}");
+        }
+        for address in ["10.1.2.3", "2a00:1:3::a01:203", "2606:4700::1", "::1"] {
+            assert_eq!(embedded(address.parse().unwrap(), &own), None, "{address}");
+        }
+    }
 
     #[test]
     fn only_addresses_of_the_public_internet_are_not_special() {

@@ -14,6 +14,7 @@ use txn_core::clock::Clock;
 use crate::http::answer::{Answer, Secret};
 use crate::http::config::{Destination, HttpConfig, address};
 use crate::http::request::{Body, HeaderText, HttpRequest, origin};
+use crate::http::tls::Tls;
 
 /// Most addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 8;
@@ -36,7 +37,7 @@ pub(crate) async fn call(
     config: &HttpConfig,
     request: &HttpRequest,
     (url, destination): (&Url, &Destination),
-    key: &str,
+    (key, tls): (&str, &Tls),
     clock: &dyn Clock,
 ) -> Result<Answer, NoAnswer> {
     let (limit, until) = (config.limit, clock.monotonic() + config.limit);
@@ -55,7 +56,7 @@ pub(crate) async fn call(
     };
     let mut response = tokio::select! {
         biased;
-        sent = send(request, url, headers, &addresses) => sent?,
+        sent = send(request, url, headers, &addresses, tls) => sent?,
         () = clock.sleep(until.saturating_sub(clock.monotonic())) => {
             return Err(NoAnswer::Unanswered(format!("no answer within {limit:?}")));
         }
@@ -115,7 +116,9 @@ async fn addresses(
             })?,
         };
     // One is enough to be refused: a name that has some of them is not what it seems to be.
-    if let Some(special) = found.iter().find(|address| !destination.admits(**address)) {
+    if let Some(special) =
+        found.iter().find(|address| !destination.admits(**address, &config.nat64))
+    {
         let why = "is not of the public internet, and the destination does not list it";
         return Err(NoAnswer::Refused(format!("{host} has the address {special}, which {why}")));
     }
@@ -183,9 +186,11 @@ async fn send(
     url: &Url,
     headers: HeaderMap,
     addresses: &[SocketAddr],
+    tls: &Tls,
 ) -> Result<Response, NoAnswer> {
-    // One for each call: its connection goes to these addresses, is used once, and decodes nothing.
+    // One for each call: its connection goes to these addresses, is used once, and decodes nothing. All share what TLS needs.
     let client = Client::builder()
+        .use_preconfigured_tls(tls.client())
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .no_proxy()

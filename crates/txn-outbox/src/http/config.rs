@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use reqwest::Url;
 
 use crate::config::setters;
 use crate::error::{OutboxError, Result};
-use crate::http::address::{Resolver, SystemResolver, is_special};
+use crate::http::address::{
+    Resolver, SystemResolver, embedded, is_nat64_prefix, is_special, is_translated,
+};
 use crate::http::request::Method;
 use crate::http::retries::{DAY, Retries, Retry};
 use crate::http::secret::{NoSecrets, Secrets};
@@ -76,8 +78,17 @@ impl Destination {
             && url.port_or_known_default() == Some(self.port)
     }
 
-    pub(crate) fn admits(&self, address: IpAddr) -> bool {
-        !is_special(address) || self.networks.iter().any(|network| network.contains(&address))
+    /// Whether an address may be called. One inside of which another stands (of a translator, for instance) may be only if that
+    /// may be as well: to list the prefix of a translator opens nothing behind it.
+    pub(crate) fn admits(&self, address: IpAddr, nat64: &[Ipv6Net]) -> bool {
+        let lists = |address| self.networks.iter().any(|network| network.contains(&address));
+        let is_open = |address| !is_special(address) || lists(address);
+        match embedded(address, nat64) {
+            Some(inside) => {
+                (is_translated(address) || is_open(address)) && is_open(IpAddr::V4(inside))
+            }
+            None => is_open(address),
+        }
     }
 }
 
@@ -127,6 +138,11 @@ pub struct HttpConfig {
     pub secrets: Arc<dyn Secrets>,
     /// What finds the addresses of names. Default the operating system.
     pub resolver: Arc<dyn Resolver>,
+    /// Prefixes of this network's translators from IPv6 to IPv4 (NAT64), beside `64:ff9b::/96`: of an address behind one the
+    /// address of IPv4 in it counts. Without it such an address passes for one of the public internet. Default none.
+    pub nat64: Vec<Ipv6Net>,
+    /// Certificate authorities that are trusted beside the usual ones, as PEM. Default none.
+    pub certificate_authorities: Vec<String>,
 }
 
 impl Default for HttpConfig {
@@ -148,6 +164,8 @@ impl Default for HttpConfig {
             result_body: 0,
             secrets: Arc::new(NoSecrets),
             resolver: Arc::new(SystemResolver),
+            nat64: Vec::new(),
+            certificate_authorities: Vec::new(),
         }
     }
 }
@@ -183,6 +201,10 @@ setters! { HttpConfig:
     with_secrets: secrets: Arc<dyn Secrets>;
     /// Sets [`HttpConfig::resolver`].
     with_resolver: resolver: Arc<dyn Resolver>;
+    /// Sets [`HttpConfig::nat64`].
+    with_nat64: nat64: Vec<Ipv6Net>;
+    /// Sets [`HttpConfig::certificate_authorities`].
+    with_certificate_authorities: certificate_authorities: Vec<String>;
 }
 
 /// Most bytes of a body that are kept.
@@ -201,6 +223,9 @@ impl HttpConfig {
         }
         if self.limit.is_zero() || self.limit > Duration::from_secs(3600) {
             return refuse("the limit of a call is not between zero and an hour");
+        }
+        if !self.nat64.iter().all(is_nat64_prefix) {
+            return refuse("the length of a NAT64 prefix is none of 32, 40, 48, 56, 64 and 96");
         }
         if self.result_body > MOST_BODY {
             return refuse("more than 64 KiB of a body would be kept");
@@ -236,16 +261,35 @@ mod tests {
         ] {
             assert!(!place.is_of(&url(other)), "{other}");
         }
-        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(place.admits(ip("8.8.8.8")) && !place.admits(ip("10.0.0.1")));
+        let own = ["2a00:1:2::/96".parse().unwrap()];
+        let admits = |place: &Destination, text: &str| place.admits(text.parse().unwrap(), &own);
+        assert!(admits(&place, "8.8.8.8") && !admits(&place, "10.0.0.1"));
         let inside =
             place.clone().with_address("10.0.0.0/24").unwrap().with_address("::1").unwrap();
-        assert!(inside.admits(ip("10.0.0.1")) && inside.admits(ip("::1")));
-        assert!(!inside.admits(ip("10.0.1.1")) && !inside.admits(ip("127.0.0.1")));
+        assert!(admits(&inside, "10.0.0.1") && admits(&inside, "::1"));
+        assert!(!admits(&inside, "10.0.1.1") && !admits(&inside, "127.0.0.1"));
+        // Behind a translator is what stands in the address.
+        for translated in ["64:ff9b::", "2a00:1:2::"] {
+            let of = |inside: &str| format!("{translated}{inside}");
+            assert!(admits(&place, &of("8.8.8.8")) && !admits(&place, &of("10.0.0.1")));
+            assert!(admits(&inside, &of("10.0.0.1")) && !admits(&inside, &of("169.254.169.254")));
+        }
+        let networks = ["64:ff9b::/96", "2002::/16", "::ffff:0:0/96"];
+        let listed = networks
+            .iter()
+            .fold(place.clone(), |place, network| place.with_address(network).unwrap());
+        for opened in ["64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:8.8.8.8"] {
+            assert!(admits(&listed, opened), "{opened}");
+        }
+        for shut in
+            ["64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "2002:a00:1::1", "::ffff:127.0.0.1"]
+        {
+            assert!(!admits(&listed, shut), "{shut}");
+        }
         assert!(place.with_address("ten").is_err());
         // However an address is written.
         let itself = Destination::new("http://127.0.0.1:80").unwrap();
-        assert!(itself.is_of(&url("http://0x7f.1/")) && itself.admits(ip("127.0.0.1")));
-        assert!(Destination::new("http://[::1]:80").unwrap().admits(ip("::1")));
+        assert!(itself.is_of(&url("http://0x7f.1/")) && admits(&itself, "127.0.0.1"));
+        assert!(admits(&Destination::new("http://[::1]:80").unwrap(), "::1"));
     }
 }

@@ -21,6 +21,7 @@ use crate::http::places::Places;
 use crate::http::request::origin;
 use crate::http::result::{HttpResult, HttpResults, HttpState};
 use crate::http::retries::Retry;
+use crate::http::tls::Tls;
 
 /// How long the result of a call is tried to be written, where the store does not do it.
 const LONGEST_NOTE: Duration = Duration::from_secs(5);
@@ -34,6 +35,7 @@ struct Inner {
     config: HttpConfig,
     results: HttpResults,
     places: Places,
+    tls: Tls,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -50,8 +52,8 @@ impl Dispatcher {
     pub async fn open(domain: &Domain, config: HttpConfig) -> Result<Self> {
         config.check()?;
         let results = HttpResults::open(domain).await?;
-        let places = Places::new(&config);
-        Ok(Self(Arc::new(Inner { config, results, places })))
+        let (places, tls) = (Places::new(&config), Tls::new(&config.certificate_authorities)?);
+        Ok(Self(Arc::new(Inner { config, results, places, tls })))
     }
 
     /// The results.
@@ -64,7 +66,7 @@ impl Dispatcher {
 #[async_trait]
 impl Handler for Dispatcher {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
-        let Inner { config, results, places } = &*self.0;
+        let Inner { config, results, places, tls } = &*self.0;
         let event = delivery.event();
         if event.queue.topic() != TOPIC {
             return Err(Failure::passing(format!(
@@ -81,7 +83,7 @@ impl Handler for Dispatcher {
                 let Some(_place) = places.enter(&url, clock).await else {
                     return Err(Failure::passing("as many calls are under way as may be"));
                 };
-                call(config, &kept.request, (&url, destination), &key, clock).await
+                call(config, &kept.request, (&url, destination), (&key, tls), clock).await
             }
         };
         let now = wall_ms(&delivery.domain);

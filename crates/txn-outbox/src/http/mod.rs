@@ -44,6 +44,8 @@ mod places;
 mod retries;
 #[cfg(feature = "http")]
 mod secret;
+#[cfg(feature = "http")]
+mod tls;
 
 #[cfg(feature = "http")]
 pub use address::{Resolver, SystemResolver};

@@ -70,6 +70,7 @@ pub use postgres::{Postgres, PostgresTls, find_postgres};
 pub use process::Process;
 pub use product::find_maven;
 pub use running::Running;
+pub use tls::Certificates;
 
 use home::{Home, remove};
 use launch::launch;

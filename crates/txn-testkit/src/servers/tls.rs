@@ -8,15 +8,22 @@ use rcgen::{
 use super::error::Result;
 
 /// A certificate authority, and a server's certificate and key that it signed; all of them PEM.
-pub(crate) struct Certificates {
-    pub(crate) authority: String,
-    pub(crate) server: String,
-    pub(crate) server_key: String,
+#[derive(Debug)]
+pub struct Certificates {
+    /// The certificate of the authority.
+    pub authority: String,
+    /// The certificate of the server.
+    pub server: String,
+    /// The private key of the server, for tests only.
+    pub server_key: String,
 }
 
 impl Certificates {
     /// Makes them for `localhost` and `127.0.0.1`. The authority's key is thrown away.
-    pub(crate) fn make() -> Result<Self> {
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn make() -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = parameters(Vec::new(), "txn test authority")?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

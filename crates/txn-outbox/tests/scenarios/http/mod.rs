@@ -1,6 +1,7 @@
 //! HTTP requests after the commit, on every store.
 
 mod receiver;
+mod tls;
 mod trouble;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use txn_outbox::{DeadLetter, EventSource, OutboxError, Processor, ProcessorConfi
 
 use super::{Desk, PATIENCE, World, until};
 use receiver::{Receiver, Reply};
+pub(crate) use tls::tls_sessions_are_resumed;
 pub(crate) use trouble::*;
 
 /// Hands all scenarios to what declares them as tests.
@@ -45,6 +47,7 @@ macro_rules! all_of_http {
             slow_and_endless_answers_are_bounded;
             so_many_calls_are_under_way_and_no_more;
             newer_requests_and_unknown_topics_wait;
+            tls_sessions_are_resumed;
         }
     };
 }
