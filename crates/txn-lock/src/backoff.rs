@@ -2,27 +2,65 @@
 
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use txn_core::clock::Entropy;
+
+/// What is longer is for ever.
+const LONGEST: Duration = Duration::from_secs(1 << 32);
 
 /// Waits that double from `first` to `cap`, each jittered over its upper half.
 #[derive(Debug)]
 pub struct Backoff {
-    next: Duration,
+    first: Duration,
     cap: Duration,
+    waits: Option<ExponentialBackoff>,
 }
 
 impl Backoff {
     /// Waits from `first` to `cap`.
     #[must_use]
     pub fn new(first: Duration, cap: Duration) -> Self {
-        Self { next: first.min(cap), cap }
+        Self { first: first.min(cap), cap, waits: None }
     }
 
     /// The next wait.
     pub fn next(&mut self, entropy: &dyn Entropy) -> Duration {
-        let whole = self.next;
-        self.next = (whole * 2).min(self.cap);
-        let half = u64::try_from(whole.as_micros() / 2).unwrap_or(u64::MAX);
-        Duration::from_micros(half + entropy.next_u64() % (half + 1))
+        let cap = self.cap.min(LONGEST);
+        let first = self.first.min(cap);
+        // Up to as much again is added.
+        let build = || {
+            ExponentialBuilder::new()
+                .with_min_delay(first / 2)
+                .with_max_delay(cap / 2)
+                .with_jitter()
+                .with_jitter_seed(entropy.next_u64())
+                .without_max_times()
+                .build()
+        };
+        self.waits.get_or_insert_with(build).next().unwrap_or(cap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn_core::clock::SystemEntropy;
+
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_cap_and_jitter_over_the_upper_half() {
+        let ms = Duration::from_millis;
+        for _ in 0..100 {
+            let mut backoff = Backoff::new(ms(2), ms(10));
+            for whole in [2, 4, 8, 10, 10, 10] {
+                let wait = backoff.next(&SystemEntropy);
+                let rounded = ms(whole) + Duration::from_micros(1);
+                assert!((ms(whole) / 2..=rounded).contains(&wait), "{wait:?} of {whole} ms");
+            }
+        }
+        assert!(
+            Backoff::new(ms(10), ms(2)).next(&SystemEntropy) <= ms(2) + Duration::from_micros(1)
+        );
+        assert!(Backoff::new(Duration::MAX, Duration::MAX).next(&SystemEntropy) >= LONGEST / 2);
     }
 }

@@ -1,8 +1,7 @@
 //! Commands on one account: its statement, what waits for it, its end; and accounts by their owner.
 
+use jiff::Timestamp;
 use serde_json::json;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use txn_bank::{Bank, Closed, Line, LineKind, NewAccount, Pending, Period, Statement};
 use txn_requests::RequestsConfig;
 
@@ -39,8 +38,8 @@ impl Asked {
 /// A day, or a moment, as milliseconds since the epoch.
 fn millis_of(text: &str) -> Result<u64, Failure> {
     let whole = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
-    let at = OffsetDateTime::parse(&whole, &Rfc3339).ok();
-    let millis = at.and_then(|at| u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok());
+    let at = whole.parse::<Timestamp>().ok();
+    let millis = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());
     millis.ok_or_else(|| {
         let words = "is no time: write a day, 2026-05-01, or a moment, 2026-05-01T10:30:00Z";
         Failure::refused(format!("{:?} {words}", text.chars().take(40).collect::<String>()))

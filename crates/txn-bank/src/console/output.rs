@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
 use txn_lock::name::is_deceptive;
@@ -76,22 +77,11 @@ fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
     table
 }
 
-/// Milliseconds since the epoch as an ISO time.
+/// Milliseconds since the epoch as an ISO time, in whole seconds.
 pub(crate) fn time_of(millis: u64) -> String {
-    let seconds = i64::try_from(millis / 1_000).unwrap_or(i64::MAX);
-    let days = seconds.div_euclid(86_400);
-    let (hour, minute, second) = (seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
-    // Civil date from days (Howard Hinnant's algorithm).
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let seconds = i64::try_from(millis / 1_000).ok();
+    let at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    at.map_or_else(|| format!("{millis} ms after 1970"), |at| at.to_string())
 }
 
 pub(crate) fn accounts(rows: &[(String, Account)], json: bool) -> io::Result<()> {
@@ -288,6 +278,7 @@ mod tests {
         }
         assert_eq!(time_of(0), "1970-01-01T00:00:00Z");
         assert_eq!(time_of(951_827_696_789), "2000-02-29T12:34:56Z");
+        assert_eq!(time_of(u64::MAX), "18446744073709551615 ms after 1970");
     }
 
     #[test]

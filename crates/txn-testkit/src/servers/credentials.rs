@@ -36,7 +36,7 @@ impl Password {
         File::open(source)
             .and_then(|mut file| file.read_exact(&mut bytes))
             .on("read random bytes from", source)?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(format!("{:x}", base16ct::HexDisplay(&bytes))))
     }
 }
 
