@@ -8,6 +8,8 @@ use txn_core::store::Store;
 use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, TransactionOutcome, Typed};
 use txn_outbox::{Outbox, OutboxConfig};
 
+use crate::audit::Voided;
+use crate::audit::voided::VoidedLocks;
 use crate::collections::{self, ACCOUNTS, TRANSFERS};
 use crate::error::{BankError, Result};
 use crate::input::check_name;
@@ -31,6 +33,7 @@ pub struct Bank {
     statements: Option<Statements>,
     /// What the bank emits into, if there is one.
     outbox: Option<Outbox>,
+    voided: Arc<VoidedLocks>,
 }
 
 impl Bank {
@@ -40,13 +43,24 @@ impl Bank {
     /// [`BankError::Engine`] as [`Domain::create`] and [`Domain::create_collection`] say.
     pub async fn create(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
+        let (config, voided) = VoidedLocks::observe(config);
         let domain = Domain::create(store.clone(), domain, config).await?;
         let (accounts, transfers) = collections::names(domain.name());
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
         let (owners, statements, outbox) = (None, None, None);
-        let bank =
-            Self { store, domain, accounts, transfers, clock, entropy, owners, statements, outbox };
+        let bank = Self {
+            store,
+            domain,
+            accounts,
+            transfers,
+            clock,
+            entropy,
+            owners,
+            statements,
+            outbox,
+            voided,
+        };
         bank.with_what_is_kept().await
     }
 
@@ -63,14 +77,25 @@ impl Bank {
             }
         }
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
+        let (config, voided) = VoidedLocks::observe(config);
         let domain = Domain::open(store.clone(), domain, config).await?;
         let (accounts, transfers) = collections::names(domain.name());
         // An older version may have made them: fields that are new since are mapped.
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
         let (owners, statements, outbox) = (None, None, None);
-        let bank =
-            Self { store, domain, accounts, transfers, clock, entropy, owners, statements, outbox };
+        let bank = Self {
+            store,
+            domain,
+            accounts,
+            transfers,
+            clock,
+            entropy,
+            owners,
+            statements,
+            outbox,
+            voided,
+        };
         bank.with_what_is_kept().await
     }
 
@@ -145,6 +170,11 @@ impl Bank {
     #[must_use]
     pub fn collection_names(&self) -> [&str; 2] {
         [self.accounts.name(), self.transfers.name()]
+    }
+
+    /// The locks without a record that this process voided.
+    pub(crate) fn voided(&self) -> Vec<Voided> {
+        self.voided.seen()
     }
 
     pub(crate) fn now(&self) -> u64 {

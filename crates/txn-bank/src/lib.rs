@@ -19,7 +19,7 @@ mod statement;
 mod statements;
 mod transfer;
 
-pub use audit::{Audit, Finding, Total};
+pub use audit::{Audit, Finding, Total, Voided};
 pub use bank::Bank;
 pub use closing::Closed;
 pub use derive::Rebuilt;

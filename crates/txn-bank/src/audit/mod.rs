@@ -9,6 +9,7 @@
 //! are no snapshot: an audit is meaningful when nothing else runs, and says so when something does.
 
 mod statements;
+pub(crate) mod voided;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,8 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::model::{Account, Currency, Kind, Transfer};
 use crate::rules::Sums;
+
+pub use voided::Voided;
 
 /// Documents that a scan asks for at once.
 const PAGE: usize = 1_000;
@@ -40,6 +43,9 @@ pub struct Audit {
     pub totals: Vec<Total>,
     /// How many transactions were recovered before the look; `None` if it only looked.
     pub recovered: Option<usize>,
+    /// The locks without a record that this process voided since it opened the bank; at most 1,000 transactions. The books
+    /// cannot show whether one of these transactions was committed.
+    pub voided: Vec<Voided>,
     /// Everything that is not as it should be.
     pub findings: Vec<Finding>,
 }
@@ -259,6 +265,7 @@ impl Bank {
         }
         let mut audit = compare(&accounts, &transfers, findings);
         audit.recovered = recovered;
+        audit.voided = self.voided();
         Ok(audit)
     }
 
@@ -388,6 +395,7 @@ fn compare(
         transfers: transfers.len() - count,
         totals,
         recovered: None,
+        voided: Vec::new(),
         findings,
     }
 }

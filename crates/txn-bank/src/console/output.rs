@@ -139,6 +139,7 @@ pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
             transfers: usize,
             recovered: Option<usize>,
             totals: &'a [txn_bank::Total],
+            voided: &'a [txn_bank::Voided],
             findings: &'a [txn_bank::Finding],
         }
         return print_json(&Whole {
@@ -148,6 +149,7 @@ pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
             transfers: audit.transfers,
             recovered: audit.recovered,
             totals: &audit.totals,
+            voided: &audit.voided,
             findings: &audit.findings,
         });
     }
@@ -174,6 +176,9 @@ pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
     ))?;
     if !audit.totals.is_empty() {
         print(&table.to_string())?;
+    }
+    for voided in &audit.voided {
+        print(&format!("NOTE: {voided}"))?;
     }
     if audit.is_clean() {
         return print(

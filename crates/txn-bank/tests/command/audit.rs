@@ -10,7 +10,7 @@ use txn_redb::RedbStore;
 use super::{Desk, Ran};
 
 /// Opens the file beside the engine.
-fn beside<F: Future>(desk: &Desk, plant: impl FnOnce(RedbStore) -> F) -> F::Output {
+pub(super) fn beside<F: Future>(desk: &Desk, plant: impl FnOnce(RedbStore) -> F) -> F::Output {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -97,8 +97,33 @@ fn a_lock_that_is_left_is_found_and_recovered() {
     // With the janitor it is taken off.
     let ran = desk.run("--json audit").done();
     assert_eq!(ran.json()[0]["recovered"], 1);
-    assert_eq!(desk.run("--json audit --no-recover").done().json()[0]["recovered"], Value::Null);
+    let voided = json!([{ "tid": tid, "documents": ["bank-accounts/alice"] }]);
+    assert_eq!(ran.json()[0]["voided"], voided);
+    let ran = desk.run("--json audit --no-recover").done();
+    assert_eq!((&ran.json()[0]["recovered"], &ran.json()[0]["voided"]), (&Value::Null, &json!([])));
     assert_eq!(desk.balance("alice"), 99);
+}
+
+#[test]
+fn deleted_record_of_a_locked_document_is_noted() {
+    let desk = Desk::with_accounts();
+    let tid = tid_of_a_transfer(&desk);
+    let attempt = tid.clone();
+    beside(&desk, |store| async move {
+        let key = Key::new(time_of_partition(&store, &attempt).await, attempt.as_str());
+        let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
+        let Read::Found { version, .. } = read else { panic!("{read:?}") };
+        let outcome =
+            store.write_many(&[Write::new(key, WriteOp::Delete(version))]).await.remove(0);
+        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    });
+    for id in ["alice", "bob"] {
+        change(&desk, "bank-accounts", id, |account| account["transaction_tid"] = json!(tid));
+    }
+    let ran = desk.run("audit").done();
+    let note = format!("NOTE: the transaction {tid} has no record, and its locks on ");
+    assert!(ran.out.contains(&note), "{}", ran.out);
+    assert!(ran.out.contains("bank-accounts/alice") && ran.out.contains("bank-accounts/bob"));
 }
 
 #[test]
