@@ -5,6 +5,7 @@ mod events;
 mod load;
 mod locks;
 mod notify;
+mod rebuild;
 mod requests;
 mod veil;
 
@@ -104,14 +105,12 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         _ => {}
     }
+    if let Command::RebuildDomain { processes_stopped } = command {
+        return rebuild_domain(&global, processes_stopped).await;
+    }
     // What can be said without the store is said before it is asked.
     let asked = Asked::check(command)?;
-    let address = address_of(&global);
-    if address == Address::Memory {
-        return Err(Failure::refused(
-            "memory: holds nothing between two commands: it serves demo and load; use redb:PATH or a server",
-        ));
-    }
+    let address = stored_address(&global)?;
     let init = matches!(asked, Asked::Init { .. });
     let open = OpenStore::open(&address, &global, init).await?;
     let config = config().with_janitor_interval(None);
@@ -132,6 +131,27 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Err(error) => Err(error.into()),
     };
+    open.close().await;
+    done
+}
+
+/// The address of a store that outlives this process.
+fn stored_address(global: &Global) -> Result<Address, Failure> {
+    match address_of(global) {
+        Address::Memory => Err(Failure::refused(
+            "memory: holds nothing between two commands: it serves demo and load; use redb:PATH or a server",
+        )),
+        address => Ok(address),
+    }
+}
+
+/// A bank does not open while a part of its domain is lost, so this command opens the store alone.
+async fn rebuild_domain(global: &Global, processes_stopped: bool) -> Result<Exit, Failure> {
+    let address = stored_address(global)?;
+    let open = OpenStore::open(&address, global, false).await?;
+    let config = config().with_janitor_interval(None);
+    let store = open.store.clone();
+    let done = rebuild::run(store, &global.domain, config, processes_stopped, global.json).await;
     open.close().await;
     done
 }

@@ -260,6 +260,12 @@ pub(crate) enum Command {
     Events,
     /// Build all owners anew from the accounts
     RebuildOwners,
+    /// Show which part of the domain is lost; with --processes-stopped, rebuild the domain, then audit the bank
+    RebuildDomain {
+        /// Every process of the domain is stopped, and there is no snapshot to restore: rebuild it
+        #[arg(long)]
+        processes_stopped: bool,
+    },
     /// List the events that were set aside because handling them failed, each with its error; try them again, or drop them
     DeadLetters {
         /// Only those of this topic: `owners`, or `http-requests`

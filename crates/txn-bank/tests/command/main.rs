@@ -6,6 +6,7 @@ mod demo;
 mod input;
 mod notify;
 mod owners;
+mod rebuild;
 mod requests;
 
 use std::path::PathBuf;
