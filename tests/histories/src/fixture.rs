@@ -15,11 +15,6 @@ use txn_sim::tapped::{ApplyGate, Tapped};
 /// How long anything may take that is not meant to fail.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Returns at a later moment of the clock: who begins now is younger than whoever began before.
-pub async fn later() {
-    tokio::time::sleep(Duration::from_millis(5)).await;
-}
-
 /// The content of a document: a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
@@ -190,6 +185,23 @@ impl Process {
     pub fn begin_with(&self, options: &Options) -> Session {
         let tx = self.domain.begin(options).expect("begins");
         Session { tx, items: self.items.clone() }
+    }
+
+    /// Waits until what begins here is younger than another transaction. Each process has an estimate of its own of the server's time,
+    /// by which ages go.
+    ///
+    /// # Panics
+    /// If the process is shut down.
+    pub async fn is_younger_than(&self, older: &Session) {
+        loop {
+            let session = self.begin();
+            let is_younger = session.tx.tid() > older.tx.tid();
+            session.rollback().await;
+            if is_younger {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Reads without a transaction and without locks.

@@ -98,10 +98,6 @@ impl Engine {
         let (tid, commit) = (apply.tid(), apply.commit);
         apply.block(key, WaitReason::Unclear(key.clone()));
         let is_owner = apply.own.is_some();
-        // The owner may be at it.
-        if !is_owner && self.now() < apply.began + self.config.lease / 2 {
-            return Ok(());
-        }
         if !is_owner && self.is_finished(tid, deadline).await? {
             apply.is_finished = true;
         } else if self.is_deleted_since(key, commit, deadline).await? {
@@ -109,7 +105,8 @@ impl Engine {
             apply.deleted.insert(key.clone());
         } else if is_owner {
             self.relock(apply, key.clone(), step).await;
-        } else {
+        } else if self.now() >= apply.began + self.config.lease / 2 {
+            // Until then the owner may be at it.
             cov_mark::hit!(unclear_participant_reported);
             apply.never(key, UNTOLD);
         }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::sync::Barrier;
 use txn_core::{Error, Options};
 
-use crate::fixture::{Fixture, Item, Process, later};
+use crate::fixture::{Fixture, Item, Process};
 
 /// A-B and B-A, step by step: the older one takes the younger one's lock, and the younger one is refused.
 pub async fn two_that_lock_crosswise_step_by_step(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let older = fixture.a.begin_locking();
     assert_eq!(older.get("x").await, Some(10));
-    later().await;
+    fixture.b.is_younger_than(&older).await;
     let younger = fixture.b.begin_locking();
     assert_eq!(younger.get("y").await, Some(20));
     assert_eq!(fixture.wounds(), 0);

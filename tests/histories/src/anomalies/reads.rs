@@ -5,7 +5,7 @@ use std::time::Duration;
 use txn_core::store::Read;
 use txn_core::{Error, ErrorKind, Options};
 
-use crate::fixture::{Fixture, Item, Process, later};
+use crate::fixture::{Fixture, Item, Process};
 
 /// What one document is to everyone who does not wait: a reader, and a transaction's read.
 async fn seen_by_all(process: &Process, id: &str) -> [Option<i64>; 2] {
@@ -103,7 +103,7 @@ pub async fn g_single_read_skew_with_locked_reads(fixture: &Fixture) {
     let options = Options::default().with_pessimistic(true).with_lock_reads(true);
     let reader = fixture.a.begin_with(&options);
     assert_eq!(reader.get("x").await, Some(10));
-    later().await;
+    fixture.b.is_younger_than(&reader).await;
     let writing = tokio::spawn({
         let process = fixture.b.clone();
         async move {

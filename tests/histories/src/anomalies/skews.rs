@@ -2,7 +2,7 @@
 
 use txn_core::{Error, Options};
 
-use crate::fixture::{Fixture, Item, Process, Session, later};
+use crate::fixture::{Fixture, Item, Process, Session};
 
 /// At least one of two doctors stays: both read that both are there, and each goes.
 pub async fn g2_item_write_skew(fixture: &Fixture) {
@@ -75,7 +75,7 @@ pub async fn g2_item_write_skew_of_locked_reads(fixture: &Fixture) {
     fixture.put(&[("x", 1), ("y", 1)]).await;
     let options = Options::default().with_pessimistic(true).with_lock_reads(true);
     let older = fixture.a.begin_with(&options);
-    later().await;
+    fixture.b.is_younger_than(&older).await;
     let younger = fixture.b.begin_with(&options);
     assert_eq!(younger.get("x").await, Some(1));
     assert_eq!(younger.get("y").await, Some(1));

@@ -2,7 +2,7 @@
 
 use txn_core::ErrorKind;
 
-use crate::fixture::{Fixture, later};
+use crate::fixture::Fixture;
 
 /// G0. Two transactions write the same two documents in opposite order: both documents are of the same one in the end.
 pub async fn g0_dirty_write(fixture: &Fixture) {
@@ -57,7 +57,7 @@ pub async fn p4_lost_update_of_one_that_waits(fixture: &Fixture) {
     fixture.put(&[("x", 100)]).await;
     let older = fixture.a.begin_locking();
     assert_eq!(older.get("x").await, Some(100));
-    later().await;
+    fixture.b.is_younger_than(&older).await;
     let waiting = tokio::spawn({
         let process = fixture.b.clone();
         async move {

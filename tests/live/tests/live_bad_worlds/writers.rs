@@ -60,7 +60,7 @@ pub(crate) async fn a_full_replace_after_the_commit(fixture: &Fixture) {
     replaced(fixture, wire::applies()).await;
 }
 
-/// A deletion is taken for one that followed the commit: that is what it does.
+/// The owner knows that it has not applied its commit yet, and writes the document again.
 pub(crate) async fn a_deletion_after_the_commit(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
@@ -68,10 +68,13 @@ pub(crate) async fn a_deletion_after_the_commit(fixture: &Fixture) {
     fixture.plain.ok("DELETE", &path, None).await;
     hold.release();
     soon(transfer).await.expect("no panic").expect("it is committed");
-    until_unlocked(fixture, &stage, &["a0", "a2"]).await;
+    until("the document", || !stage.log.damages().is_empty()).await;
+    assert_eq!(stage.log.damaged(), ["a1"], "{:?}", stage.log);
+    until_unlocked(fixture, &stage, &["a0", "a1", "a2"]).await;
     let report = stage.witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
-    assert_eq!(stage.balances().await, [Some(OPENING - 2), None, Some(OPENING + 1)]);
+    let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
+    assert_eq!(stage.balances().await, expected);
     stage.ends().await;
 }
 
