@@ -28,7 +28,7 @@ const SINGLE: [ServerKind; 6] = [
 const LEFT_OUT: &str = "matrix::";
 
 /// How many tests of one program run at once on servers: most of their time they wait for leases to run out.
-pub(crate) const AT_ONCE: &str = "6";
+pub(crate) const AT_ONCE: &str = "4";
 
 /// How many test programs run at once, without servers and on servers.
 const PROGRAMS: usize = 3;
