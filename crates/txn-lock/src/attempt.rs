@@ -47,8 +47,8 @@ pub(crate) enum Tried {
 pub(crate) struct Ask {
     /// What was seen of a holder that is dead, and its grant.
     pub(crate) dead: Option<(Dead, String)>,
-    /// An instance that had its turn and did not take it.
-    pub(crate) passed_over: Option<String>,
+    /// Instances that had their turn and did not take it.
+    pub(crate) passed_over: Vec<String>,
     /// Whether it is noted that this process waits.
     pub(crate) waits: bool,
 }
@@ -83,7 +83,7 @@ impl<'a> Attempt<'a> {
             let applicant = Applicant {
                 instance: &holder.instance,
                 goes_on_at: line.tenure.lock().goes_on_at(inner.clock().monotonic(), longest),
-                passed_over: ask.passed_over.as_deref(),
+                passed_over: &ask.passed_over,
                 waits_as: Some(&own).filter(|_| ask.waits),
                 has_more: line.is_waited_for(),
             };
@@ -126,12 +126,16 @@ impl<'a> Attempt<'a> {
                 Ok(Tried::Granted(grant)) => return Ok((grant, turn)),
                 Ok(Tried::Reserved(waiter)) => {
                     *last = Last::default();
-                    ask.passed_over = self.watch_turn(&waiter, &mut backoff, last).await?;
+                    let over = &ask.passed_over;
+                    match self.watch_turn(&waiter, over, &mut backoff, last).await? {
+                        Some(instance) => ask.passed_over.push(instance),
+                        None => ask.passed_over.clear(),
+                    }
                     backoff = self.backoff();
                 }
                 Ok(Tried::Held(holder)) => {
                     *last = Last { holder: Some(holder.clone()), failure: None };
-                    ask.passed_over = None;
+                    ask.passed_over.clear();
                     ask.dead = self.watch(&holder, &mut backoff, last).await?;
                     let died = ask.dead.is_some();
                     if !died {
@@ -176,16 +180,20 @@ impl<'a> Attempt<'a> {
     async fn watch_turn(
         &self,
         waiter: &Waiter,
+        passed_over: &[String],
         backoff: &mut Backoff,
         last: &mut Last,
     ) -> Result<Option<String>> {
+        let is_next = |waiting: &[Waiter]| {
+            waiting.iter().find(|next| !passed_over.contains(&next.instance)) == Some(waiter)
+        };
         let clock = self.inner.clock();
         let since = clock.monotonic();
         loop {
             self.pause(backoff).await;
             let asked = clock.monotonic();
             match self.inner.repository.find(&self.name).await {
-                Ok(Some(lock)) if lock.holder.is_none() && lock.waiting.first() == Some(waiter) => {
+                Ok(Some(lock)) if lock.holder.is_none() && is_next(&lock.waiting) => {
                     last.failure = None;
                 }
                 Ok(_) => return Ok(None),

@@ -44,8 +44,8 @@ pub(crate) struct Applicant<'a> {
     pub(crate) instance: &'a str,
     /// [`Tenure::goes_on_at`].
     pub(crate) goes_on_at: Option<u64>,
-    /// An instance that had its turn and did not take it.
-    pub(crate) passed_over: Option<&'a str>,
+    /// Instances that had their turn and did not take it.
+    pub(crate) passed_over: &'a [String],
     /// How it is noted if it has to wait; `None` if it does not wait.
     pub(crate) waits_as: Option<&'a Waiter>,
     /// Whether more callers of this process wait.
@@ -59,7 +59,7 @@ impl Applicant<'_> {
         token: u64,
         waiting: &'w [Waiter],
     ) -> Option<&'w Waiter> {
-        let is_passed_over = |waiter: &&Waiter| self.passed_over == Some(&*waiter.instance);
+        let is_passed_over = |waiter: &&Waiter| self.passed_over.contains(&waiter.instance);
         let first = waiting.iter().find(|waiter| !is_passed_over(waiter))?;
         let is_mine = first.instance == self.instance || self.goes_on_at == Some(token);
         (!is_mine).then_some(first)
@@ -68,7 +68,7 @@ impl Applicant<'_> {
     /// Who waits once the lock is granted to this applicant.
     pub(crate) fn after_grant(&self, waiting: &mut Vec<Waiter>) {
         let is_over = |waiter: &Waiter| {
-            waiter.instance == self.instance || self.passed_over == Some(&*waiter.instance)
+            waiter.instance == self.instance || self.passed_over.contains(&waiter.instance)
         };
         waiting.retain(|waiter| !is_over(waiter));
         if self.has_more {
@@ -127,8 +127,10 @@ mod tests {
         assert_eq!(turn(of("a")).as_deref(), Some("b"));
         assert_eq!(turn(of("b")), None);
         assert_eq!(turn(of("c")).as_deref(), Some("b"));
-        assert_eq!(turn(Applicant { passed_over: Some("b"), ..of("c") }), None);
-        assert_eq!(turn(Applicant { passed_over: Some("b"), ..of("a") }).as_deref(), Some("c"));
+        let [b, both] = [vec!["b".to_owned()], vec!["b".to_owned(), "c".to_owned()]];
+        assert_eq!(turn(Applicant { passed_over: &b, ..of("c") }), None);
+        assert_eq!(turn(Applicant { passed_over: &b, ..of("a") }).as_deref(), Some("c"));
+        assert_eq!(turn(Applicant { passed_over: &both, ..of("a") }), None);
         assert_eq!(turn(Applicant { goes_on_at: Some(7), ..of("a") }), None);
         assert_eq!(turn(Applicant { goes_on_at: Some(6), ..of("a") }).as_deref(), Some("b"));
         assert_eq!(of("a").turn_of_another(7, &[]), None);
@@ -141,7 +143,7 @@ mod tests {
         let applicant = Applicant {
             instance: "a",
             waits_as: Some(&own),
-            passed_over: Some("b"),
+            passed_over: &["b".to_owned()],
             ..Applicant::default()
         };
         let names = |waiting: &[Waiter]| {
