@@ -54,6 +54,7 @@ mod roles;
 mod running;
 mod setup;
 mod state;
+mod supervised;
 mod tls;
 
 use std::fs;

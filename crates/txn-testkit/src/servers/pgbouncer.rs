@@ -1,17 +1,17 @@
 //! A PgBouncer of one's own in front of a PostgreSQL, which gives each transaction another connection.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 
 use super::account::Account;
-use super::error::{Error, OnPath, Result, last_lines};
-use super::postgres::{PATIENCE, Postgres, SCRIPT};
+use super::error::{Error, OnPath, Result};
+use super::postgres::Postgres;
+use super::supervised::{PATIENCE, Supervised};
 
 /// Where Debian keeps it, and others do.
 const PLACES: [&str; 3] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
@@ -19,10 +19,7 @@ const PLACES: [&str; 3] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/lo
 /// A PgBouncer in transaction mode, which listens on a socket in its own folder. It ends, and its folder goes, when this is
 /// dropped.
 #[derive(Debug)]
-pub struct PgBouncer {
-    folder: PathBuf,
-    child: Child,
-}
+pub struct PgBouncer(Supervised);
 
 /// The program.
 ///
@@ -61,30 +58,19 @@ impl PgBouncer {
         if let Some(account) = &account {
             account.own(&folder)?;
         }
-        let log = folder.join("log");
-        let output = fs::File::create(&log).on("make", &log)?;
-        let errors = output.try_clone().on("open", &log)?;
-        let mut command = Command::new("/bin/sh");
-        if let Some(account) = &account {
-            account.apply(&mut command);
-        }
-        let child = command
-            .current_dir(&folder)
-            .args(["-c", SCRIPT])
-            .arg(program)
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .on("run", Path::new("/bin/sh"))?;
-        let this = Self { folder, child };
+        let command = |program: &Path| {
+            let mut command = Command::new(program);
+            command.current_dir(&folder);
+            if let Some(account) = &account {
+                account.apply(&mut command);
+            }
+            command
+        };
+        let this = Self(Supervised::start(&folder, command, &program, [&file])?);
         let end = Instant::now() + PATIENCE;
-        while !this.folder.join(".s.PGSQL.5432").exists() {
+        while !folder.join(".s.PGSQL.5432").exists() {
             if Instant::now() >= end {
-                let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 20);
-                let (server, reason) = ("PgBouncer".to_owned(), "it does not listen".to_owned());
-                return Err(Error::NotHealthy { server, reason, log, tail });
+                return Err(this.0.not_healthy("PgBouncer", "it does not listen"));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -94,17 +80,6 @@ impl PgBouncer {
     /// The folder of its socket: what a client gives as its host, with the user and the database `postgres`.
     #[must_use]
     pub fn socket(&self) -> &Path {
-        &self.folder
-    }
-}
-
-/// Ends it, and removes what it kept.
-impl Drop for PgBouncer {
-    fn drop(&mut self) {
-        if let Some(mut stdin) = self.child.stdin.take() {
-            let _ = stdin.flush();
-        }
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        self.0.folder()
     }
 }

@@ -1,10 +1,10 @@
 //! A PostgreSQL of one's own, for as long as it is kept.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,8 +13,9 @@ use rustix::process::geteuid;
 
 use super::account::Account;
 use super::command::run;
-use super::error::{Error, OnPath, Result, last_lines};
+use super::error::{Error, OnPath, Result};
 use super::ports::Ports;
+use super::supervised::{PATIENCE, Supervised};
 use super::tls::Certificates;
 
 /// Names the folder of its programs, if it is not where it usually is.
@@ -23,19 +24,11 @@ const BIN_VARIABLE: &str = "TXN_POSTGRES_BIN";
 /// Where Debian keeps the programs of each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// How long it may take until it answers.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The server, and the pipe that it lives by: when that is closed, also because its holder was killed, it ends.
-pub(super) const SCRIPT: &str =
-    r#""$0" "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server"#;
-
 /// A PostgreSQL with no data, which listens on a socket in its own folder. It ends, and its folder goes, when this is
 /// dropped; when its holder is killed it ends as well.
 #[derive(Debug)]
 pub struct Postgres {
-    folder: PathBuf,
-    child: Child,
+    server: Supervised,
     tls: Option<PostgresTls>,
 }
 
@@ -136,24 +129,12 @@ impl Postgres {
         if let Some(account) = &account {
             account.own(folder)?;
         }
-        let log = folder.join("log");
-        let output = fs::File::create(&log).on("make", &log)?;
-        let errors = output.try_clone().on("open", &log)?;
-        let child = command(Path::new("/bin/sh"))
-            .args(["-c", SCRIPT])
-            .arg(programs.join("postgres"))
-            .arg("-D")
-            .arg(&data)
-            .arg("-k")
-            .arg(folder)
-            .args(["-c", "fsync=off", "-c", "max_connections=50"])
-            .args(PostgresTls::arguments(tls.as_ref()))
-            .stdin(Stdio::piped())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .on("run", Path::new("/bin/sh"))?;
-        let this = Self { folder: folder.to_owned(), child, tls };
+        let places = [OsStr::new("-D"), data.as_os_str(), OsStr::new("-k"), folder.as_os_str()];
+        let settings = ["-c", "fsync=off", "-c", "max_connections=50"].map(OsString::from);
+        let by_tls = PostgresTls::arguments(tls.as_ref()).into_iter().map(OsString::from);
+        let arguments = places.map(OsStr::to_owned).into_iter().chain(settings).chain(by_tls);
+        let server = Supervised::start(folder, command, &programs.join("postgres"), arguments)?;
+        let this = Self { server, tls };
         let end = Instant::now() + PATIENCE;
         loop {
             let mut ask = command(&programs.join("pg_isready"));
@@ -162,9 +143,7 @@ impl Postgres {
                 return Ok(this);
             }
             if Instant::now() >= end {
-                let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 20);
-                let (server, reason) = ("PostgreSQL".to_owned(), "it does not answer".to_owned());
-                return Err(Error::NotHealthy { server, reason, log, tail });
+                return Err(this.server.not_healthy("PostgreSQL", "it does not answer"));
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -179,7 +158,7 @@ impl Postgres {
     /// The folder of its socket: what a client gives as its host, with the user and the database `postgres`.
     #[must_use]
     pub fn socket(&self) -> &Path {
-        &self.folder
+        self.server.folder()
     }
 }
 
@@ -211,16 +190,5 @@ impl PostgresTls {
             ],
         };
         settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
-    }
-}
-
-/// Ends it, and removes what it kept.
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        if let Some(mut stdin) = self.child.stdin.take() {
-            let _ = stdin.flush();
-        }
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
