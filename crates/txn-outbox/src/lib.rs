@@ -27,6 +27,8 @@ mod shards;
 mod source;
 mod stalls;
 mod store_source;
+#[cfg(any(feature = "http", feature = "postgres"))]
+mod tls;
 mod topics;
 
 pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};

@@ -76,10 +76,14 @@ impl QueueName {
     }
 
     pub(crate) fn shard_number(&self, shards: u16) -> u16 {
-        let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(self.to_string()));
-        let hash = u32::from_be_bytes([a, b, c, d]);
-        u16::try_from(hash % u32::from(shards.max(1))).unwrap_or(0)
+        u16::try_from(hash(&self.to_string()) % u32::from(shards.max(1))).unwrap_or(0)
     }
+}
+
+/// The first 32 bits of the SHA-256 of a text. They spread things evenly. What must not meet is not told apart by them.
+pub(crate) fn hash(text: &str) -> u32 {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(text));
+    u32::from_be_bytes([a, b, c, d])
 }
 
 impl fmt::Display for QueueName {

@@ -1,6 +1,7 @@
 //! A request as it is kept: the payload of an event.
 
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "http")]
 use sha2::{Digest, Sha256};
 use txn_core::AttemptId;
 use txn_lock::stored::{Format, Versioned};
@@ -37,12 +38,6 @@ impl Kept {
         let digest = Sha256::digest(event_id);
         format!("{}-{:x}", self.tid, base16ct::HexDisplay(&digest[..16]))
     }
-}
-
-/// A number that spreads things evenly. What must not meet is not told apart by it.
-pub(crate) fn hash(text: &str) -> u32 {
-    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(text));
-    u32::from_be_bytes([a, b, c, d])
 }
 
 #[cfg(all(test, feature = "http"))]

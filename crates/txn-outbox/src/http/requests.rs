@@ -5,8 +5,9 @@ use txn_core::Transaction;
 
 use crate::error::{OutboxError, Result};
 use crate::event::DeadLetters;
-use crate::http::kept::{Kept, TOPIC, hash};
+use crate::http::kept::{Kept, TOPIC};
 use crate::http::request::{HttpRequest, origin};
+use crate::name::hash;
 use crate::outbox::Outbox;
 use crate::source::EventSource;
 

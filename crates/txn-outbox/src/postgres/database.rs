@@ -10,8 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
@@ -20,6 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use txn_core::clock::Clock;
 
 use crate::error::{OutboxError, Result};
+use crate::tls;
 
 /// Most connections of a source for single events, unless something else is set.
 const CONNECTIONS: usize = 4;
@@ -55,19 +54,9 @@ impl Database {
     /// # Errors
     /// [`OutboxError::InvalidConfig`] if that is no certificate.
     pub fn with_certificate_authorities(self, pem: &[u8]) -> Result<Self> {
-        let refuse = || OutboxError::InvalidConfig("an authority is no certificate in PEM");
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate.map_err(|_| refuse())?).map_err(|_| refuse())?;
-        }
-        if roots.is_empty() {
-            return Err(refuse());
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let tls = tls.map_err(|_| OutboxError::InvalidConfig("TLS is not to be had"))?;
-        Ok(self.with_tls(tls.with_root_certificates(roots).with_no_client_auth()))
+        tls::trust(&mut roots, pem)?;
+        Ok(self.with_tls(tls::client(roots)?))
     }
 
     /// Only with TLS, as it is configured: with a certificate of the client, for instance.
