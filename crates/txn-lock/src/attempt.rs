@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::backoff::Backoff;
 use crate::error::{LockError, Result};
-use crate::fairness::Applicant;
+use crate::fairness::{Applicant, next};
 use crate::grant::Grant;
 use crate::guard::{Guard, Held};
 use crate::inner::Inner;
@@ -184,16 +184,16 @@ impl<'a> Attempt<'a> {
         backoff: &mut Backoff,
         last: &mut Last,
     ) -> Result<Option<String>> {
-        let is_next = |waiting: &[Waiter]| {
-            waiting.iter().find(|next| !passed_over.contains(&next.instance)) == Some(waiter)
-        };
         let clock = self.inner.clock();
         let since = clock.monotonic();
         loop {
             self.pause(backoff).await;
             let asked = clock.monotonic();
             match self.inner.repository.find(&self.name).await {
-                Ok(Some(lock)) if lock.holder.is_none() && is_next(&lock.waiting) => {
+                Ok(Some(lock))
+                    if lock.holder.is_none()
+                        && next(&lock.waiting, passed_over) == Some(waiter) =>
+                {
                     last.failure = None;
                 }
                 Ok(_) => return Ok(None),

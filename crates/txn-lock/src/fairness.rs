@@ -38,6 +38,11 @@ impl Tenure {
     }
 }
 
+/// Who is next of those that wait, without those that had their turn and did not take it.
+pub(crate) fn next<'w>(waiting: &'w [Waiter], passed_over: &[String]) -> Option<&'w Waiter> {
+    waiting.iter().find(|waiter| !passed_over.contains(&waiter.instance))
+}
+
 /// A process that asks for a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applicant<'a> {
@@ -59,8 +64,7 @@ impl Applicant<'_> {
         token: u64,
         waiting: &'w [Waiter],
     ) -> Option<&'w Waiter> {
-        let is_passed_over = |waiter: &&Waiter| self.passed_over.contains(&waiter.instance);
-        let first = waiting.iter().find(|waiter| !is_passed_over(waiter))?;
+        let first = next(waiting, self.passed_over)?;
         let is_mine = first.instance == self.instance || self.goes_on_at == Some(token);
         (!is_mine).then_some(first)
     }
