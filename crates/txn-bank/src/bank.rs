@@ -42,26 +42,9 @@ impl Bank {
     /// # Errors
     /// [`BankError::Engine`] as [`Domain::create`] and [`Domain::create_collection`] say.
     pub async fn create(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
-        let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let (config, voided) = VoidedLocks::observe(config);
         let domain = Domain::create(store.clone(), domain, config).await?;
-        let (accounts, transfers) = collections::names(domain.name());
-        let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
-        let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
-        let (owners, statements, outbox) = (None, None, None);
-        let bank = Self {
-            store,
-            domain,
-            accounts,
-            transfers,
-            clock,
-            entropy,
-            owners,
-            statements,
-            outbox,
-            voided,
-        };
-        bank.with_what_is_kept().await
+        Self::in_domain(store, domain, voided).await
     }
 
     /// Opens a bank that exists.
@@ -76,9 +59,18 @@ impl Bank {
                 return Err(BankError::NotInitialised { domain: domain.to_owned() });
             }
         }
-        let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let (config, voided) = VoidedLocks::observe(config);
         let domain = Domain::open(store.clone(), domain, config).await?;
+        Self::in_domain(store, domain, voided).await
+    }
+
+    async fn in_domain(
+        store: Arc<dyn Store>,
+        domain: Domain,
+        voided: Arc<VoidedLocks>,
+    ) -> Result<Self> {
+        let config = domain.config();
+        let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let (accounts, transfers) = collections::names(domain.name());
         // An older version may have made them: fields that are new since are mapped.
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
