@@ -55,7 +55,7 @@ impl Attempt {
     ) -> bool {
         let engine = &self.engine;
         let CommittedRecord { record, standing, first, mut known } = committed;
-        let own_record = OwnRecord::new(&record, first).map(Arc::new);
+        let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
         let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {

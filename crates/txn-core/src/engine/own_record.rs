@@ -1,36 +1,36 @@
 //! What an owner knows of its own committed record.
 
+use std::sync::Arc;
+
 use tokio::sync::Mutex;
 
 use crate::engine::Engine;
 use crate::engine::deadline::Deadline;
-use crate::store::{Outcome, Source, Version, WriteOp};
-use txn_protocol::ids::AttemptId;
-use txn_protocol::record::{Record, State};
+use crate::store::{Outcome, Version, WriteOp};
+use txn_protocol::record::Record;
 
 /// The committed record of a transaction of this process, at the version of its own last acknowledged write.
 #[derive(Debug)]
 pub(crate) struct OwnRecord {
-    tid: AttemptId,
-    source: Source,
+    record: Arc<Record>,
     /// None once somebody else wrote it, or a write was not acknowledged.
     version: Mutex<Option<Version>>,
 }
 
 impl OwnRecord {
-    /// The record as the commit wrote it; none if it cannot be written again.
-    pub(crate) fn new(record: &Record, version: Option<Version>) -> Option<Self> {
-        let committed = Record { state: State::Committed, ..record.clone() };
-        let source = committed.encode().ok()?;
-        Some(Self { tid: record.tid, source, version: Mutex::new(Some(version?)) })
+    /// The record as the commit wrote it, at this version.
+    pub(crate) fn new(record: Arc<Record>, version: Version) -> Self {
+        Self { record, version: Mutex::new(Some(version)) }
     }
 
     /// Whether nobody else has begun to apply the transaction, by an acknowledged touch.
     pub(super) async fn is_untouched(&self, engine: &Engine, deadline: &Deadline) -> bool {
         let mut version = self.version.lock().await;
         let Some(at) = version.take() else { return false };
-        let touch = WriteOp::Replace(self.source.clone(), at);
-        if let Ok(Outcome::Applied(at)) = engine.write_record(self.tid, &touch, deadline).await {
+        let Ok(source) = self.record.encode() else { return false };
+        let touch = WriteOp::Replace(source, at);
+        let touched = engine.write_record(self.record.tid, &touch, deadline).await;
+        if let Ok(Outcome::Applied(at)) = touched {
             *version = Some(at);
         }
         version.is_some()
