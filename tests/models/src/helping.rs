@@ -6,9 +6,7 @@ use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
 use txn_protocol::machines::settle::{Machine, Settle};
 use txn_protocol::record::{Op, Participant};
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::apply::{
-    Applying, Committed, applying, is_locked_by, is_moved_placeholder, unlocking,
-};
+use txn_protocol::rules::apply::{Applying, Committed, applying, is_held_by, unlocking};
 use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
 use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
@@ -146,9 +144,8 @@ impl Turn<'_> {
             let doc = self.world.docs[*d].now;
             let is_named = |participant: Participant| {
                 let (rules, now) = (&self.scenario.rules, view(&doc));
-                is_locked_by(rules, &participant, tid(holder), &now)
-                    || rec.mark == Mark::Committed
-                        && is_moved_placeholder(rules, &participant, tid(holder), &now)
+                let is_open = rec.mark == Mark::Committed;
+                is_held_by(rules, &participant, tid(holder), is_open, &now)
             };
             doc.lock == holder && !self.participant(rec, *d).is_some_and(is_named)
         };

@@ -2,7 +2,7 @@
 
 use txn_protocol::document::View;
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::apply::{is_moved_placeholder, is_participants_lock};
+use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
@@ -71,12 +71,10 @@ impl Turn<'_> {
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
         let (version, stored) = (translate::version(read.version), translate::stored(read));
         self.participant(rec, d).is_some_and(|participant| {
-            let rules = &self.scenario.rules;
+            let (rules, is_open) = (&self.scenario.rules, rec.mark == Mark::Committed);
             let seen = View::Present { version, source: "{}".into(), stored: stored.clone() };
             writes(participant.op)
-                && (is_participants_lock(rules, &participant, version, &stored)
-                    || rec.mark == Mark::Committed
-                        && is_moved_placeholder(rules, &participant, tid(read.holder), &seen))
+                && is_held_by(rules, &participant, tid(read.holder), is_open, &seen)
         })
     }
 

@@ -17,7 +17,7 @@ use txn_protocol::document::View;
 use txn_protocol::machines::record::Standing;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
-use txn_protocol::rules::apply::{is_locked_by, is_moved_placeholder};
+use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::conflict::Requester;
 
 /// Whoever helps, and has to help another first, and so on, leaves the rest to others from here on.
@@ -260,8 +260,7 @@ fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
         let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
         participant.is_some_and(|participant| {
             let is_open = record.state == State::Committed;
-            is_locked_by(rules, participant, record.tid, &lock.view)
-                || is_open && is_moved_placeholder(rules, participant, record.tid, &lock.view)
+            is_held_by(rules, participant, record.tid, is_open, &lock.view)
         })
     };
     let strays =

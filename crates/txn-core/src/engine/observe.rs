@@ -7,7 +7,7 @@ use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rule::Rules;
-use txn_protocol::rules::apply::{is_locked_by, is_moved_placeholder};
+use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::staged::{StagedReading, staged_reading};
@@ -109,9 +109,7 @@ fn resolve_observed(
     let written = record.zip(participant).filter(|(record, index)| {
         let participant = &record.participants[*index];
         let is_open = record.state == State::Committed;
-        writes(participant.op)
-            && (is_locked_by(rules, participant, record.tid, view)
-                || is_open && is_moved_placeholder(rules, participant, record.tid, view))
+        writes(participant.op) && is_held_by(rules, participant, record.tid, is_open, view)
     });
     let answer = match all_locked {
         Some(all_locked) => staged_reading(rules, all_locked, found.state(), written.is_some()),

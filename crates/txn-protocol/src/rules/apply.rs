@@ -28,8 +28,8 @@ pub enum Applying {
     /// Somebody else holds it now, and a touch would prove nothing: that holder is decided first.
     Held(AttemptId),
     /// Whether the participant was applied cannot be told from what stands there: a plain client moved or removed its lock, or a
-    /// duplicate of its placeholder landed behind a deletion. Only an owner that has applied nothing here yet, and knows that nobody else has, may
-    /// write: over the placeholder at this version, or where no document is.
+    /// duplicate of its placeholder landed behind a deletion. Only an owner that knows of no deletion on record, and that nobody else
+    /// has begun to apply it, may write: over the placeholder at this version, or where no document is.
     Unclear(Option<Version>),
     /// A later transaction inserted the document, which says nothing of this one. If this one was never applied it was overtaken; if it
     /// was, it was deleted since. A touch on this version proves the rest.
@@ -67,9 +67,22 @@ pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: AttemptId, no
     }
 }
 
+/// Whether the participant's transaction holds what stands there: by the participant's own lock or, as long as the record is not finished
+/// (`is_open`), by its placeholder that was moved.
+pub fn is_held_by(
+    rules: &Rules,
+    participant: &Participant,
+    tid: AttemptId,
+    is_open: bool,
+    now: &View,
+) -> bool {
+    is_locked_by(rules, participant, tid, now)
+        || is_open && is_moved_placeholder(rules, participant, tid, now)
+}
+
 /// Whether a placeholder of the transaction stands where the participant is inserted, and not as it was acknowledged: a plain client rewrote
 /// it, or a duplicate landed late. Until the record is finished nobody can tell.
-pub fn is_moved_placeholder(
+fn is_moved_placeholder(
     rules: &Rules,
     participant: &Participant,
     tid: AttemptId,
