@@ -16,8 +16,9 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// Removes what cargo tells xtask about xtask itself. Some build scripts depend on these variables: with them, `ring` and all packages above it
-/// would be built again by each call of cargo from here, and once more by the next one from a shell.
+/// Removes what cargo tells xtask about xtask itself. Some build scripts depend on these variables:
+/// with them, `ring` and all packages above it would be built again by each call of cargo from
+/// here, and once more by the next one from a shell.
 pub(crate) fn forget_xtask(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if is_about_package(&name.to_string_lossy()) {

@@ -27,7 +27,8 @@ const SINGLE: [ServerKind; 6] = [
 /// Tests whose names hold this are left to `cargo xtask live`.
 const LEFT_OUT: &str = "matrix::";
 
-/// How many tests of one program run at once on servers: most of their time they wait for leases to run out.
+/// How many tests of one program run at once on servers: most of their time they wait for leases to
+/// run out.
 pub(crate) const AT_ONCE: &str = "4";
 
 /// How many test programs run at once, without servers and on servers.
@@ -112,7 +113,8 @@ impl Tests {
         })
     }
 
-    /// Runs the tests in the documentation, and the programs that need no server or start servers themselves.
+    /// Runs the tests in the documentation, and the programs that need no server or start servers
+    /// themselves.
     fn run(&self, name: &str, guess: Duration) -> Step {
         let chosen = self.chosen(Needs::Nothing);
         Step::work(name, guess, move |notes| {

@@ -48,7 +48,8 @@ pub(crate) fn for_checks() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An installation of cargo-deny under way. It takes minutes, and only the time that nothing else wants.
+/// An installation of cargo-deny under way. It takes minutes, and only the time that nothing else
+/// wants.
 pub(crate) struct CargoDeny {
     installing: Child,
     log: PathBuf,
@@ -68,7 +69,8 @@ impl CargoDeny {
         let install = cargo("install cargo-deny --locked --debug");
         let mut command = Command::new("nice");
         forget_xtask(&mut command);
-        // Unoptimized it is built in a third of the time, and is fast enough. Its builds wait for no others in a folder of its own.
+        // Unoptimized it is built in a third of the time, and is fast enough. Its builds wait for
+        // no others in a folder of its own.
         command
             .current_dir(root())
             .args(["-n", "19"])

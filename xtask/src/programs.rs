@@ -150,8 +150,9 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs programs, the slowest first. The output of a program is printed when the program has ended; the results of its tests
-    /// are kept. After a failure no further program starts. After a program that hangs the others end at once.
+    /// Runs programs, the slowest first. The output of a program is printed when the program has
+    /// ended; the results of its tests are kept. After a failure no further program starts. After a
+    /// program that hangs the others end at once.
     pub(crate) fn run(
         &self,
         mut programs: Vec<Program>,

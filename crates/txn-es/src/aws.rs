@@ -23,9 +23,10 @@ use crate::config::{RequestSigner, UnsignedRequest};
 
 /// Signs requests with AWS Signature Version 4, as the managed OpenSearch of AWS asks for.
 ///
-/// Credentials are asked for when the first request is signed, and again five minutes before they expire or after they were
-/// refused. A role needs `es:ESHttp*` on the domain; with fine-grained access control it also has to be mapped to a role of
-/// OpenSearch. OpenSearch Serverless is not supported: it has no conditional writes.
+/// Credentials are asked for when the first request is signed, and again five minutes before they
+/// expire or after they were refused. A role needs `es:ESHttp*` on the domain; with fine-grained
+/// access control it also has to be mapped to a role of OpenSearch. OpenSearch Serverless is not
+/// supported: it has no conditional writes.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -71,13 +72,14 @@ struct Cached {
 /// Credentials that expire sooner are renewed.
 const RENEWAL: Duration = Duration::from_secs(5 * 60);
 
-/// Credentials that are refused are asked for again, no more often than this: what is refused then is the role, and not what
-/// proves it.
+/// Credentials that are refused are asked for again, no more often than this: what is refused then
+/// is the role, and not what proves it.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
 impl AwsSigner {
-    /// Credentials and region of the environment, by the default chain of AWS: environment variables, profiles, web
-    /// identity (EKS), the container's (ECS, EKS), and the instance's (EC2).
+    /// Credentials and region of the environment, by the default chain of AWS: environment
+    /// variables, profiles, web identity (EKS), the container's (ECS, EKS), and the instance's
+    /// (EC2).
     #[must_use]
     pub fn from_environment() -> Self {
         Self::of(None, None)

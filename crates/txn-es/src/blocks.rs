@@ -1,6 +1,7 @@
 //! Blocks of indices and of the cluster, as the servers name them in errors. Pure functions.
 
-/// Blocks by their ids. A server that has just started, has no master or opens an index has others: those pass by themselves.
+/// Blocks by their ids. A server that has just started, has no master or opens an index has others:
+/// those pass by themselves.
 const BLOCKS: &[(u32, &str)] = &[
     (5, "set index.blocks.read_only of the index to null to lift the block"),
     (6, "set cluster.blocks.read_only of the cluster to null to lift the block"),
@@ -14,7 +15,8 @@ const BLOCKS: &[(u32, &str)] = &[
     (13, "set cluster.blocks.read_only_allow_delete of the cluster to null to lift the block"),
 ];
 
-/// How to lift the blocks that an error names; `None` if it names none, or one that passes by itself.
+/// How to lift the blocks that an error names; `None` if it names none, or one that passes by
+/// itself.
 pub(crate) fn remedy(kind: &str, reason: Option<&str>) -> Option<String> {
     if kind != "cluster_block_exception" {
         return None;

@@ -65,10 +65,11 @@ pub(crate) enum Fate {
     MissingDocument,
     /// Not sent, or refused before anything was begun; may succeed later.
     Rejected(String),
-    /// A block that nobody but an operator, or a disk with room, lifts. An earlier try may have been carried out.
+    /// A block that nobody but an operator, or a disk with room, lifts. An earlier try may have
+    /// been carried out.
     Blocked(String),
-    /// The alias stands for another index as well, which is a copy of the one that it identifies. An earlier try may have been
-    /// carried out.
+    /// The alias stands for another index as well, which is a copy of the one that it identifies.
+    /// An earlier try may have been carried out.
     SharedAlias(String),
     /// The last try was refused for the moment. Inside a server an operation is sent on again after
     /// the connection to its primary broke, so that an earlier try may have been carried out.
@@ -143,7 +144,8 @@ fn sees_in_part(cause: &Cause) -> bool {
         && words.iter().any(|words| reason.contains(words))
 }
 
-/// Whether an error says that an alias stands for several indices. Only aliases of this library are written to.
+/// Whether an error says that an alias stands for several indices. Only aliases of this library are
+/// written to.
 fn is_shared_alias(cause: &Cause) -> bool {
     says(cause, "has more than one index associated with it")
         || says(cause, "no write index is defined for alias")

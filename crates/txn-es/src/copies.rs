@@ -1,7 +1,8 @@
-//! Copies of an index that carry its aliases: a clone, a shrink, a split, a restore, a mounted snapshot.
+//! Copies of an index that carry its aliases: a clone, a shrink, a split, a restore, a mounted
+//! snapshot.
 //!
-//! An alias that stands for two indices takes no writes. The identity alias names the UUID of the original, so the copy is known,
-//! and loses the alias.
+//! An alias that stands for two indices takes no writes. The identity alias names the UUID of the
+//! original, so the copy is known, and loses the alias.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::names;
 use crate::target::Target;
 
 impl Inner {
-    /// Takes the aliases through which operations on these indices go off every other index. A failure is told in the log: the
-    /// operations themselves say what to do.
+    /// Takes the aliases through which operations on these indices go off every other index. A
+    /// failure is told in the log: the operations themselves say what to do.
     pub(crate) async fn take_off_copies(&self, targets: Vec<Arc<Target>>) {
         for target in targets {
             let shared = target.take_shared();
@@ -67,7 +68,8 @@ impl Inner {
     }
 }
 
-/// The request that leaves an alias to the original; `None` if no other index has it, or the original has not.
+/// The request that leaves an alias to the original; `None` if no other index has it, or the
+/// original has not.
 fn remove_from<'a>(
     carriers: impl Iterator<Item = &'a str>,
     original: &str,

@@ -1,5 +1,6 @@
-//! What an account sees of documents that are there, looked at when a collection is opened: a transaction writes a document back
-//! as it was read, so a field that is hidden from reads would be lost.
+//! What an account sees of documents that are there, looked at when a collection is opened: a
+//! transaction writes a document back as it was read, so a field that is hidden from reads would be
+//! lost.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,7 +24,8 @@ const MOST_FIELDS: usize = 100;
 /// So many documents are looked at whatever fields they have.
 const ANY_DOCUMENTS: usize = 10;
 
-/// No document: the servers refuse the read of the primary to an account that sees documents in part.
+/// No document: the servers refuse the read of the primary to an account that sees documents in
+/// part.
 const PROBE: &str = "txn-is-read-whole";
 
 #[derive(Deserialize)]
@@ -56,16 +58,16 @@ struct Hit {
 }
 
 impl Hit {
-    /// The servers count a version for each write of a document, and a sequence number for each write of its shard. A larger
-    /// version was given by a client.
+    /// The servers count a version for each write of a document, and a sequence number for each
+    /// write of its shard. A larger version was given by a client.
     fn has_external_version(&self) -> bool {
         self.version.zip(self.seq_no).is_some_and(|(version, seq_no)| version > seq_no + 1)
     }
 }
 
 impl Inner {
-    /// Refuses an index of which this account reads documents without some of their fields: compares what reads show with
-    /// what the primary has.
+    /// Refuses an index of which this account reads documents without some of their fields:
+    /// compares what reads show with what the primary has.
     pub(crate) async fn check_reads_are_whole(&self, index: &Index) -> Result<(), StoreError> {
         let hits = self.sample(index).await?;
         if hits.iter().any(Hit::has_external_version) {

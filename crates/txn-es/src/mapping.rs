@@ -91,7 +91,8 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
     Ok(index)
 }
 
-/// A copy carries the identity alias of its original. Where both are found under one name, the original is meant.
+/// A copy carries the identity alias of its original. Where both are found under one name, the
+/// original is meant.
 fn leave_out_copies(found: &mut std::collections::BTreeMap<String, Index>) {
     let identity = |(name, index): (&String, &Index)| {
         let uuid = IndexUuid::parse(name, index.setting("index.uuid")?).ok()?;
@@ -289,7 +290,8 @@ impl Index {
         partial.map(|list| format!("_source has {list}"))
     }
 
-    /// The values of a source that are longer than the longest term, with the fields that take them.
+    /// The values of a source that are longer than the longest term, with the fields that take
+    /// them.
     pub(crate) fn long_values(&self, source: &str, is_opensearch: bool) -> BTreeSet<LongValue> {
         let source: Map<String, Value> = serde_json::from_str(source).unwrap_or_default();
         let properties = self.mappings.get("properties").and_then(Value::as_object);

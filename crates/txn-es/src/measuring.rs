@@ -32,9 +32,10 @@ enum Terms {
 }
 
 impl Inner {
-    /// What the dry run of some servers lets through, and the write would refuse: a text that becomes one term that is too
-    /// long. Only a document that is long enough to hold such a term costs a look at the mapping, which may have grown; and only
-    /// a long text in a field with an analyzer of its own is analyzed.
+    /// What the dry run of some servers lets through, and the write would refuse: a text that
+    /// becomes one term that is too long. Only a document that is long enough to hold such a term
+    /// costs a look at the mapping, which may have grown; and only a long text in a field with an
+    /// analyzer of its own is analyzed.
     pub(crate) async fn recheck(&self, collection: &str, source: &str) -> Outcome {
         if source.len() <= LONGEST {
             return Outcome::Holds;

@@ -34,9 +34,10 @@ impl Inner {
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
     }
 
-    /// Reads documents of an index that takes no writes, and with them no question to the primary. Every copy that is in
-    /// sync has all acknowledged writes, and a block lets no further one in. What such a read does not prove is that the copy
-    /// is in sync: one that is cut off may answer as well. OpenSearch lets the primary be chosen.
+    /// Reads documents of an index that takes no writes, and with them no question to the primary.
+    /// Every copy that is in sync has all acknowledged writes, and a block lets no further one in.
+    /// What such a read does not prove is that the copy is in sync: one that is cut off may answer
+    /// as well. OpenSearch lets the primary be chosen.
     async fn read_blocked(&self, asks: &[Ask<'_>]) -> Vec<Read> {
         let primary = [("preference", "_primary")];
         let query = if self.server.is_opensearch() { primary.as_slice() } else { &[] };

@@ -1,9 +1,9 @@
 //! What must not be printed, taken out of texts that come from elsewhere: a server, or a proxy before it,
 //! may repeat the request in its errors.
 //!
-//! Texts are cleaned at two places. The transport cleans failures and answers that are no success, before anything else
-//! sees or logs them. `Guarded` is the only way to the methods of the store, and cleans what they return: errors of
-//! single documents, inside answers of success.
+//! Texts are cleaned at two places. The transport cleans failures and answers that are no success,
+//! before anything else sees or logs them. `Guarded` is the only way to the methods of the store,
+//! and cleans what they return: errors of single documents, inside answers of success.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,8 @@ pub(crate) struct Secrets(Arc<RwLock<VecDeque<SecretString>>>);
 /// What is shorter stands in many words by chance.
 const SHORTEST: usize = 4;
 
-/// Of logins that change, the latest are remembered: an answer may be under way that repeats an old one.
+/// Of logins that change, the latest are remembered: an answer may be under way that repeats an old
+/// one.
 const MOST: usize = 64;
 
 const HIDDEN: &str = "***";
@@ -57,7 +58,8 @@ impl Secrets {
         StoreError { message: self.hide(error.message), ..error }
     }
 
-    /// A body without secrets; `more` are those of this very request. Only for bodies without documents.
+    /// A body without secrets; `more` are those of this very request. Only for bodies without
+    /// documents.
     pub(crate) fn hide_in_body<'a>(
         &self,
         body: &Bytes,

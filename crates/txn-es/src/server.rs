@@ -125,7 +125,8 @@ fn by_root(answer: &Answer) -> Option<Server> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     let version = body.get("version")?;
     let text = |name: &str| version.get(name).and_then(Value::as_str);
-    // OpenSearch with compatibility.override_main_response_version passes for another product. The nodes say the truth.
+    // OpenSearch with compatibility.override_main_response_version passes for another product. The
+    // nodes say the truth.
     let tagline = body.get("tagline").and_then(Value::as_str).unwrap_or_default();
     if text("distribution").is_none() && tagline.contains("OpenSearch") {
         return None;

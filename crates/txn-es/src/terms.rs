@@ -1,5 +1,6 @@
-//! Terms that are too long for the index: the one fault of a document that the dry run of some servers
-//! does not find, and the real write refuses. Pure functions: which values may become such a term, in which field.
+//! Terms that are too long for the index: the one fault of a document that the dry run of some
+//! servers does not find, and the real write refuses. Pure functions: which values may become such
+//! a term, in which field.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +36,8 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// By the mapping, and the flat settings. OpenSearch keeps the text of a wildcard field as one term.
+    /// By the mapping, and the flat settings. OpenSearch keeps the text of a wildcard field as one
+    /// term.
     pub(crate) fn of(
         properties: &'a Map<String, Value>,
         settings: &Map<String, Value>,
@@ -51,8 +53,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The long values of a document, with each field that takes them: the field of that name, its multi-fields, and those
-    /// that it is copied to. Fields that are not mapped are not indexed.
+    /// The long values of a document, with each field that takes them: the field of that name, its
+    /// multi-fields, and those that it is copied to. Fields that are not mapped are not indexed.
     pub(crate) fn long_values(&self, source: &Map<String, Value>) -> BTreeSet<LongValue> {
         let mut found = BTreeSet::new();
         self.of_object(self.properties, "", source, &mut found);
@@ -133,7 +135,8 @@ impl<'a> Fields<'a> {
             }
             Some("flattened" | "flat_object") => (!is_ignored()).then_some(Measure::OneTerm),
             Some("text" | "match_only_text" | "search_as_you_type") => {
-                // The analyzer that the servers use by default makes terms of 255 characters at most.
+                // The analyzer that the servers use by default makes terms of 255 characters at
+                // most.
                 let is_usual = mapping.get("analyzer").is_none() && !self.has_own_default;
                 (!is_usual && !is_off("index")).then_some(Measure::Analyzed)
             }
@@ -158,7 +161,8 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The mapping of a field whose name may have dots, its name, and what of the name is left below it.
+/// The mapping of a field whose name may have dots, its name, and what of the name is left below
+/// it.
 fn find<'a, 'n>(
     properties: &'a Map<String, Value>,
     name: &'n str,

@@ -1,4 +1,5 @@
-//! Requests that are signed for AWS, before a gateway that recomputes each signature from what arrived.
+//! Requests that are signed for AWS, before a gateway that recomputes each signature from what
+//! arrived.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read as _, Write as _};

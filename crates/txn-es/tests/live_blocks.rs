@@ -1,4 +1,5 @@
-//! Indices that take no writes for a while: what is read goes on, and what is written is refused with the block.
+//! Indices that take no writes for a while: what is read goes on, and what is written is refused
+//! with the block.
 
 use std::sync::Arc;
 use std::time::Duration;

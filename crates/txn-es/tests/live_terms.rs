@@ -5,8 +5,8 @@ use txn_store::{CollectionSpec, Key, Outcome, RefusalKind, Role, Store, Write, W
 
 use crate::live;
 
-/// Mappings of the field `f`, by which a long text becomes one term. Analyzers of one's own are in a module that the packaged
-/// Elasticsearch lacks.
+/// Mappings of the field `f`, by which a long text becomes one term. Analyzers of one's own are in
+/// a module that the packaged Elasticsearch lacks.
 fn forms(is_opensearch: bool) -> Vec<(&'static str, Value)> {
     let form = |settings: Value, fields: Value| json!({"mappings": {"properties": fields}, "settings": {"analysis": settings}});
     let plain = |fields| form(json!({}), fields);

@@ -1,4 +1,5 @@
-//! Nothing that a store returns or logs repeats its login, though the server repeats it in every answer.
+//! Nothing that a store returns or logs repeats its login, though the server repeats it in every
+//! answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read as _, Write as _};

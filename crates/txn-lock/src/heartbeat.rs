@@ -13,9 +13,10 @@ use tokio_util::task::TaskTracker;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Heartbeat {
-    /// In a thread of this library, one for the whole process. Work that blocks the application's threads keeps its locks.
-    /// The observer, the store and the clock of the domain are called in that thread, too, and must not block it.
-    /// It ends with the runtime that opened the service, even if that is dropped without a shutdown.
+    /// In a thread of this library, one for the whole process. Work that blocks the application's
+    /// threads keeps its locks. The observer, the store and the clock of the domain are called in
+    /// that thread, too, and must not block it. It ends with the runtime that opened the service,
+    /// even if that is dropped without a shutdown.
     #[default]
     OwnThread,
     /// In the runtime that opens the service. Saves the thread. A lock is lost if that runtime rests, or is blocked, for a
@@ -38,7 +39,8 @@ static OWN_THREAD: LazyLock<Option<Runtime>> = LazyLock::new(|| {
 });
 
 impl Heartbeat {
-    /// Spawns a task that must run whatever the application's threads do, until the caller's runtime is gone.
+    /// Spawns a task that must run whatever the application's threads do, until the caller's
+    /// runtime is gone.
     pub fn spawn(self, tasks: &TaskTracker, task: impl Future<Output = ()> + Send + 'static) {
         let (Self::OwnThread, Some(runtime)) = (self, &*OWN_THREAD) else {
             drop(tasks.spawn(task));

@@ -25,8 +25,8 @@ impl LockName {
     }
 }
 
-/// Whether a text can be a name, or a part of one: 1 to `most` bytes, no control characters, those of the direction of writing
-/// included.
+/// Whether a text can be a name, or a part of one: 1 to `most` bytes, no control characters, those
+/// of the direction of writing included.
 #[must_use]
 pub fn fits(text: &str, most: usize) -> bool {
     !text.is_empty() && text.len() <= most && !text.contains(is_odd)
@@ -38,8 +38,8 @@ pub fn is_odd(c: char) -> bool {
     c.is_control() || is_deceptive(c)
 }
 
-/// Whether a character makes a line look like another one where it is shown: it changes the direction of what follows (the
-/// property `Bidi_Control` of Unicode), or ends a line.
+/// Whether a character makes a line look like another one where it is shown: it changes the
+/// direction of what follows (the property `Bidi_Control` of Unicode), or ends a line.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     matches!(
@@ -48,8 +48,9 @@ pub fn is_deceptive(c: char) -> bool {
     )
 }
 
-/// A text as a name of at most `most` bytes: its beginning, without control characters, and 128 bits of the SHA-256 of all of
-/// it, so that nobody can make two texts with one name. Never changed: documents are found under it. `most` has room for the hash, which takes 33 bytes.
+/// A text as a name of at most `most` bytes: its beginning, without control characters, and 128
+/// bits of the SHA-256 of all of it, so that nobody can make two texts with one name. Never
+/// changed: documents are found under it. `most` has room for the hash, which takes 33 bytes.
 #[must_use]
 pub fn shortened(text: &str, most: usize) -> String {
     let digest = Sha256::digest(text);

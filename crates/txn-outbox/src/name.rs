@@ -68,8 +68,8 @@ impl QueueName {
         format!("{}/{sequence}/{}", self.topic, self.key)
     }
 
-    /// The shard of its topic that it belongs to, of so many: the first 32 bits of the SHA-256 of its name, modulo their number.
-    /// Never changed: it is also computed elsewhere.
+    /// The shard of its topic that it belongs to, of so many: the first 32 bits of the SHA-256 of
+    /// its name, modulo their number. Never changed: it is also computed elsewhere.
     #[must_use]
     pub fn shard(&self, shards: u16) -> Shard {
         Shard { topic: self.topic.as_str().into(), number: self.shard_number(shards) }
@@ -80,7 +80,8 @@ impl QueueName {
     }
 }
 
-/// The first 32 bits of the SHA-256 of a text. They spread things evenly. What must not meet is not told apart by them.
+/// The first 32 bits of the SHA-256 of a text. They spread things evenly. What must not meet is not
+/// told apart by them.
 pub(crate) fn hash(text: &str) -> u32 {
     let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(text));
     u32::from_be_bytes([a, b, c, d])

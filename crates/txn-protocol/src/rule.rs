@@ -125,9 +125,11 @@ rules! {
     UnnamedLockVoid = "UNNAMED_LOCK_VOID", BOTH;
     /// A placeholder is a lock only at the version that the record names.
     PlaceholderVersion = "PLACEHOLDER_VERSION", BOTH;
-    /// A committed insert whose placeholder was moved or removed is not taken for applied before its record is finished.
+    /// A committed insert whose placeholder was moved or removed is not taken for applied before
+    /// its record is finished.
     MovedLock = "MOVED_LOCK", BOTH;
-    /// An owner takes the place of its moved or missing lock again only once an acknowledged touch of its record says that nobody else applied it, and no deletion is on record.
+    /// An owner takes the place of its moved or missing lock again only once an acknowledged touch
+    /// of its record says that nobody else applied it, and no deletion is on record.
     RelockUnapplied = "RELOCK_UNAPPLIED", BOTH;
     /// Content of another commit than the one under the lock was written since, whichever commit tid is larger.
     WrittenSince = "WRITTEN_SINCE", BOTH;

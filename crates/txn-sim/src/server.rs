@@ -30,7 +30,8 @@ pub struct Manners {
     pub hung_replication: bool,
     /// A read that any copy may answer goes to one that does not have the newest writes yet.
     pub lagging_copy: f64,
-    /// A scan leaves a document out that was written since the last refresh, unless writes to its collection are blocked.
+    /// A scan leaves a document out that was written since the last refresh, unless writes to its
+    /// collection are blocked.
     pub scan_hides: f64,
     /// It leaves out others as well. No server does; it shows what must not rest on a scan.
     pub scan_hides_all: bool,

@@ -23,7 +23,8 @@ pub enum Role {
     },
     /// The registry: domain documents and claims of collections. Found by key only.
     Registry,
-    /// One partition of a transaction table. Searched by the top-level keyword fields `state` and `deletes`.
+    /// One partition of a transaction table. Searched by the top-level keyword fields `state` and
+    /// `deletes`.
     Partition,
 }
 

@@ -20,5 +20,6 @@ pub const RESERVED: [&str; 4] = [TRANSACTION_TID, TID, TRANSACTION_RECENT, TRANS
 /// The state of a transaction record (keyword), by which the janitor finds open ones.
 pub const STATE: &str = "state";
 
-/// The documents that a transaction record deletes (keyword, a list), by which a document that is gone is explained.
+/// The documents that a transaction record deletes (keyword, a list), by which a document that is
+/// gone is explained.
 pub const DELETES: &str = "deletes";

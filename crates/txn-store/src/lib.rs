@@ -319,8 +319,9 @@ pub enum RefusalKind {
     Misconfigured,
     /// What the store holds is damaged, so that it cannot be written: restore it. Nothing of the write was applied.
     Damaged,
-    /// A block of the collection forbids every write until an operator, or a disk with room, lifts it; the reason names the
-    /// remedy. Only the answer to [`WriteOp::Check`]: a blocked write may have been applied by an earlier try inside the store.
+    /// A block of the collection forbids every write until an operator, or a disk with room, lifts
+    /// it; the reason names the remedy. Only the answer to [`WriteOp::Check`]: a blocked write may
+    /// have been applied by an earlier try inside the store.
     Blocked,
 }
 
@@ -519,7 +520,8 @@ pub enum StoreErrorKind {
     Denied,
     /// What the store holds is damaged: trying again does not help, it has to be restored.
     Damaged,
-    /// A block forbids it until an operator, or a disk with room, lifts the block; the message names the remedy.
+    /// A block forbids it until an operator, or a disk with room, lifts the block; the message
+    /// names the remedy.
     Blocked,
 }
 

@@ -187,8 +187,8 @@ impl Process {
         Session { tx, items: self.items.clone() }
     }
 
-    /// Waits until what begins here is younger than another transaction. Each process has an estimate of its own of the server's time,
-    /// by which ages go.
+    /// Waits until what begins here is younger than another transaction. Each process has an
+    /// estimate of its own of the server's time, by which ages go.
     ///
     /// # Panics
     /// If the process is shut down.

@@ -1,5 +1,6 @@
-//! Plain clients that rewrite or delete placeholders, as maintenance by query does. The owner that has applied nothing yet writes over what
-//! stands there, once it knows that nobody else has applied it; whoever cannot tell reports it, and the record stays open.
+//! Plain clients that rewrite or delete placeholders, as maintenance by query does. The owner that
+//! has applied nothing yet writes over what stands there, once it knows that nobody else has
+//! applied it; whoever cannot tell reports it, and the record stays open.
 
 use txn_protocol::rule::Rule;
 
@@ -7,8 +8,8 @@ use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// One inserts, beside a plain client that writes its placeholder again; another deletes what was inserted. A duplicate of the placeholder
-/// may land behind that.
+/// One inserts, beside a plain client that writes its placeholder again; another deletes what was
+/// inserted. A duplicate of the placeholder may land behind that.
 fn rewritten() -> Scenario {
     Scenario {
         exists: [false; 3],

@@ -95,7 +95,8 @@ fn writes_stay(scenario: &Scenario, w: &World) -> bool {
             let doc = &w.docs[d].durable;
             let placed = rec.deeds[d] != Deed::Insert || doc.version == rec.versions[d];
             let unlocked = doc.lock != me || !placed;
-            // A plain client took the lock: its owner writes it over, or it is reported. It is never finished in silence.
+            // A plain client took the lock: its owner writes it over, or it is reported. It is
+            // never finished in silence.
             let is_told = scenario.meddles() && unlocked && (doc.absent || doc.version == 0);
             let waits = (doc.lock == me && placed || is_told) && doc.writer == before(w, t, d);
             comes_after(w, d, t) || waits && rec.mark == Mark::Committed

@@ -43,8 +43,8 @@ pub struct Audit {
     pub totals: Vec<Total>,
     /// How many transactions were recovered before the look; `None` if it only looked.
     pub recovered: Option<usize>,
-    /// The locks without a record that this process voided since it opened the bank; at most 1,000 transactions. The books
-    /// cannot show whether one of these transactions was committed.
+    /// The locks without a record that this process voided since it opened the bank; at most 1,000
+    /// transactions. The books cannot show whether one of these transactions was committed.
     pub voided: Vec<Voided>,
     /// Everything that is not as it should be.
     pub findings: Vec<Finding>,

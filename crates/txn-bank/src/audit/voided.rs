@@ -14,8 +14,8 @@ const MOST: usize = 1_000;
 
 /// A transaction without a record, whose locks this process voided.
 ///
-/// Its process died before the commit, or its record was deleted. A deleted record may have been committed: then the caller has
-/// a commit that is lost.
+/// Its process died before the commit, or its record was deleted. A deleted record may have been
+/// committed: then the caller has a commit that is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Voided {

@@ -11,7 +11,8 @@ use crate::cli::DRAIN;
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
-/// Shows the lost parts. If all processes are stopped, rebuilds the domain, opens the bank and audits it.
+/// Shows the lost parts. If all processes are stopped, rebuilds the domain, opens the bank and
+/// audits it.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     domain: &str,

@@ -10,15 +10,16 @@ use txn_es::{CredentialFile, EsConfig};
 
 use crate::console::failure::Failure;
 
-/// Options about servers. Logins are better given by the environment or by a file: arguments are there for every user of
-/// the machine to see.
+/// Options about servers. Logins are better given by the environment or by a file: arguments are
+/// there for every user of the machine to see.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options for servers")]
 pub(crate) struct Access {
     /// A file of certificate authorities (PEM) to trust besides the public ones
     #[arg(long, global = true, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
-    /// The SHA-256 fingerprint of the one certificate authority to trust, as the server prints it at its first start
+    /// The SHA-256 fingerprint of the one certificate authority to trust, as the server prints it
+    /// at its first start
     #[arg(long, global = true, value_name = "HEX", conflicts_with = "ca_cert")]
     ca_fingerprint: Option<String>,
     /// A certificate (PEM) to show to the server
@@ -51,14 +52,16 @@ pub(crate) struct Access {
     /// A file with a bearer token, which is read again when the server refuses the token
     #[arg(long, global = true, value_name = "FILE")]
     bearer_token_file: Option<PathBuf>,
-    /// Sign requests for the managed OpenSearch of AWS, with the credentials and the region of the environment
+    /// Sign requests for the managed OpenSearch of AWS, with the credentials and the region of the
+    /// environment
     #[cfg(feature = "aws-sigv4")]
     #[arg(
         long, global = true,
         conflicts_with_all = ["api_key", "api_key_file", "bearer_token", "bearer_token_file"]
     )]
     aws_sigv4: bool,
-    /// A header for each request: `NAME: VALUE`, several separated by line breaks; better given by the environment
+    /// A header for each request: `NAME: VALUE`, several separated by line breaks; better given by
+    /// the environment
     #[arg(
         long,
         global = true,
@@ -124,7 +127,7 @@ impl Access {
         Ok(config)
     }
 
-    /// Hands everything on to a process of one's own: what is secret by its environment.
+    /// Passes all options on to a child process. Secrets go into its environment.
     pub(crate) fn hand_on(&self, command: &mut Command) {
         let Self { ca_cert, client_cert, client_key, api_key_file, bearer_token_file, .. } = self;
         for (option, path) in [

@@ -86,7 +86,8 @@ impl fmt::Display for Address {
                 let shown: Vec<String> = urls.iter().map(|url| without_login(url)).collect();
                 f.write_str(&shown.join(","))
             }
-            // Its name is for people; what follows holds nothing secret, but nothing for people either.
+            // Its name is for people; what follows holds nothing secret, but nothing for people
+            // either.
             Self::Cloud(id) => {
                 write!(f, "cloud:{}", id.split(':').next().unwrap_or_default())
             }

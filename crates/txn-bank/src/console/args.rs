@@ -34,9 +34,10 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`, `cloud:ID` for a deployment by
-    /// its cloud id, or `memory:` (demo and load only) [default: redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as
-    /// `%2F %3F %23 %40 %2C`; better give it by the environment
+    /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`,
+    /// `cloud:ID` for a deployment by its cloud id, or `memory:` (demo and load only) [default:
+    /// redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23 %40 %2C`; better
+    /// give it by the environment
     #[arg(
         long, global = true, env = "TXN_BANK_STORE", hide_env_values = true,
         value_parser = AddressParser
@@ -260,7 +261,8 @@ pub(crate) enum Command {
     Events,
     /// Build all owners anew from the accounts
     RebuildOwners,
-    /// Show which part of the domain is lost; with --processes-stopped, rebuild the domain, then audit the bank
+    /// Show which part of the domain is lost; with --processes-stopped, rebuild the domain, then
+    /// audit the bank
     RebuildDomain {
         /// Every process of the domain is stopped, and there is no snapshot to restore: rebuild it
         #[arg(long)]

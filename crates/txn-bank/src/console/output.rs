@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
 use txn_lock::name::is_deceptive;
 
-/// Writes to standard output, all of it or an error: the reader went away, or the disk is full. What could make a line look
-/// like another one is escaped.
+/// Writes to standard output, all of it or an error: the reader went away, or the disk is full.
+/// What could make a line look like another one is escaped.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     write(&visible(text))
 }
 
-/// A text in which control characters, and characters that change the direction of what follows, are escaped. Line breaks stay.
+/// A text in which control characters, and characters that change the direction of what follows,
+/// are escaped. Line breaks stay.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let hides = |c: char| c != '\n' && (c.is_control() || is_deceptive(c));
     if !text.contains(hides) {

@@ -272,7 +272,8 @@ impl Transaction {
         self.attempt.roll_back("rolled back by the application".to_owned(), false).await;
     }
 
-    /// Whether the aliases by which its collections were opened still stand for them. If not, it is rolled back.
+    /// Whether the aliases by which its collections were opened still stand for them. If not, it is
+    /// rolled back.
     pub(crate) async fn confirm_aliases(&self) -> Result<()> {
         let confirmed = self.attempt.confirm_aliases().await;
         if let Err(error) = &confirmed {

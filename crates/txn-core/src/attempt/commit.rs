@@ -36,7 +36,7 @@ pub(super) struct CommittedRecord {
     pub(super) record: Arc<Record>,
     /// Where it stands, and whether it says already that it is committed.
     pub(super) standing: Standing,
-    /// Its version, if nobody else can have seen it committed before.
+    /// The version of the record, unless another process may have seen it committed earlier.
     pub(super) first: Option<Version>,
     pub(super) known: BTreeMap<Key, View>,
 }
@@ -469,8 +469,8 @@ impl Attempt {
         self.engine.commit_version(Some(self.tid), read.max(held)).await
     }
 
-    /// The commit point: one conditional write of the record. Returns its version, and again if nobody else can have seen it committed
-    /// before.
+    /// The commit point: one conditional write of the record. Returns the version of the record,
+    /// and the same version again unless another process may have seen it committed earlier.
     #[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     async fn commit_record(
         &self,
@@ -530,7 +530,8 @@ impl Attempt {
     }
 }
 
-/// The error where the store refuses the record for good. Its size is that of all documents together, and the fault of none.
+/// The error where the store refuses the record for good. Its size is that of all documents
+/// together, and the fault of none.
 pub(super) fn refused_record(outcome: &Outcome, key: &Key) -> Error {
     match outcome {
         Outcome::Invalid(refusal) if refusal.kind == RefusalKind::TooLarge => too_large(refusal),

@@ -383,7 +383,8 @@ impl Attempt {
         self.ends_at
     }
 
-    /// Whether the aliases by which the collections of its documents were opened still stand for them.
+    /// Whether the aliases by which the collections of its documents were opened still stand for
+    /// them.
     pub(crate) async fn confirm_aliases(&self) -> Result<(), Error> {
         let collections = || {
             let working = self.working.lock();

@@ -1,8 +1,8 @@
 //! Aliases by which collections were opened, and whether each still stands for the same one.
 //!
-//! A collection is used under its physical name. An alias that is moved to another index would leave this process with the old
-//! one, and its commits with it. So a transaction that uses such a collection asks the store what the alias stands for, at
-//! most once in a lease.
+//! A collection is used under its physical name. An alias that is moved to another index would
+//! leave this process with the old one, and its commits with it. So a transaction that uses such a
+//! collection asks the store what the alias stands for, at most once in a lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,12 +29,13 @@ struct Opened {
     uid: Arc<str>,
     /// When the store was asked last.
     asked: Duration,
-    /// What the alias stands for instead.
+    /// The collection that the alias stands for now, if the alias was moved.
     instead: Option<String>,
 }
 
 impl Aliases {
-    /// Notes what `asked` stood for when it was opened. The name of the collection itself is no alias.
+    /// Notes what `asked` stood for when it was opened. The name of the collection itself is no
+    /// alias.
     fn note(&self, asked: &str, info: &CollectionInfo, now: Duration) {
         let mut opened = self.opened.lock();
         for (name, aliases) in opened.iter_mut().filter(|(name, _)| **name != info.name) {
@@ -54,7 +55,8 @@ impl Aliases {
         self.opened.lock().is_empty()
     }
 
-    /// The aliases of a collection that were asked for longer ago than a lease. They count as asked for now.
+    /// The aliases of a collection that were asked for longer ago than a lease. They count as asked
+    /// for now.
     fn due(&self, collection: &str, now: Duration, lease: Duration) -> Vec<Arc<str>> {
         let mut opened = self.opened.lock();
         let aliases = opened.get_mut(collection).into_iter().flatten();
@@ -114,8 +116,9 @@ impl Engine {
         self.aliases.note(asked, info, self.now());
     }
 
-    /// Whether the aliases by which collections were opened still stand for them. Asks the store for each alias at most once
-    /// in a lease; a store that cannot say holds nothing up longer than a lease.
+    /// Whether the aliases by which collections were opened still stand for them. Asks the store
+    /// for each alias at most once in a lease; a store that cannot say holds nothing up longer than
+    /// a lease.
     pub(crate) async fn confirm_aliases(
         &self,
         collections: impl FnOnce() -> BTreeSet<Arc<str>>,

@@ -51,7 +51,8 @@ pub(crate) struct Apply {
     looks_again: Option<Duration>,
     /// When it began, on the monotonic clock.
     pub(super) began: Duration,
-    /// Its record, if this process owns it and nobody else is known to have applied it.
+    /// The committed record, if this process owns the transaction and no other process is known to
+    /// have applied it.
     pub(super) own: Option<Arc<OwnRecord>>,
     /// Placeholders that the owner acknowledged in place of locks that were lost.
     pub(super) relocked: BTreeMap<Key, Version>,
@@ -140,7 +141,7 @@ impl Apply {
         }
     }
 
-    /// What is next to be done to a participant.
+    /// The next step for a participant.
     fn step(&self, rules: &Rules, index: usize, key: &Key, view: &View) -> Applying {
         let applied = self.is_finished || self.deleted.contains(key);
         let committed = Committed { tid: self.record.tid, commit: self.commit, applied };
@@ -166,7 +167,8 @@ impl Engine {
     /// one does not keep the others from being applied. Of a finished transaction only those that are wanted are looked
     /// at.
     ///
-    /// `known`: what the caller knows of participants by acknowledged writes of its own. `own`: its record, if it owns the transaction.
+    /// `known`: what the caller knows of participants by acknowledged writes of its own. `own`: its
+    /// record, if it owns the transaction.
     pub(crate) fn begin_apply(
         &self,
         record: Arc<Record>,

@@ -1,4 +1,4 @@
-//! What an owner knows of its own committed record.
+//! The committed record of a transaction of this process, as its owner knows it.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use crate::engine::deadline::Deadline;
 use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::record::Record;
 
-/// The committed record of a transaction of this process, at the version of its own last acknowledged write.
+/// The committed record of a transaction of this process, at the version of its own last
+/// acknowledged write.
 #[derive(Debug)]
 pub(crate) struct OwnRecord {
     record: Arc<Record>,
-    /// None once somebody else wrote it, or a write was not acknowledged.
+    /// `None` once another process wrote the record, or a write was not acknowledged.
     version: Mutex<Option<Version>>,
 }
 
@@ -23,7 +24,8 @@ impl OwnRecord {
         Self { record, version: Mutex::new(Some(version)) }
     }
 
-    /// Whether nobody else has begun to apply the transaction, by an acknowledged touch.
+    /// Whether no other process has begun to apply the transaction. An acknowledged touch of the
+    /// record shows it.
     pub(super) async fn is_untouched(&self, engine: &Engine, deadline: &Deadline) -> bool {
         let mut version = self.version.lock().await;
         let Some(at) = version.take() else { return false };

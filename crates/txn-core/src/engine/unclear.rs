@@ -1,11 +1,13 @@
-//! Participants of which the document does not tell whether they were applied: a plain client rewrote or removed the placeholder, or another
-//! transaction deleted the document since.
+//! Participants of which the document does not tell whether they were applied: a plain client
+//! rewrote or removed the placeholder, or another transaction deleted the document since.
 //!
-//! A committed deletion of the document is on record before the document goes, and says that the participant was applied. Without one the owner
-//! can tell that it was not, as long as nobody else has begun to apply it: whoever applies the transaction of another process touches its
-//! record first, so an acknowledged touch at the version of the commit says that nobody has. The owner writes over what stands there.
-//! (Where its own write was carried out and a plain client deleted the document at once, that deletion is undone.) To everybody else the
-//! participant is damaged, and its record stays open.
+//! A committed deletion of the document is on record before the document goes. It shows that the
+//! participant was applied. Without such a record the owner can tell that the participant was not
+//! applied, as long as no other process has begun to apply the transaction: every other process
+//! touches the record first, so an acknowledged touch at the version of the commit shows that none
+//! has. Then the owner writes over what stands there. (If its own write was carried out and a plain
+//! client deleted the document at once, that deletion is undone.) For every other process the
+//! participant is damaged, and the record stays open.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +32,8 @@ use txn_protocol::rules::conflict::HolderState;
 const UNTOLD: &str = "another client moved or removed its lock, and nobody can tell whether this was applied: its record has what was to stand there";
 
 impl Engine {
-    /// Settles participants whose step is [`Applying::Unclear`] or [`Applying::PerhapsOvertaken`], as far as this process can.
+    /// Settles participants whose step is [`Applying::Unclear`] or [`Applying::PerhapsOvertaken`],
+    /// as far as this process can.
     pub(super) async fn settle_unclear(
         &self,
         apply: &mut Apply,
@@ -134,8 +137,8 @@ impl Engine {
         }
     }
 
-    /// Whether a committed transaction is on record that deleted the document behind this commit. A deletion has a record always, and
-    /// it is acknowledged before the document goes.
+    /// Whether a committed transaction is on record that deleted the document behind this commit. A
+    /// deletion has a record always, and it is acknowledged before the document goes.
     async fn is_deleted_since(
         &self,
         key: &Key,

@@ -12,7 +12,8 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::apply::{Applying, unlocking};
 
-/// How often a void lock is written that somebody's touch moved: who looks late must not fail each time.
+/// How often a void lock is written that somebody's touch moved: who looks late must not fail each
+/// time.
 const UNLOCK_TRIES: u32 = 3;
 
 impl Engine {
@@ -68,8 +69,8 @@ impl Engine {
         moved
     }
 
-    /// Those of the locks that stand as they stood, over the same content, but were moved by a touch of somebody else.
-    /// A placeholder counts at its version only.
+    /// Those of the locks that stand as they stood, over the same content, but were moved by a
+    /// touch of somebody else. A placeholder counts at its version only.
     async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
         let looks = self.look_at(&moved, ReadPreference::Primary).await;
         let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {
@@ -86,7 +87,8 @@ impl Engine {
         again.collect()
     }
 
-    /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that was acknowledged.
+    /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that
+    /// was acknowledged.
     pub(crate) async fn unlock(
         &self,
         key: &Key,

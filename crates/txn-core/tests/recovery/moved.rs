@@ -1,4 +1,5 @@
-//! Locks that a plain client moves or removes behind the commit: what `_update_by_query` and `_delete_by_query` do to placeholders.
+//! Locks that a plain client moves or removes behind the commit: what `_update_by_query` and
+//! `_delete_by_query` do to placeholders.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -29,7 +29,8 @@ pub(super) fn parse(text: &str) -> Result<(Url, Option<EsAuth>), StoreError> {
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return refuse("is not one of a server");
     }
-    // A password with one of these signs in it ends up here, too. No prefix of a server has an @ in it.
+    // A password with one of these signs in it ends up here, too. No prefix of a server has an @ in
+    // it.
     let is_login = url.path().contains('@') || text.contains('\\');
     if is_login || url.query().is_some() || url.fragment().is_some() {
         return refuse("goes on behind the host");
@@ -45,7 +46,8 @@ pub(super) fn parse(text: &str) -> Result<(Url, Option<EsAuth>), StoreError> {
     }
 }
 
-/// What of a wrong address may be printed: scheme, host and port. Anything else may be a piece of a password.
+/// What of a wrong address may be printed: scheme, host and port. Anything else may be a piece of a
+/// password.
 fn shown(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphabetic()) => {
@@ -69,8 +71,8 @@ fn shown(text: &str) -> String {
     format!("\"{scheme}{login}{host}{tail}\"")
 }
 
-/// The address that a cloud id stands for: a name, and in base64 the domain of the region, the id of the cluster and the
-/// id of its console, separated by `$`.
+/// The address that a cloud id stands for: a name, and in base64 the domain of the region, the id
+/// of the cluster and the id of its console, separated by `$`.
 pub(super) fn of_cloud_id(id: &str) -> Result<Url, StoreError> {
     let refuse = || {
         misconfigured(

@@ -89,10 +89,10 @@ fn pair(user: &str, password: &SecretString) -> String {
 
 /// Hands out a login that may change: a key that is rotated, a token that expires.
 ///
-/// The store asks before its first request, and again after the servers have refused the login (401), once for any number
-/// of requests that were refused with it. A refused request is sent again with the new login: with 401 a server says that
-/// it has not carried the request out (RFC 9110, section 15.5.2). So keep the old login valid for a moment only if other
-/// clients need it.
+/// The store asks before its first request, and again after the servers have refused the login
+/// (401), once for any number of requests that were refused with it. A refused request is sent
+/// again with the new login: with 401 a server says that it has not carried the request out (RFC
+/// 9110, section 15.5.2). So keep the old login valid for a moment only if other clients need it.
 ///
 /// The future runs on the store's own threads and counts against the time of the request.
 #[async_trait]
@@ -132,7 +132,8 @@ impl fmt::Debug for UnsignedRequest<'_> {
 /// The future runs on the store's own threads and counts against the time of the request.
 #[async_trait]
 pub trait RequestSigner: fmt::Debug + Send + Sync + 'static {
-    /// Names and values of the headers that sign the request. They replace headers of the same name.
+    /// Names and values of the headers that sign the request. They replace headers of the same
+    /// name.
     ///
     /// # Errors
     /// As [`CredentialProvider::credentials`].
@@ -141,8 +142,8 @@ pub trait RequestSigner: fmt::Debug + Send + Sync + 'static {
         request: UnsignedRequest<'_>,
     ) -> Result<Vec<(String, SecretString)>, StoreError>;
 
-    /// The servers refused a signed request (401 or 403): whatever the signer keeps may be out of date. Reads are signed
-    /// and sent again.
+    /// The servers refused a signed request (401 or 403): whatever the signer keeps may be out of
+    /// date. Reads are signed and sent again.
     async fn refused(&self) {}
 }
 

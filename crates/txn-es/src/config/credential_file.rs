@@ -8,8 +8,8 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use super::auth::{CredentialProvider, EsAuth};
 
-/// An API key or a token in a file that something else keeps up to date, such as a mounted secret. The file is read again
-/// when the servers refuse what it held.
+/// An API key or a token in a file that something else keeps up to date, such as a mounted secret.
+/// The file is read again when the servers refuse what it held.
 #[derive(Clone, Debug)]
 pub struct CredentialFile {
     path: PathBuf,

@@ -50,9 +50,10 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl EsConfig {
-    /// A configuration for the nodes of one cluster, each named as `http(s)://host:port`, with `/prefix` behind it where a
-    /// proxy serves them there. Requests go round robin, and redirects are never followed. A user and a password in the first address that
-    /// has them (`http://user:password@host:port`, special characters percent-encoded: `%40` for `@`, `%2F`
+    /// A configuration for the nodes of one cluster, each named as `http(s)://host:port`, with
+    /// `/prefix` behind it where a proxy serves them there. Requests go round robin, and redirects
+    /// are never followed. A user and a password in the first address that has them
+    /// (`http://user:password@host:port`, special characters percent-encoded: `%40` for `@`, `%2F`
     /// for `/`) are taken over as [`EsAuth::Basic`]; they are never printed.
     ///
     /// # Errors
@@ -128,8 +129,8 @@ impl EsConfig {
         self.with_auth(EsAuth::bearer(token))
     }
 
-    /// Logs in with what the provider hands out. The provider is asked again when the servers refuse the login, so that it
-    /// can change while the store is open.
+    /// Logs in with what the provider hands out. The provider is asked again when the servers
+    /// refuse the login, so that it can change while the store is open.
     #[must_use]
     pub fn with_credentials(mut self, provider: Arc<dyn CredentialProvider>) -> Self {
         self.login = Login::Provided(provider);
@@ -143,8 +144,8 @@ impl EsConfig {
         self
     }
 
-    /// Sends a header with each request, such as the key that a gateway asks for. Its value is treated as a secret. A login
-    /// replaces a header `authorization`.
+    /// Sends a header with each request, such as the key that a gateway asks for. Its value is
+    /// treated as a secret. A login replaces a header `authorization`.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into().into()));
@@ -159,17 +160,18 @@ impl EsConfig {
         self
     }
 
-    /// Trusts the certificate authority with this fingerprint and no other: the SHA-256 of its certificate in hexadecimal
-    /// digits, with or without colons, as Elasticsearch prints it at its first start. The server has to send the
-    /// authority's certificate along with its own, and its own has to name the host.
+    /// Trusts the certificate authority with this fingerprint and no other: the SHA-256 of its
+    /// certificate in hexadecimal digits, with or without colons, as Elasticsearch prints it at its
+    /// first start. The server has to send the authority's certificate along with its own, and its
+    /// own has to name the host.
     #[must_use]
     pub fn with_ca_fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
         self.ca_fingerprint = Some(fingerprint.into());
         self
     }
 
-    /// Shows this certificate (PEM, with the authorities between it and the one that the server trusts) to servers that ask
-    /// for one; `key` is its private key (PEM).
+    /// Shows this certificate (PEM, with the authorities between it and the one that the server
+    /// trusts) to servers that ask for one; `key` is its private key (PEM).
     #[must_use]
     pub fn with_client_certificate(
         mut self,
@@ -181,26 +183,28 @@ impl EsConfig {
         self
     }
 
-    /// How long a connection may take to be made, with its TLS handshake (default 3 s). After this time the request goes
-    /// to another node, because this node has got nothing of it. Longer than the network and a pause of the server
-    /// (garbage collection) take; shorter than the request timeout, or no time is left for another node.
+    /// How long a connection may take to be made, with its TLS handshake (default 3 s). After this
+    /// time the request goes to another node, because this node has got nothing of it. Longer than
+    /// the network and a pause of the server (garbage collection) take; shorter than the request
+    /// timeout, or no time is left for another node.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long an idle connection is kept (default 30 s). Shorter than any load balancer or firewall on the way keeps
-    /// one: a request on a forgotten connection is lost. Each new connection costs a round trip, with TLS two or three.
+    /// How long an idle connection is kept (default 30 s). Shorter than any load balancer or
+    /// firewall on the way keeps one: a request on a forgotten connection is lost. Each new
+    /// connection costs a round trip, with TLS two or three.
     #[must_use]
     pub fn with_idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
-    /// How long a read or a write may be under way (default 10 s). A node that answers nothing for a tenth of this time
-    /// is left out until it answers a probe, and reads go to another node. What is unknown after it may
-    /// still be applied later.
+    /// How long a read or a write may be under way (default 10 s). A node that answers nothing for
+    /// a tenth of this time is left out until it answers a probe, and reads go to another node.
+    /// What is unknown after it may still be applied later.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;

@@ -153,8 +153,9 @@ impl Authentication {
 }
 
 impl Provided {
-    /// Asks for a login that is newer than the one with this number, unless there is one already. Requests that wait
-    /// for the provider share its answer. A login that comes back unchanged counts as the same.
+    /// Asks for a login that is newer than the one with this number, unless there is one already.
+    /// Requests that wait for the provider share its answer. A login that comes back unchanged
+    /// counts as the same.
     async fn ask(&self, secrets: &Secrets, known: u64) -> Result<Current, StoreError> {
         let answers = self.answers.load(Ordering::Relaxed);
         let _one_at_a_time = self.asking.lock().await;

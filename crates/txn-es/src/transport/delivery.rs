@@ -206,7 +206,8 @@ impl Nodes {
         best.get(turn % best.len().max(1)).copied()
     }
 
-    /// Sends a request to one node, and once more if the node refuses a login that has changed meanwhile.
+    /// Sends a request to one node, and once more if the node refuses a login that has changed
+    /// meanwhile.
     async fn admitted(
         self: &Arc<Self>,
         at: usize,

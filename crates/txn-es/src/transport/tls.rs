@@ -83,7 +83,8 @@ fn parse(fingerprint: &str) -> Result<[u8; 32], StoreError> {
     Ok(bytes)
 }
 
-/// Trusts one authority by its fingerprint, which the server has to send along. Everything else is checked as usual.
+/// Trusts one authority by its fingerprint, which the server has to send along. Everything else is
+/// checked as usual.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: [u8; 32],

@@ -42,7 +42,8 @@ const fn v6([a, b]: [u16; 2], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
 }
 
-/// What a translator between IPv6 and IPv4 puts in front of an address of IPv4, by default (RFC 6052).
+/// What a translator between IPv6 and IPv4 puts in front of an address of IPv4, by default (RFC
+/// 6052).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b], 96);
 
 /// Addresses of IPv4 that are written as ones of IPv6.
@@ -51,8 +52,8 @@ const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff,
 /// Tunnels of which each address has one of IPv4 in it, behind the prefix (6to4).
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0], 16);
 
-/// The address of IPv4 that stands inside of one of IPv6: what is sent there arrives at that. `nat64` are further prefixes of
-/// translators, of lengths that RFC 6052 has.
+/// The address of IPv4 that stands inside of one of IPv6: what is sent there arrives at that.
+/// `nat64` are further prefixes of translators, of lengths that RFC 6052 has.
 pub(crate) fn embedded(address: IpAddr, nat64: &[Ipv6Net]) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let octets = address.octets();
@@ -80,7 +81,8 @@ pub(crate) fn is_nat64_prefix(prefix: &Ipv6Net) -> bool {
     [32, 40, 48, 56, 64, 96].contains(&prefix.prefix_len())
 }
 
-/// Whether an address is one of the well-known prefix of translators: it is as public as what stands in it.
+/// Whether an address is one of the well-known prefix of translators: it is as public as what
+/// stands in it.
 pub(crate) fn is_translated(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if NAT64.contains(&address))
 }

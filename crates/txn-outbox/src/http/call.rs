@@ -188,7 +188,8 @@ async fn send(
     addresses: &[SocketAddr],
     tls: &Tls,
 ) -> Result<Response, NoAnswer> {
-    // One for each call: its connection goes to these addresses, is used once, and decodes nothing. All share what TLS needs.
+    // One for each call: its connection goes to these addresses, is used once, and decodes nothing.
+    // All share what TLS needs.
     let client = Client::builder()
         .use_preconfigured_tls(tls.client())
         .redirect(Policy::none())

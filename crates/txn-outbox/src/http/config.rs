@@ -78,8 +78,9 @@ impl Destination {
             && url.port_or_known_default() == Some(self.port)
     }
 
-    /// Whether an address may be called. One inside of which another stands (of a translator, for instance) may be only if that
-    /// may be as well: to list the prefix of a translator opens nothing behind it.
+    /// Whether an address may be called. One inside of which another stands (of a translator, for
+    /// instance) may be only if that may be as well: to list the prefix of a translator opens
+    /// nothing behind it.
     pub(crate) fn admits(&self, address: IpAddr, nat64: &[Ipv6Net]) -> bool {
         let lists = |address| self.networks.iter().any(|network| network.contains(&address));
         let is_open = |address| !is_special(address) || lists(address);
@@ -138,8 +139,9 @@ pub struct HttpConfig {
     pub secrets: Arc<dyn Secrets>,
     /// What finds the addresses of names. Default the operating system.
     pub resolver: Arc<dyn Resolver>,
-    /// Prefixes of this network's translators from IPv6 to IPv4 (NAT64), beside `64:ff9b::/96`: of an address behind one the
-    /// address of IPv4 in it counts. Without it such an address passes for one of the public internet. Default none.
+    /// Prefixes of this network's translators from IPv6 to IPv4 (NAT64), beside `64:ff9b::/96`: of
+    /// an address behind one the address of IPv4 in it counts. Without it such an address passes
+    /// for one of the public internet. Default none.
     pub nat64: Vec<Ipv6Net>,
     /// Certificate authorities that are trusted beside the usual ones, as PEM. Default none.
     pub certificate_authorities: Vec<String>,

@@ -1,4 +1,5 @@
-//! What TLS needs, made once for all calls: the authorities that are trusted, and the sessions that can be resumed.
+//! What TLS needs, made once for all calls: the authorities that are trusted, and the sessions that
+//! can be resumed.
 
 use std::fmt;
 

@@ -18,10 +18,11 @@ pub struct PostgresConfig {
     pub shards: u16,
     /// Most events of one key that may wait in a new one; beyond, the application's insert is refused. Default 10,000.
     pub max_backlog: u32,
-    /// Most bytes of a payload in a new one; beyond, the application's insert is refused. A larger row that is there all the same
-    /// is set aside. Default 256 KiB.
+    /// Most bytes of a payload in a new one; beyond, the application's insert is refused. A larger
+    /// row that is there all the same is set aside. Default 256 KiB.
     pub max_payload: u32,
-    /// How long the database may take for anything, 10 ms at least. A longer statement ends there, too (`statement_timeout`). Default 10 s.
+    /// How long the database may take for anything, 10 ms at least. A longer statement ends there,
+    /// too (`statement_timeout`). Default 10 s.
     pub limit: Duration,
 }
 

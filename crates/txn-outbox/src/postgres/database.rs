@@ -1,9 +1,10 @@
 //! How a database is reached: a pool of connections, with or without TLS.
 //!
-//! No statement depends on the session of a connection, so a pooler between both (PgBouncer in transaction mode) may give each
-//! transaction another one: no prepared statement has a name, and no setting outlives its transaction. The server ends a slow
-//! statement by itself (`statement_timeout`). Requests to cancel are not sent: the connection of `tokio-postgres` that carries one
-//! closes early, and PgBouncer 1.18 ends at that with "bad client state".
+//! No statement depends on the session of a connection, so a pooler between both (PgBouncer in
+//! transaction mode) may give each transaction another one: no prepared statement has a name, and
+//! no setting outlives its transaction. The server ends a slow statement by itself
+//! (`statement_timeout`). Requests to cancel are not sent: the connection of `tokio-postgres` that
+//! carries one closes early, and PgBouncer 1.18 ends at that with "bad client state".
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,13 +44,15 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// A database that is reached without TLS: over a socket of this machine, or within a network that is trusted.
+    /// A database that is reached without TLS: over a socket of this machine, or within a network
+    /// that is trusted.
     #[must_use]
     pub fn new(config: tokio_postgres::Config) -> Self {
         Self { config, tls: None, connections: CONNECTIONS }
     }
 
-    /// Only with TLS, to a server whose certificate is for its host and comes from one of these authorities (PEM).
+    /// Only with TLS, to a server whose certificate is for its host and comes from one of these
+    /// authorities (PEM).
     ///
     /// # Errors
     /// [`OutboxError::InvalidConfig`] if that is no certificate.
@@ -68,7 +71,8 @@ impl Database {
         self
     }
 
-    /// Sets how many connections a source has at most for single events; it has another one for looks. Default 4.
+    /// Sets how many connections a source has at most for single events; it has another one for
+    /// looks. Default 4.
     #[must_use]
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(1);
@@ -155,7 +159,8 @@ impl Link {
         self.ask(doing, async |client| client.batch_execute(&all).await).await
     }
 
-    /// Begins a transaction whose statements end a little before the limit, so that the answer of the server arrives.
+    /// Begins a transaction whose statements end a little before the limit, so that the answer of
+    /// the server arrives.
     fn begin(&self) -> String {
         let limit = i32::try_from((self.limit * 9 / 10).as_millis()).unwrap_or(i32::MAX);
         format!("BEGIN; SET LOCAL statement_timeout = {limit}")
@@ -172,7 +177,8 @@ impl Link {
             let mut under_way = UnderWay(Some(client));
             let Some(client) = &under_way.0 else { unreachable!("it was just put there") };
             let answer = ask(client).await.map_err(|error| told(doing, error))?;
-            // The connection goes back into the pool. One with an error does not: its transaction may be open.
+            // The connection goes back into the pool. One with an error does not: its transaction
+            // may be open.
             drop(under_way.0.take());
             Ok(answer)
         };

@@ -10,7 +10,8 @@ use crate::name::QueueName;
 /// The newest format of rows that is known.
 const NEWEST: i32 = 1;
 
-/// The columns of an event, and the epoch at the same moment. A payload that is too large is not read.
+/// The columns of an event, and the epoch at the same moment. A payload that is too large is not
+/// read.
 pub(super) const EVENT: &str = "topic, key, sequence, format, id, \
      CASE WHEN bytes <= (SELECT max_payload FROM txn_outbox.settings) THEN payload::text END, \
      emitted_ms, failures, error, died_ms, mark::text, (SELECT epoch::text FROM txn_outbox.settings), unfinished, bytes";

@@ -1,4 +1,5 @@
-//! How a relational outbox is reached, and by whom: rights, poolers, TLS, and rows that are too large.
+//! How a relational outbox is reached, and by whom: rights, poolers, TLS, and rows that are too
+//! large.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,8 @@ impl Database {
     }
 }
 
-/// An application may insert events, and can break nothing: neither the order, nor what others wait for.
+/// An application may insert events, and can break nothing: neither the order, nor what others wait
+/// for.
 pub(crate) async fn application_needs_to_insert_three_columns(world: &World) {
     let mut database = Database::new(world).await;
     let owner = database.client().await;
@@ -205,7 +207,8 @@ pub(crate) async fn tls_is_used_and_checked(world: &World) {
     }
 }
 
-/// A payload that is too large is refused where it is inserted. One that is there all the same stops nothing.
+/// A payload that is too large is refused where it is inserted. One that is there all the same
+/// stops nothing.
 pub(crate) async fn huge_payload_blocks_no_key(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;

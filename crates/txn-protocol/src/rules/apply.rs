@@ -27,12 +27,14 @@ pub enum Applying {
     ProveAbsence,
     /// Somebody else holds it now, and a touch would prove nothing: that holder is decided first.
     Held(AttemptId),
-    /// Whether the participant was applied cannot be told from what stands there: a plain client moved or removed its lock, or a
-    /// duplicate of its placeholder landed behind a deletion. Only an owner that knows of no deletion on record, and that nobody else
-    /// has begun to apply it, may write: over the placeholder at this version, or where no document is.
+    /// Whether the participant was applied cannot be told from what stands there: a plain client
+    /// moved or removed its lock, or a duplicate of its placeholder landed behind a deletion. Only
+    /// an owner that knows of no deletion on record, and that nobody else has begun to apply it,
+    /// may write: over the placeholder at this version, or where no document is.
     Unclear(Option<Version>),
-    /// A later transaction inserted the document, which says nothing of this one. If this one was never applied it was overtaken; if it
-    /// was, it was deleted since. A touch on this version proves the rest.
+    /// A later transaction inserted the document, which says nothing of this one. If this one was
+    /// never applied it was overtaken; if it was, it was deleted since. A touch on this version
+    /// proves the rest.
     PerhapsOvertaken(Version),
     /// Nothing is left to do.
     Done,
@@ -67,8 +69,8 @@ pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: AttemptId, no
     }
 }
 
-/// Whether the participant's transaction holds what stands there: by the participant's own lock or, as long as the record is not finished
-/// (`is_open`), by its placeholder that was moved.
+/// Whether the participant's transaction holds what stands there: by the participant's own lock or,
+/// as long as the record is not finished (`is_open`), by its placeholder that was moved.
 pub fn is_held_by(
     rules: &Rules,
     participant: &Participant,
@@ -80,8 +82,9 @@ pub fn is_held_by(
         || is_open && is_moved_placeholder(rules, participant, tid, now)
 }
 
-/// Whether a placeholder of the transaction stands where the participant is inserted, and not as it was acknowledged: a plain client rewrote
-/// it, or a duplicate landed late. Until the record is finished nobody can tell.
+/// Whether a placeholder of the transaction stands where the participant is inserted, and not as it
+/// was acknowledged: a plain client rewrote it, or a duplicate landed late. Until the record is
+/// finished nobody can tell.
 fn is_moved_placeholder(
     rules: &Rules,
     participant: &Participant,
@@ -104,12 +107,13 @@ pub struct Committed {
     pub tid: AttemptId,
     /// The version of what it writes.
     pub commit: CommitVersion,
-    /// Whether each participant is known to be applied, so that what is missing was deleted since: the record is finished, or a later
-    /// deletion of this document is on record.
+    /// Whether each participant is known to be applied, so that what is missing was deleted since:
+    /// the record is finished, or a later deletion of this document is on record.
     pub applied: bool,
 }
 
-/// One participant of a committed transaction. `locked`: the document as it was locked, if the owner applies it.
+/// One participant of a committed transaction. `locked`: the document as it was locked, if the
+/// owner applies it.
 pub fn applying(
     rules: &Rules,
     committed: Committed,
@@ -136,7 +140,8 @@ pub fn applying(
         if is_participants_lock(rules, participant, *version, stored) {
             return match participant.op {
                 Op::Write => Applying::Write(*version),
-                // At this version it was bare; or its owner has seen what a plain client added to it.
+                // At this version it was bare; or its owner has seen what a plain client added to
+                // it.
                 Op::Insert if stored.absent => Applying::Write(*version),
                 Op::Delete => Applying::Delete(*version),
                 Op::Read if stored.absent => unlocking(now, tid),
@@ -300,7 +305,8 @@ mod tests {
             (Op::Insert, at(&written_by(long_before)), Applying::Touch(v)),
             (Op::Delete, View::Absent, Applying::ProveAbsence),
             (Op::Insert, at(&placeholder), Applying::Write(v)),
-            // Rewritten by a plain client, or a forked duplicate that landed after another transaction deleted the document.
+            // Rewritten by a plain client, or a forked duplicate that landed after another
+            // transaction deleted the document.
             (Op::Insert, view(9, placeholder.clone()), Applying::Unclear(Some(version(9)))),
             (Op::Insert, view(9, filled.clone()), Applying::Unclear(Some(version(9)))),
             (Op::Insert, at(&filled), Applying::Write(v)),

@@ -48,7 +48,8 @@ pub struct FaultPlan {
     /// A page of a scan is answered
     /// [`Unavailable`](txn_store::StoreErrorKind::Unavailable).
     pub scan_unavailable: f64,
-    /// A document is missing from the page of a scan of a collection that was written to since the last refresh.
+    /// A document is missing from the page of a scan of a collection that was written to since the
+    /// last refresh.
     pub scan_hides: f64,
     /// A call takes a while longer: before it reaches the store, or before its answer arrives.
     pub delay: f64,

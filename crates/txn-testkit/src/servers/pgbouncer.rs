@@ -1,4 +1,5 @@
-//! A PgBouncer of one's own in front of a PostgreSQL, which gives each transaction another connection.
+//! A PgBouncer of one's own in front of a PostgreSQL, which gives each transaction another
+//! connection.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use super::supervised::{PATIENCE, Supervised};
 /// Where Debian keeps it, and others do.
 const PLACES: [&str; 3] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
 
-/// A PgBouncer in transaction mode, which listens on a socket in its own folder. It ends, and its folder goes, when this is
-/// dropped.
+/// A PgBouncer in transaction mode, which listens on a socket in its own folder. It ends, and its
+/// folder goes, when this is dropped.
 #[derive(Debug)]
 pub struct PgBouncer(Supervised);
 
@@ -77,7 +78,8 @@ impl PgBouncer {
         Ok(this)
     }
 
-    /// The folder of its socket: what a client gives as its host, with the user and the database `postgres`.
+    /// The folder of its socket: what a client gives as its host, with the user and the database
+    /// `postgres`.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.0.folder()

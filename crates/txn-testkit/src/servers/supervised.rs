@@ -51,7 +51,8 @@ impl Supervised {
         &self.folder
     }
 
-    /// The error for a program that does not get as far as it should, with the end of what it printed.
+    /// The error for a program that does not get as far as it should, with the end of what it
+    /// printed.
     pub(super) fn not_healthy(&self, server: &str, reason: &str) -> Error {
         let log = log_of(&self.folder);
         let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 20);

@@ -1,7 +1,7 @@
 //! A proxy on the way refuses large bodies with 413.
 //!
-//! Expected: a transaction that needs a larger body is refused by an error that speaks of the size and does not invite to try again, and leaves
-//! nothing; smaller ones go on.
+//! Expected: a transaction that needs a larger body is refused by an error that speaks of the size
+//! and does not invite to try again, and leaves nothing; smaller ones go on.
 
 use txn_core::{Error, ErrorKind, Options};
 use txn_testkit::proxy::{Manners, Proxy};

@@ -1,7 +1,9 @@
-//! A balancer or firewall on the way forgets idle connections: nothing that is sent on them is answered any more.
+//! A balancer or firewall on the way forgets idle connections: nothing that is sent on them is
+//! answered any more.
 //!
-//! Expected: a process that keeps idle connections for a shorter time meets none of them. One that keeps them longer waits for answers that do not
-//! come, and goes on by new connections. Nothing is lost.
+//! Expected: a process that keeps idle connections for a shorter time meets none of them. One that
+//! keeps them longer waits for answers that do not come, and goes on by new connections. Nothing is
+//! lost.
 
 use std::time::Duration;
 

@@ -59,7 +59,8 @@ fn new() -> Key {
     Key::new("things", "new")
 }
 
-/// A plain client writes the placeholder again as it is, and the owner dies. Nobody can tell whether the insert was applied.
+/// A plain client writes the placeholder again as it is, and the owner dies. Nobody can tell
+/// whether the insert was applied.
 #[must_use]
 pub(super) fn a_placeholder_that_is_rewritten(rules: &Rules) -> Vec<String> {
     told(async {
@@ -92,7 +93,8 @@ pub(super) fn a_placeholder_that_is_rewritten(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Another process applies the insert and deletes the document, and then the owner finds neither its lock nor its content.
+/// Another process applies the insert and deletes the document, and then the owner finds neither
+/// its lock nor its content.
 #[must_use]
 pub(super) fn an_insert_that_is_deleted_behind_its_owner(rules: &Rules) -> Vec<String> {
     told(async {

@@ -31,7 +31,8 @@ fn fingerprint(issuer: &Issuer) -> String {
     Sha256::digest(issuer.der()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A server with a certificate for a name, which sends these along, and may ask for certificates of an authority.
+/// A server with a certificate for a name, which sends these along, and may ask for certificates of
+/// an authority.
 async fn server(issuer: &Issuer, name: &str, along: &[&Issuer], asks: Option<&Issuer>) -> String {
     let (own, key) = certificate(issuer, name);
     let mut chain = vec![CertificateDer::from_pem_slice(own.as_bytes()).unwrap()];
@@ -87,7 +88,8 @@ async fn an_authority_is_trusted_by_its_fingerprint() {
     for text in [lower, colons] {
         assert_eq!(status(config.clone().with_ca_fingerprint(text)).await.unwrap(), 200);
     }
-    // Another authority; one that is not sent; one that signed nothing here, sent along by an impostor; another name.
+    // Another authority; one that is not sent; one that signed nothing here, sent along by an
+    // impostor; another name.
     let impostor = server(&other, "127.0.0.1", &[&other, &ours], None).await;
     for (url, pinned, words) in [
         (url, &other, "fingerprint"),
