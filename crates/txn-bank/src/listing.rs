@@ -39,7 +39,7 @@ impl Bank {
         store.refresh(name).await?;
         let pages = |filter| Pages::new(store, name, filter, PAGE);
         let held = Some(pages(Filter::Exists(fields::TRANSACTION_TID)));
-        let matching = pages(Filter::Equals("owner", owner.into()));
+        let matching = pages(Filter::any_of("owner", [owner]));
         let owner = owner.to_owned();
         let (found, shown) = (Vec::new(), BTreeSet::new());
         Ok(AccountPages { bank: self, owner, held, matching, found, shown })

@@ -21,8 +21,10 @@ pub(crate) fn first(filter: &Filter, size: usize) -> String {
     let query = match filter {
         Filter::All => json!({"match_all": {}}),
         Filter::Exists(field) => json!({"exists": {"field": field}}),
-        Filter::AnyOf(field, values) => json!({"terms": {*field: values}}),
-        Filter::Equals(field, value) => json!({"term": {*field: {"value": **value}}}),
+        Filter::AnyOf(field, values) => {
+            let values: Vec<&str> = values.iter().map(|value| &**value).collect();
+            json!({"terms": {*field: values}})
+        }
     };
     json!({"size": size, "sort": ["_doc"], "seq_no_primary_term": true, "query": query}).to_string()
 }
@@ -202,12 +204,12 @@ mod tests {
 
     #[test]
     fn queries() {
-        let body = first(&Filter::AnyOf("state", vec!["pending", "staged"]), 10);
+        let body = first(&Filter::any_of("state", ["pending", "staged"]), 10);
         let value: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(value["query"], json!({"terms": {"state": ["pending", "staged"]}}));
-        let body = first(&Filter::Equals("owner", "Ann \"A\"".into()), 10);
+        let body = first(&Filter::any_of("owner", ["Ann \"A\""]), 10);
         let value: serde_json::Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(value["query"], json!({"term": {"owner": {"value": "Ann \"A\""}}}));
+        assert_eq!(value["query"], json!({"terms": {"owner": ["Ann \"A\""]}}));
         let body = first(&Filter::Exists("transaction_tid"), 10);
         assert!(body.contains(r#""exists":{"field":"transaction_tid"}"#), "{body}");
     }

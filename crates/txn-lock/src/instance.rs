@@ -295,7 +295,7 @@ impl Instances {
     /// # Errors
     /// As the store says, and as [`Domain::run`].
     pub async fn remove_dead(&self) -> Result<(), InstanceError> {
-        let filter = Filter::AnyOf("kind", vec!["instance"]);
+        let filter = Filter::any_of("kind", ["instance"]);
         let ids = candidates(&self.domain, self.documents.name(), filter, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().filter(|id| id.starts_with(PREFIX)).collect();
         for ids in ids.chunks(PAGE) {

@@ -303,7 +303,7 @@ impl LockRepository {
     /// # Errors
     /// [`LockError::Store`], or the engine's.
     pub async fn list_known(&self) -> Result<Known> {
-        let filter = Filter::AnyOf("kind", vec!["lock"]);
+        let filter = Filter::any_of("kind", ["lock"]);
         let ids = candidates(&self.domain, self.locks.name(), filter, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().filter(|id| id.starts_with("lock:")).collect();
         let mut known = Known { locks: Vec::with_capacity(ids.len()), newer: BTreeMap::new() };

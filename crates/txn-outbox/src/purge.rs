@@ -46,7 +46,7 @@ impl Outbox {
 impl Inner {
     /// Deletes the documents of idle queues, each in a transaction of its own.
     async fn purge(&self, before: u64) -> Result<usize> {
-        let filter = Filter::AnyOf("kind", vec!["queue"]);
+        let filter = Filter::any_of("kind", ["queue"]);
         let ids = candidates(&self.domain, self.queues.name(), filter, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().filter(|id| id.starts_with(QUEUE)).collect();
         let mut purged = 0;

@@ -224,8 +224,8 @@ impl EventSource for Outbox {
     async fn backlog(&self) -> Result<Backlog> {
         let inner = &self.inner;
         let mut backlog = Backlog { dead: inner.dead_ids().await?.len(), ..Backlog::default() };
-        let all = (0..inner.shards).map(shard_name).collect();
-        let mut names = inner.names(Filter::AnyOf("pending", all)).await?;
+        let all = (0..inner.shards).map(shard_name);
+        let mut names = inner.names(Filter::any_of("pending", all)).await?;
         names.extend(inner.names(Filter::Exists("blocked")).await?);
         let names: Vec<QueueName> = names.into_iter().collect();
         let reader = inner.domain.reader();
@@ -277,7 +277,7 @@ impl Inner {
     /// those of the look before.
     pub(crate) async fn look(&self, shards: &BTreeSet<Shard>, most: usize) -> Result<Discovered> {
         let numbers: BTreeSet<u16> = shards.iter().map(|shard| shard.number).collect();
-        let filter = || Filter::AnyOf("pending", numbers.iter().copied().map(shard_name).collect());
+        let filter = || Filter::any_of("pending", numbers.iter().copied().map(shard_name));
         let from = self.looked.lock().remove(shards);
         let (goes_on, of) = (from.is_some(), self.queues.name());
         let (ids, next) = match candidates_from(&self.domain, of, filter(), most, from).await {
@@ -299,7 +299,7 @@ impl Inner {
     }
 
     async fn dead_ids(&self) -> Result<BTreeSet<Arc<str>>> {
-        let filter = Filter::AnyOf("kind", vec!["dead"]);
+        let filter = Filter::any_of("kind", ["dead"]);
         let ids = candidates(&self.domain, self.dead.name(), filter, usize::MAX).await?;
         Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
     }

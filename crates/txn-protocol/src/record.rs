@@ -251,7 +251,8 @@ impl Record {
         told.then_some(FIELDS + participants + images + words)
     }
 
-    fn deleted(&self) -> impl Iterator<Item = &Participant> {
+    /// The participants that the transaction deletes.
+    pub fn deleted(&self) -> impl Iterator<Item = &Participant> {
         self.participants.iter().filter(|participant| participant.op == Op::Delete)
     }
 

@@ -435,7 +435,7 @@ impl Inner {
 }
 
 pub(crate) fn states(of: impl IntoIterator<Item = State>) -> Filter {
-    Filter::AnyOf("state", of.into_iter().map(State::name).collect())
+    Filter::any_of("state", of.into_iter().map(State::name))
 }
 
 /// The order of requests of one moment: numbers in their ids are compared as numbers.

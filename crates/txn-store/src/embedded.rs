@@ -85,15 +85,14 @@ pub fn not_found(name: &str) -> StoreError {
 pub fn matches(filter: &Filter, source: &str) -> bool {
     let field = match filter {
         Filter::All => return true,
-        Filter::Exists(field) | Filter::AnyOf(field, _) | Filter::Equals(field, _) => *field,
+        Filter::Exists(field) | Filter::AnyOf(field, _) => *field,
     };
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(source) else { return false };
     let Some(value) = object.get(field).filter(|value| !value.is_null()) else { return false };
     let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     let mut texts = values.iter().filter_map(serde_json::Value::as_str);
     match filter {
-        Filter::AnyOf(_, wanted) => texts.any(|text| wanted.contains(&text)),
-        Filter::Equals(_, wanted) => texts.any(|text| **wanted == *text),
+        Filter::AnyOf(_, wanted) => texts.any(|text| wanted.iter().any(|value| **value == *text)),
         Filter::All | Filter::Exists(_) => true,
     }
 }

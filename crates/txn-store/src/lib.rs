@@ -388,10 +388,19 @@ pub enum Filter {
     All,
     /// Those where the field is present and not null.
     Exists(&'static str),
-    /// Those where the field has one of the values.
-    AnyOf(&'static str, Vec<&'static str>),
-    /// Those where the field has this value, or is a list that holds it.
-    Equals(&'static str, Arc<str>),
+    /// Those where the field has one of the values, or is a list that holds one of them.
+    AnyOf(&'static str, Vec<Arc<str>>),
+}
+
+impl Filter {
+    /// The documents where the field has one of the values, or is a list that holds one of them.
+    #[must_use]
+    pub fn any_of<V: Into<Arc<str>>>(
+        field: &'static str,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        Self::AnyOf(field, values.into_iter().map(Into::into).collect())
+    }
 }
 
 /// Where a scan goes on. Opaque, valid for at least a minute after the page it came with.

@@ -433,7 +433,6 @@ impl Engine {
         }
     }
 
-    /// Takes void locks off, where they still stand as seen, in one request. Says of each whether that was
     /// What a person must look at.
     fn emit_damage(&self, apply: &Apply) {
         let tid = apply.record.tid;

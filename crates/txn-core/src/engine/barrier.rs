@@ -41,7 +41,7 @@ impl Engine {
         committed: &mut BTreeSet<AttemptId>,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let open = Filter::AnyOf(crate::fields::STATE, vec!["staged", "committed"]);
+        let open = Filter::any_of(crate::fields::STATE, ["staged", "committed"]);
         match self.refresh(partition, deadline).await {
             // Dropped meanwhile: everything in it was finished.
             Err(AttemptError::Fail(error))

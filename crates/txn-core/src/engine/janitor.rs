@@ -338,7 +338,7 @@ impl<'a> Pass<'a> {
         let engine = self.engine;
         let met_at = held.locks.iter().map(|lock| lock.key.clone());
         let record = held.whole.then(|| engine.table.record_key(holder));
-        let met_at: Vec<Key> = met_at.chain(record).collect();
+        let met_at: Vec<Key> = met_at.chain(record.clone()).collect();
         let met = match self.resolve_lock(holder, held, found).await {
             Ok(met) => met,
             Err(error) => {
@@ -352,16 +352,23 @@ impl<'a> Pass<'a> {
                 return if again { met_at } else { Vec::new() };
             }
         };
-        let mut again = Vec::new();
+        let mut again = BTreeSet::new();
         for (key, result) in met {
-            match result {
-                Ok(Resolution::Blocked) => again.push(key),
-                Ok(Resolution::RolledForward | Resolution::Aborted) => self.recovered += 1,
-                Err(error) if self.is_retried(&key, &error) => again.push(key),
-                Err(_) => {}
+            let is_retried = match result {
+                Ok(Resolution::Blocked) => true,
+                Ok(Resolution::RolledForward | Resolution::Aborted) => {
+                    self.recovered += 1;
+                    false
+                }
+                Err(error) => self.is_retried(&key, &error),
+            };
+            if is_retried {
+                // A participant that no scan showed is looked at again through its record.
+                let is_met = met_at.contains(&key);
+                again.extend(if is_met { Some(key) } else { record.clone() });
             }
         }
-        again
+        again.into_iter().collect()
     }
 
     async fn resolve_lock(

@@ -39,7 +39,7 @@ impl Place {
 
 /// Records that are neither finished nor aborted.
 pub(crate) fn open_records() -> Filter {
-    Filter::AnyOf(crate::fields::STATE, State::OPEN.to_vec())
+    Filter::any_of(crate::fields::STATE, State::OPEN)
 }
 
 /// A lock or an open record that may need somebody's work.

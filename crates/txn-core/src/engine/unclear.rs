@@ -9,7 +9,10 @@
 //! client deleted the document at once, that deletion is undone.) For every other process the
 //! participant is damaged, and the record stays open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 
 use crate::engine::Engine;
 use crate::engine::apply::Apply;
@@ -23,10 +26,16 @@ use crate::fields::DELETES;
 use crate::store::{Filter, Key, Outcome, Write, WriteOp};
 use txn_protocol::document::Stored;
 use txn_protocol::ids::{AttemptId, CommitVersion};
-use txn_protocol::record::{Op, Record, State};
+use txn_protocol::record::{Op, Participant, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::Applying;
 use txn_protocol::rules::conflict::HolderState;
+
+/// Documents of which one search asks.
+const KEYS_AT_ONCE: usize = 500;
+
+/// Partitions that are searched at a time.
+const PARTITIONS_AT_ONCE: usize = 4;
 
 /// What is said of a participant that nobody can settle.
 const UNTOLD: &str = "another client moved or removed its lock, and nobody can tell whether this was applied: its record has what was to stand there";
@@ -51,14 +60,20 @@ impl Engine {
         if !is_owner {
             apply.own = None;
         }
-        for (key, step) in unclear {
-            if is_owner && !decides {
+        if is_owner && !decides {
+            for (key, step) in unclear {
                 self.relock(apply, key, step).await;
-                continue;
             }
-            if let Err(error) = self.judge_unclear(apply, &key, step, deadline).await {
-                let why = error.into_error().to_string();
-                apply.block(&key, WaitReason::Store(why));
+            return;
+        }
+        for key in unclear.keys() {
+            apply.block(key, WaitReason::Unclear(key.clone()));
+        }
+        let keys: Vec<Key> = unclear.keys().cloned().collect();
+        if let Err(error) = self.judge_unclear(apply, unclear, deadline).await {
+            let why = error.into_error().to_string();
+            for key in keys {
+                apply.block(&key, WaitReason::Store(why.clone()));
             }
         }
     }
@@ -90,28 +105,30 @@ impl Engine {
         }
     }
 
-    /// What can be said of a participant by what is on record.
+    /// Settles participants by what is on record.
     async fn judge_unclear(
         &self,
         apply: &mut Apply,
-        key: &Key,
-        step: Applying,
+        unclear: BTreeMap<Key, Applying>,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let (tid, commit) = (apply.tid(), apply.commit);
-        apply.block(key, WaitReason::Unclear(key.clone()));
         let is_owner = apply.own.is_some();
-        if !is_owner && self.is_finished(tid, deadline).await? {
+        if !is_owner && self.is_finished(apply.tid(), deadline).await? {
             apply.is_finished = true;
-        } else if self.is_deleted_since(key, commit, deadline).await? {
-            cov_mark::hit!(deletion_on_record);
-            apply.deleted.insert(key.clone());
-        } else if is_owner {
-            self.relock(apply, key.clone(), step).await;
-        } else if self.now() >= apply.began + self.config.lease / 2 {
-            // Until then the owner may be at it.
-            cov_mark::hit!(unclear_participant_reported);
-            apply.never(key, UNTOLD);
+            return Ok(());
+        }
+        let deleted = self.deleted_since(&unclear, apply.commit, deadline).await?;
+        for (key, step) in unclear {
+            if deleted.contains(&key) {
+                cov_mark::hit!(deletion_on_record);
+                apply.deleted.insert(key);
+            } else if is_owner {
+                self.relock(apply, key, step).await;
+            } else if self.now() >= apply.began + self.config.lease / 2 {
+                // Until then the owner may be at it.
+                cov_mark::hit!(unclear_participant_reported);
+                apply.never(&key, UNTOLD);
+            }
         }
         Ok(())
     }
@@ -137,34 +154,49 @@ impl Engine {
         }
     }
 
-    /// Whether a committed transaction is on record that deleted the document behind this commit. A
-    /// deletion has a record always, and it is acknowledged before the document goes.
-    async fn is_deleted_since(
+    /// The documents that a later committed transaction deleted, as its record says. A deletion has
+    /// a record always, and the record is acknowledged before the document goes.
+    async fn deleted_since(
         &self,
-        key: &Key,
+        unclear: &BTreeMap<Key, Applying>,
         commit: CommitVersion,
         deadline: &Deadline,
-    ) -> Result<bool, AttemptError> {
+    ) -> Result<BTreeSet<Key>, AttemptError> {
         let (document, ..) = self.domain_document(deadline).await?;
-        let filter = Filter::Equals(DELETES, key.to_string().into());
         // Of all days: the clocks of others may have been behind.
-        for partition in document.partitions.values() {
-            self.refresh(partition, deadline).await?;
-            let mut pages = self.pages(partition, filter.clone(), PAGE);
+        let partitions = document.partitions.values();
+        let searches: Vec<_> = partitions
+            .map(|partition| self.deletions_in(partition, unclear, commit, deadline).boxed())
+            .collect();
+        let found = stream::iter(searches).buffer_unordered(PARTITIONS_AT_ONCE);
+        let found: Vec<BTreeSet<Key>> = found.try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// The same in one partition of the transaction table.
+    async fn deletions_in(
+        &self,
+        partition: &str,
+        unclear: &BTreeMap<Key, Applying>,
+        commit: CommitVersion,
+        deadline: &Deadline,
+    ) -> Result<BTreeSet<Key>, AttemptError> {
+        self.refresh(partition, deadline).await?;
+        let names: Vec<Arc<str>> = unclear.keys().map(|key| key.to_string().into()).collect();
+        let mut deleted = BTreeSet::new();
+        for names in names.chunks(KEYS_AT_ONCE) {
+            let filter = Filter::any_of(DELETES, names.iter().cloned());
+            let mut pages = self.pages(partition, filter, PAGE);
             while let Some(documents) = self.next_page(&mut pages, deadline).await? {
                 for (at, _, source) in documents {
                     let record = crate::engine::format::read_record(&at, &source)?;
-                    let deletes = |record: &Record| {
-                        let index = record.by_key().get(key).copied();
-                        index.is_some_and(|index| record.participants[index].op == Op::Delete)
-                    };
-                    let is_later = record.commit_version > Some(commit);
-                    if record.state.is_committed() && is_later && deletes(&record) {
-                        return Ok(true);
+                    if record.state.is_committed() && record.commit_version > Some(commit) {
+                        let keys = record.deleted().map(Participant::key);
+                        deleted.extend(keys.filter(|key| unclear.contains_key(key)));
                     }
                 }
             }
         }
-        Ok(false)
+        Ok(deleted)
     }
 }

@@ -81,7 +81,7 @@ async fn records(shop: &Shop, staged: &str) -> usize {
     let day = shop.domain.begin(&Options::default()).expect("begins").tid().day();
     let partition = format!("txn-shop-{day}");
     let filter =
-        txn_core::store::Filter::AnyOf("state", vec!["staged", "committed", "aborted", "finished"]);
+        txn_core::store::Filter::any_of("state", ["staged", "committed", "aborted", "finished"]);
     let page = shop.memory.scan(&partition, &filter, 1_000, None).await.expect("scans");
     page.documents.iter().filter(|(_, _, source)| source.contains(staged)).count()
 }

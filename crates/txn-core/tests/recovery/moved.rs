@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use txn_core::store::{Key, Layer, MemoryStore, Outcome, Store, Write, WriteOp};
+use txn_core::store::{
+    Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Store, StoreError, Write, WriteOp,
+};
 use txn_core::{Acknowledge, AttemptId, Config, Domain, Error, ErrorKind, Options, State};
 
 use super::shop::{Dies, Item, Items, Log, Shop};
@@ -225,6 +227,53 @@ async fn recoverer_knows_of_a_deletion_by_its_record() {
         assert!(is_in_state(&w, dead.tid, State::Finished).await, "{id}");
         assert_eq!(content(&w, id).await, None, "it stays deleted");
     }
+}
+
+/// A store whose first search for deletions takes longer than a lease.
+#[derive(Debug)]
+struct SlowSearch {
+    memory: Arc<MemoryStore>,
+    was_slow: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for SlowSearch {
+    fn inner(&self) -> &dyn Store {
+        &*self.memory
+    }
+
+    async fn scan(
+        &self,
+        collection: &str,
+        filter: &Filter,
+        size: usize,
+        from: Option<Cursor>,
+    ) -> Result<Page, StoreError> {
+        if matches!(filter, Filter::AnyOf("deletes", _))
+            && !self.was_slow.swap(true, Ordering::SeqCst)
+        {
+            tokio::time::sleep(2 * Config::default().lease).await;
+        }
+        self.memory.scan(collection, filter, size, from).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn janitor_retries_a_participant_that_no_scan_shows() {
+    let w = Shop::of(1).await;
+    let dead = owner(&w, &[], End::BeforeFinish, false).await;
+    let slow = SlowSearch { memory: w.memory.clone(), was_slow: AtomicBool::new(false) };
+    let config = Config::default().with_janitor_interval(None);
+    let domain = Domain::create(Arc::new(slow), "shop", config).await.expect("opens");
+    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    let delete = domain.transact::<_, Error, _>(async |tx| {
+        tx.get(&items, "new").await?;
+        tx.delete(&items, "new")
+    });
+    delete.await.expect("deletes it");
+    let report = domain.janitor_pass().await.expect("passes");
+    assert!(report.is_clean(), "{report:?}");
+    assert!(is_in_state(&w, dead.tid, State::Finished).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,7 +117,7 @@ impl Cursors {
 
     /// The queues that there is a cursor of.
     pub(crate) async fn queues(&self) -> Result<Vec<QueueName>> {
-        let filter = Filter::AnyOf("kind", vec!["cursor"]);
+        let filter = Filter::any_of("kind", ["cursor"]);
         let ids = candidates(&self.domain, self.documents.name(), filter, usize::MAX).await?;
         let ours = format!("cursor:{}/", self.source);
         let queues = ids.iter().filter_map(|id| {
