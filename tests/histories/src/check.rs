@@ -1,8 +1,9 @@
 //! The judgement of a history.
 //!
-//! Two things are checked. That it is strictly serialisable, by the crate `adya`: it infers which transaction must
-//! have come before which, by data and by real time, and looks for cycles. And that in the end every transaction had
-//! happened whole or not at all, by what every key holds: that is our own, below.
+//! The crate `adya` checks that it is strictly serialisable: it infers which transaction must have
+//! come before which, by data and by real time, and looks for cycles. Three checks are our own, below:
+//! every transaction happened whole or not at all in the end, no read misses what was acknowledged
+//! before it began, and every value was written by some transaction.
 //!
 //! `adya` has a budget for *naming* a cycle; whether there is one it always finds out. So a history that is sound
 //! takes linear time, and only the name of an anomaly may come out vague in a large broken one.
@@ -10,6 +11,7 @@
 mod ends;
 mod form;
 mod fresh;
+mod thin_air;
 
 use std::fmt;
 use std::time::Duration;
@@ -91,6 +93,7 @@ impl fmt::Display for Verdict {
 pub fn check(history: &History) -> Verdict {
     let (mut answer, mut findings) = strictly_serialisable(history);
     let mut ours = fresh::stale_reads(history);
+    ours.extend(thin_air::invented_values(history));
     if let Some(finals) = &history.finals {
         ours.extend(ends::whole_or_nothing(history, finals));
     }

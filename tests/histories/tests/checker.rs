@@ -379,3 +379,21 @@ fn what_is_left_in_the_end_is_whole_or_nothing() {
     rejected(&ends(Kind::Ok, None, [(1, &[11, 11, 13]), (2, &[12])]), "repeated-write");
     rejected(&ends(Kind::Ok, None, [(1, &[11, 13, 77]), (2, &[12])]), "thin-air");
 }
+
+#[test]
+fn a_read_of_what_nobody_wrote_is_rejected() {
+    // At the end of the list, where only this read shows it.
+    let invented = vec![ok(vec![append(1, 11)]), ok(vec![list(1, &[11, 77])])];
+    rejected(&in_turn(Model::ListAppend, invented), "thin-air");
+    // In a list that nobody wrote to.
+    rejected(&lists(vec![ok(vec![append(1, 11)]), ok(vec![list(2, &[77])])]), "thin-air");
+    let invented = vec![ok(vec![write(1, 11)]), ok(vec![register(1, Some(77))])];
+    rejected(&in_turn(Model::Register, invented), "thin-air");
+    // What another transaction asks for only afterwards was not there to be read.
+    let future = vec![ok(vec![list(1, &[11])]), (Kind::Info, vec![append(1, 11)])];
+    rejected(&in_turn(Model::ListAppend, future), "thin-air");
+    // What a transaction of unknown outcome, or this one itself, wrote may be read.
+    let unknown =
+        vec![(Kind::Info, vec![append(1, 11)]), ok(vec![append(1, 12), list(1, &[11, 12])])];
+    accepted(&in_turn(Model::ListAppend, unknown));
+}

@@ -1,0 +1,43 @@
+//! Values out of thin air: a read or a final state that holds what no transaction wrote.
+//!
+//! `adya` orders the values of a list by its longest read. A value that only one read shows gives it
+//! no cycle, so an invented value at the end of a list passes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Finding;
+use crate::history::{History, Kind, Micro, Seen};
+
+/// Values that were seen before any transaction asked to write them, or without one.
+pub(super) fn invented_values(history: &History) -> Vec<Finding> {
+    // A value that was asked for may show, whatever became of its transaction.
+    let mut asked: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let mut findings = Vec::new();
+    let mut check = |asked: &BTreeSet<_>, key, values: &[u64], who: &dyn Fn() -> String| {
+        for value in values.iter().filter(|value| !asked.contains(&(key, **value))) {
+            let explanation = format!("{}: key {key} holds {value}, which nobody wrote", who());
+            findings.push(Finding { name: "thin-air".to_owned(), explanation });
+        }
+    };
+    for entry in &history.entries {
+        if entry.kind == Kind::Invoke {
+            asked.extend(entry.value.iter().filter_map(Micro::written));
+            continue;
+        }
+        let who = || format!("transaction {} of process {}", entry.index, entry.process);
+        for micro in &entry.value {
+            match micro {
+                Micro::Read { key, seen: Seen::List(values) } => check(&asked, *key, values, &who),
+                Micro::Read { key, seen: Seen::Value(value) } => {
+                    check(&asked, *key, &[*value], &who);
+                }
+                _ => {}
+            }
+        }
+    }
+    let finals: Option<&BTreeMap<u64, Vec<u64>>> = history.finals.as_ref();
+    for (key, values) in finals.into_iter().flatten() {
+        check(&asked, *key, values, &|| "in the end".to_owned());
+    }
+    findings
+}
