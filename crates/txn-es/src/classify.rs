@@ -345,7 +345,7 @@ pub(crate) fn describe(cause: &Cause) -> String {
     let mut parts: Vec<String> = Vec::new();
     let causes = cause.caused_by.iter().map(|(kind, reason)| (kind, reason));
     for (kind, reason) in std::iter::once((&cause.kind, &cause.reason)).chain(causes) {
-        let told = reason.as_deref().map(reason::tell).unwrap_or_default();
+        let told = reason.as_deref().map(|reason| reason::tell(kind, reason)).unwrap_or_default();
         let part = match (kind.is_empty(), told.is_empty()) {
             (true, _) => told,
             (false, true) => kind.clone(),

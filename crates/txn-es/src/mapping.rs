@@ -348,6 +348,15 @@ impl Index {
                 continue;
             };
             let kind = found.get("type").and_then(Value::as_str).unwrap_or("object");
+            if *found == dynamic_text() {
+                return Err(misconfigured(format!(
+                    "{}: the field {field} is reserved for transactions, and here the server mapped it by itself, as \
+                     in a copy of an index that was made without its mapping. Make the copy again: create the index \
+                     with the mapping of its original, then copy the documents. If {field} is a field of the \
+                     application, give it another name",
+                    self.name
+                )));
+            }
             if wanted["type"] != kind {
                 return clash(&format!("mapped as {kind}, where it has to be {wanted}"));
             }
@@ -504,6 +513,11 @@ pub(crate) fn committed_alias(index: &str) -> String {
 /// The filter of that alias, by which it is told from one that an application gave the same name.
 fn without_placeholders() -> Value {
     json!({"bool": {"must_not": {"term": {TRANSACTION_ABSENT: true}}}})
+}
+
+/// How servers map a new field with a text.
+fn dynamic_text() -> Value {
+    json!({"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}})
 }
 
 /// Whether an alias, as the servers show it, is the one for plain searches.

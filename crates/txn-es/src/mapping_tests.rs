@@ -110,6 +110,10 @@ fn clashing_fields_are_named() {
         let text = fault(json!({"properties": {field: found}}), json!({}));
         assert!(text.contains(field) && text.contains(what) && text.contains("rename"), "{text}");
     }
+    let dynamic =
+        json!({"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}});
+    let text = fault(json!({"properties": {"tid": dynamic}}), json!({}));
+    assert!(text.contains("tid") && text.contains("without its mapping"), "{text}");
     assert!(fault(json!({"runtime": {"tid": {"type": "long"}}}), json!({})).contains("runtime"));
 }
 

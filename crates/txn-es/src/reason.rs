@@ -1,8 +1,27 @@
-//! What may be told of a server's reason. Servers repeat values of documents in their errors, in ways that nobody can list; so
-//! only what is known to be harmless is kept: the forms below, and words that are theirs. No I/O.
+//! What may be told of a server's reason. No I/O.
+//!
+//! The type of an error decides. Errors of indices and of the cluster hold no value of a document:
+//! their reasons are kept whole. All others may repeat a value, in ways that no list covers, so only
+//! the forms and the words below are kept.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
+
+/// Types of errors that speak of indices, templates and the cluster, never of a document.
+const WITHOUT_VALUES: &[&str] = &[
+    "index_not_found_exception",
+    "index_closed_exception",
+    "cluster_block_exception",
+    "circuit_breaking_exception",
+    "resource_already_exists_exception",
+    "invalid_index_name_exception",
+    "invalid_alias_name_exception",
+    "aliases_not_found_exception",
+    "validation_exception",
+    "process_cluster_event_timeout_exception",
+    "master_not_discovered_exception",
+    "cluster_manager_not_discovered_exception",
+];
 
 /// How reasons, and pieces of them, read. `{}` is a name, a type or a figure of the servers' own, and kept; `{*}` is, or may
 /// repeat, a value. What follows a form may be one again.
@@ -59,13 +78,10 @@ const FORMS: &[&str] = &[
     "Can't get text on a {} at {}",
     // Of requests, indices and accounts.
     "Validation Failed: 1: ",
-    "no such index [{}]",
-    "no such index",
-    "index [{}] blocked by: [{}]",
-    "blocked by: [{}]",
+    "cannot create index with name [{}], because it matches with template [{}] that creates data streams only, use create data stream api instead",
+    "Invalid alias name [{}]: an index or data stream exists with the same name as the alias",
     "index [{}] is not the same index",
     "[{}][{}] primary shard is not active Timeout: [{}]",
-    "[parent] Data too large",
     "id [{}] is too long, must be no longer than 512 bytes",
     "unable to authenticate user [{}] for REST request [{}]",
     "missing authentication credentials for REST request [{}]",
@@ -84,8 +100,6 @@ const FORMS: &[&str] = &[
     "alias [{}] has more than one index",
     "no write index is defined for alias [{}]",
     "The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index",
-    "index [{}] already exists",
-    "index [{}/{}] already exists",
     "Failed to parse mapping: ",
     "Failed to parse mapping [{}]: ",
     "No handler for type [{}] declared on field [{}]",
@@ -143,8 +157,30 @@ const LONGEST: usize = 500;
 
 const HIDDEN: &str = "...";
 
-/// A reason without what may be a value of a document.
-pub(crate) fn tell(reason: &str) -> String {
+/// The reason of an error of this type, without what may be a value of a document.
+pub(crate) fn tell(kind: &str, reason: &str) -> String {
+    let text = match WITHOUT_VALUES.contains(&kind) {
+        true => join(&[reason]),
+        false => without_values(reason),
+    };
+    let text = shorten(text);
+    let end = [' ', ',', ':', ';', '.', '-'];
+    match text.trim().strip_suffix(HIDDEN) {
+        Some(told) if told.trim_end_matches(end).is_empty() => String::new(),
+        Some(told) => format!("{told}{HIDDEN}"),
+        None => text.trim_end_matches(end).trim_start().to_owned(),
+    }
+}
+
+fn shorten(mut text: String) -> String {
+    if let Some((cut, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(cut);
+        text.push_str(HIDDEN);
+    }
+    text
+}
+
+fn without_values(reason: &str) -> String {
     // Not cut before it is read: a value that has lost its end would pass for what follows it.
     let mut rest = reason;
     let mut text = String::new();
@@ -161,16 +197,7 @@ pub(crate) fn tell(reason: &str) -> String {
         text.push_str(&told);
         rest = behind;
     }
-    if let Some((cut, _)) = text.char_indices().nth(LONGEST) {
-        text.truncate(cut);
-        text.push_str(HIDDEN);
-    }
-    let end = [' ', ',', ':', ';', '.', '-'];
-    match text.trim().strip_suffix(HIDDEN) {
-        Some(told) if told.trim_end_matches(end).is_empty() => String::new(),
-        Some(told) => format!("{told}{HIDDEN}"),
-        None => text.trim_end_matches(end).trim_start().to_owned(),
-    }
+    text
 }
 
 /// How much of the text is the line and the column of a fault, as in `[1:6] `.

@@ -112,7 +112,7 @@ fn the_kind_of_fault_is_told_and_the_value_is_not() {
         for value in
             ["4929123412341234", "my!secret", "191.25", "a] b [c", "x' y", "my \"own\" (word)"]
         {
-            let text = tell(&reason.replace('@', value));
+            let text = tell("", &reason.replace('@', value));
             // A value of several words may be hidden in several places.
             let alike = value.contains(' ') || text == *told;
             assert!(alike, "{reason} with {value}: {text}");
@@ -123,9 +123,6 @@ fn the_kind_of_fault_is_told_and_the_value_is_not() {
 #[test]
 fn what_has_no_value_is_told() {
     for reason in [
-        "no such index [a]",
-        "index [a] blocked by: [FORBIDDEN/8/index write (api)]",
-        "blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized]",
         "action [indices:data/write/bulk[s]] is unauthorized for user [u] with effective roles [r] on indices [a], this action is granted by the index privileges [index,write,all]",
         "unable to authenticate user [u] for REST request [/_bulk]",
         "[1:2] mapping set to strict, dynamic introduction of [f] within [_doc] is not allowed",
@@ -143,13 +140,46 @@ fn what_has_no_value_is_told() {
         "Duplicate field 'a'",
         "Duplicate Object property \"a\"",
     ] {
-        assert_eq!(tell(reason), reason);
+        assert_eq!(tell("", reason), reason);
+    }
+}
+
+#[test]
+fn reasons_of_indices_are_kept_whole() {
+    for (kind, reason) in [
+        (
+            "index_not_found_exception",
+            "no such index [a] and [require_alias] request flag is [true] and [a] is not an alias",
+        ),
+        ("cluster_block_exception", "index [a] blocked by: [FORBIDDEN/8/index write (api)]"),
+        (
+            "cluster_block_exception",
+            "blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized]",
+        ),
+        (
+            "circuit_breaking_exception",
+            "[parent] Data too large, data for [<http_request>] would be [2/2b], which is larger than the limit of [1/1b]",
+        ),
+        ("resource_already_exists_exception", "index [a/k8s] already exists"),
+        ("invalid_index_name_exception", "Invalid index name [A], must be lowercase"),
+        (
+            "validation_exception",
+            "Validation Failed: 1: this action would add [2] shards, but this cluster currently has [1000]/[1000] maximum normal shards open",
+        ),
+        (
+            "illegal_argument_exception",
+            "cannot create index with name [a], because it matches with template [t] that creates data streams only, use create data stream api instead",
+        ),
+        ("illegal_argument_exception", "explicit index in bulk is not allowed"),
+    ] {
+        assert_eq!(tell(kind, reason), reason);
+        assert_eq!(tell(kind, &format!("{reason};")), reason);
     }
 }
 
 #[test]
 fn long_reasons_are_cut() {
-    let told = tell(&format!("no such index [{}]", "x".repeat(2_000)));
+    let told = tell("index_not_found_exception", &"x".repeat(2_000));
     assert!(told.len() < 600 && told.ends_with("..."), "{told}");
 }
 
@@ -198,7 +228,7 @@ proptest! {
     #[test]
     fn no_secret_is_told((words, secret) in secret()) {
         for (reason, _) in SEEN {
-            let told = tell(&reason.replace('@', &secret));
+            let told = tell("", &reason.replace('@', &secret));
             for word in &words {
                 prop_assert!(!told.contains(word.as_str()), "{} with {:?}: {}", reason, secret, told);
             }
@@ -207,6 +237,6 @@ proptest! {
 
     #[test]
     fn nothing_that_is_told_panics(reason in "(\\PC|[\\[\\]'\"(){}: \n]){0,80}") {
-        prop_assert!(tell(&reason).len() <= 4 * LONGEST + 10);
+        prop_assert!(tell("", &reason).len() <= 4 * LONGEST + 10);
     }
 }
