@@ -107,6 +107,10 @@ rules! {
     LockAbsentReads = "LOCK_ABSENT_READS", BOTH;
     /// An absence is verified first, alone, and the versions after it.
     AbsenceFirst = "ABSENCE_FIRST", BOTH;
+    /// A commit version is not earlier than the server's time, where the store tells one.
+    VersionByServer = "VERSION_BY_SERVER", ShownBy::Mutation {
+        no_model: "the models have no clocks: versions there are drawn in the order of the commits",
+    };
     /// A transaction that only locked reads looks in the end whether all locks still stand.
     VerifyReadLocks = "VERIFY_READ_LOCKS", BOTH;
     /// A commit that finds its record aborted is no commit.

@@ -207,6 +207,8 @@ struct State {
     slow: Option<SlowPart>,
     held_up: Vec<HeldUp>,
     request_timeout: Duration,
+    /// The server's time when it was made; none if it tells no time.
+    epoch: Option<Duration>,
 }
 
 /// The server.
@@ -248,6 +250,7 @@ impl Server {
             slow: None,
             held_up: Vec::new(),
             request_timeout: REQUEST_TIMEOUT,
+            epoch: None,
         };
         let (origin, state) = (Instant::now(), Mutex::new(state));
         Arc::new_cyclic(|this| Self { this: this.clone(), origin, state })
@@ -256,6 +259,12 @@ impl Server {
     /// Sets how long clients wait for an answer of a slow part.
     pub fn set_request_timeout(&self, timeout: Duration) {
         self.state.lock().request_timeout = timeout;
+    }
+
+    /// From now on it tells its time. `epoch`: what it was when the server was made, since the Unix
+    /// epoch.
+    pub fn tell_time(&self, epoch: Duration) {
+        self.state.lock().epoch = Some(epoch);
     }
 
     /// Changes how it behaves from now on.

@@ -18,7 +18,7 @@ use txn_core::clock::{Clock, Entropy};
 use txn_core::store::{Key, Layer, Outcome, Read, Store, StoreError, Write};
 
 /// Noon of a day in the simulated world.
-const EPOCH: Duration = Duration::from_secs(1_795_262_400);
+pub(crate) const EPOCH: Duration = Duration::from_secs(1_795_262_400);
 
 #[derive(Debug)]
 struct State {

@@ -24,7 +24,7 @@ use crate::invariants;
 use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
 use crate::past;
-use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf, is_planned};
+use crate::process::{ClockOf, EPOCH, EntropyOf, Log, Process, StoreOf, is_planned};
 use crate::scenario::{
     ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, SHEETS, Scenario, TOKENS,
     Troubles, until_a_rush,
@@ -112,6 +112,9 @@ impl Simulation {
         let server = Server::new(scenario.seed, Manners::default());
         let faults = Arc::new(FaultStore::new(server.clone(), scenario.faults));
         faults.set_enabled(false);
+        if scenario.server_time {
+            server.tell_time(EPOCH);
+        }
         let told = Arc::new(Told::default());
         let (log, origin) = (Arc::new(Log::new(log)), Instant::now());
         let meddler = Meddler::new(&server, &scenario);
@@ -240,7 +243,10 @@ impl Simulation {
     async fn start(&mut self, operations: usize) -> Option<Running> {
         let mut dice = self.scenario.dice.fork();
         let (speed, off) = match self.scenario.clocks {
-            Clocks::Tame => (0.99 + 0.02 * dice.f64(), dice.i64(-5_000..=5_000)),
+            Clocks::Tame => {
+                let off = self.scenario.offset();
+                (0.99 + 0.02 * dice.f64(), dice.i64(-off..=off))
+            }
             Clocks::Wild => (0.5 + 1.5 * dice.f64(), dice.i64(-9_000_000..=9_000_000)),
             Clocks::Days => (1.0, self.days * DAY_MILLIS + dice.i64(-5_000..=5_000)),
         };
@@ -354,7 +360,10 @@ impl Simulation {
             process.pause_after(dice.u64(1..60), Duration::from_millis(dice.u64(100..20_000)));
         }
         let jump = match scenario.clocks {
-            Clocks::Tame if dice.u8(..6) == 0 => dice.i64(-5_000..=5_000) - process.off(),
+            Clocks::Tame if dice.u8(..6) == 0 => {
+                let off = scenario.offset();
+                dice.i64(-off..=off) - process.off()
+            }
             // However often it jumps it stays within the drift that is allowed: beyond that nothing is promised of the past.
             Clocks::Wild if dice.u8(..3) == 0 => {
                 let off = process.off() + dice.i64(-9_000_000..=9_000_000);
@@ -503,14 +512,19 @@ impl Simulation {
         Ok((settled, finals))
     }
 
-    /// Moments of the past, by a process whose clock is so far ahead that all of it is past.
+    /// Moments of the past, once all of it is past: by a process whose clock is ahead, or later by the
+    /// server's time.
     async fn look_through_the_past(
         &mut self,
         finals: &BTreeMap<Doc, Content>,
     ) -> Result<(), Error> {
         let Some(since) = self.past else { return Ok(()) };
         let drift = i64::try_from(self.scenario.max_drift().as_millis()).unwrap_or(i64::MAX);
-        let ahead = drift + (self.days + 1) * DAY_MILLIS;
+        let mut ahead = drift + (self.days + 1) * DAY_MILLIS;
+        if self.scenario.server_time {
+            tokio::time::sleep(3 * self.scenario.max_drift()).await;
+            ahead = 0;
+        }
         let process = self.process_on(self.server.clone(), "historian", 1.0, ahead);
         let domain = self.domain(&process, false).await?;
         let world: World = domain.collection("world").await?;

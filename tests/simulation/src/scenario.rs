@@ -81,6 +81,8 @@ pub struct Troubles {
     pub past: bool,
     /// Processes commit in parallel where they can.
     pub parallel_commit: bool,
+    /// The store tells its time, and the clocks of the processes are far from it.
+    pub server_time: bool,
 }
 
 /// Switches a trouble on.
@@ -103,10 +105,11 @@ impl Troubles {
         groups: false,
         past: false,
         parallel_commit: false,
+        server_time: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 14] = [
+    pub const SWITCHES: [(&'static str, Switch); 15] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -121,6 +124,7 @@ impl Troubles {
         ("groups", |troubles| troubles.groups = true),
         ("past", |troubles| troubles.past = true),
         ("parallel-commit", |troubles| troubles.parallel_commit = true),
+        ("server-time", |troubles| troubles.server_time = true),
     ];
 
     /// All of them.
@@ -218,6 +222,8 @@ pub struct Scenario {
     pub past: bool,
     /// Most processes commit in parallel where they can.
     pub parallel_commit: bool,
+    /// The store tells its time.
+    pub server_time: bool,
     /// What is slow.
     pub slow: Slow,
     /// Nothing goes wrong but that a part is slow, and that pages are lost: whatever else takes long has no excuse.
@@ -294,6 +300,9 @@ impl Scenario {
         world.past = troubles.past && dice.u8(..3) == 0;
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7261_6c6c_656c);
         world.parallel_commit = troubles.parallel_commit && dice.bool();
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x636c_6f63_6b73);
+        let is_tame = world.clocks == Clocks::Tame;
+        world.server_time = troubles.server_time && is_tame && dice.bool();
         world
     }
 
@@ -385,6 +394,7 @@ impl Scenario {
             groups: false,
             past: false,
             parallel_commit: false,
+            server_time: false,
             slow: Slow::Nothing,
             calm: false,
             barriers: false,
@@ -432,6 +442,16 @@ impl Scenario {
     /// By how much the slowest clock may be slower.
     fn slowest(&self) -> u32 {
         if self.clocks == Clocks::Wild { 2 } else { 1 }
+    }
+
+    /// How far a clock may be off when its process starts, in milliseconds. By the server's time
+    /// most of what may be apart is allowed.
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        match self.server_time {
+            true => i64::try_from(self.max_drift().as_millis() * 4 / 5).unwrap_or(i64::MAX),
+            false => 5_000,
+        }
     }
 
     /// How far the clocks may be apart before commits are refused.

@@ -26,6 +26,7 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::ValidateHolders, Seed(68)),
     (Rule::ReadOnlyWaits, Seed(6_481)),
     (Rule::LockAbsentReads, Schedule("absences that change places")),
+    (Rule::VersionByServer, Seed(1)),
     (Rule::VerifyReadLocks, Seed(86)),
     (Rule::TouchCommitted, Seed(8)),
     (Rule::PlaceholderVersion, Seed(12)),
@@ -69,7 +70,9 @@ const TRIES: u64 = 6_000;
 
 /// The seeds of the table are those of worlds without what is switched, but for what a rule is about.
 fn troubles(rule: Rule) -> Troubles {
-    Troubles { parallel_commit: rule.is_staged(), ..Troubles::NONE }
+    let by_time = rule == Rule::VersionByServer;
+    let parallel_commit = rule.is_staged();
+    Troubles { parallel_commit, past: by_time, server_time: by_time, ..Troubles::NONE }
 }
 
 fn noticed(rule: Rule) -> Option<Noticed> {

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::store::StoreError;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
+use txn_protocol::rule::Rule;
 use txn_protocol::timekeeper::{Clocks, Timekeeper, Told, Verdict};
 
 /// How often the server is asked. In between the monotonic clock tells how time goes on.
@@ -69,7 +70,11 @@ impl Engine {
     ) -> Result<CommitVersion, Error> {
         self.confirm_clock().await?;
         self.note_jump();
-        let (now, drift) = (self.utc(), self.config.max_drift);
+        let now = match self.rules.decides(Rule::VersionByServer) {
+            true => self.utc(),
+            false => self.config.clock.wall(),
+        };
+        let drift = self.config.max_drift;
         self.ids.commit(now, began, after, drift, &*self.config.entropy).map_err(|ahead| {
             let by = ahead.by.as_secs();
             let whose = match self.server_time() {

@@ -124,6 +124,7 @@ impl Store for Server {
     }
 
     async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        Ok(None)
+        let epoch = self.state.lock().epoch;
+        Ok(epoch.map(|epoch| epoch + self.origin.elapsed()))
     }
 }
