@@ -58,7 +58,7 @@ impl Pair {
         for new in new.chunks(100) {
             bank.ensure_accounts(new).await?;
         }
-        bank.domain().barrier(Duration::from_secs(60)).await?;
+        bank.domain().barrier(Duration::from_secs(60)).await?.into_result()?;
         Ok(Arc::new(Self { peer, bank, store, name, accounts }))
     }
 
@@ -140,7 +140,7 @@ impl Pair {
         let times: Vec<Duration> = try_join_all(work).await?.into_iter().flatten().collect();
         if !by_peer {
             // Until everything is applied: what the peer calls finished.
-            self.bank.domain().barrier(Duration::from_secs(60)).await?;
+            self.bank.domain().barrier(Duration::from_secs(60)).await?.into_result()?;
         }
         let per_second = times.len() as f64 / began.elapsed().as_secs_f64();
         Ok(Rate { per_second, times: Times::of(&times) })

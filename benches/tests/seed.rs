@@ -49,7 +49,7 @@ async fn balances_of_the_bank(url: &str, name: &str) -> Result<Vec<i64>, Failure
         }
     });
     try_join_all(work).await?;
-    bank.domain().barrier(Duration::from_secs(60)).await?;
+    bank.domain().barrier(Duration::from_secs(60)).await?.into_result()?;
     let found = bank.accounts(&accounts()).await?;
     assert!(bank.audit(true).await?.is_clean());
     assert!(bank.shutdown(Duration::from_secs(60)).await);

@@ -39,7 +39,8 @@ async fn balance(bank: &Bank, name: &str) -> i64 {
 }
 
 async fn clean(bank: &Bank) {
-    bank.domain().barrier(PATIENCE).await.expect("applied");
+    let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+    report.into_result().expect("applied");
     let audit = bank.audit(true).await.expect("audits");
     assert!(audit.is_clean(), "{:?}", audit.findings);
 }
@@ -154,7 +155,8 @@ async fn what_a_closed_account_owes_is_paid_by_the_other() {
         .domain()
         .transact::<_, Error, _>(async |tx| tx.put(&raw, "empty", &Raw::new(text.clone())));
     put.await.expect("written");
-    bank.domain().barrier(PATIENCE).await.expect("applied");
+    let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+    report.into_result().expect("applied");
     let audit = bank.audit(true).await.expect("audits");
     let is_it =
         |f: &Finding| matches!(f, Finding::Closed { account, balance: 7 } if account == "empty");
@@ -205,7 +207,8 @@ async fn accounts_are_found_by_their_owner() {
             bank.ensure_accounts(chunk).await.expect("opens");
         }
         bank.close("Ann-0", Some("Ann-1")).await.expect("closes");
-        bank.domain().barrier(PATIENCE).await.expect("applied");
+        let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+        report.into_result().expect("applied");
         // Committed, and its document is not in its place yet.
         gate.close();
         let held = NewAccount::new("held", "Ann", 1, "EUR").expect("sound");

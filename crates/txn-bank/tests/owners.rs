@@ -213,7 +213,8 @@ async fn a_bank_without_owners_writes_what_it_always_did() {
             let new = NewAccount::new(name, name, 10, "EUR").expect("sound");
             bank.open_account(&new).await.expect("opened");
         }
-        bank.domain().barrier(PATIENCE).await.expect("applied");
+        let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+        report.into_result().expect("applied");
         // The barrier waits for the contents, and not for the mark behind them.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = counting.counts();

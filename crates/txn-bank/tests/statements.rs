@@ -67,7 +67,8 @@ async fn requests(bank: &Bank) -> Requests {
 }
 
 async fn clean(bank: &Bank) {
-    bank.domain().barrier(PATIENCE).await.expect("applied");
+    let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+    report.into_result().expect("applied");
     let audit = bank.audit(true).await.expect("audits");
     assert!(audit.is_clean(), "{:?}", audit.findings);
 }
@@ -207,7 +208,8 @@ async fn what_others_did_to_lines_is_found() {
     open(&bank, "alice", 100).await;
     open(&bank, "bob", 0).await;
     bank.transfer(Some("rent"), &legs(&[("alice", -30), ("bob", 30)])).await.expect("moves");
-    bank.domain().barrier(PATIENCE).await.expect("applied");
+    let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+    report.into_result().expect("applied");
     let raw = bank.domain().raw_collection("bank-statements").await.expect("opens");
     let id = "alice:000000000002";
     let text = bank.domain().reader().get(&raw, id).await.expect("reads").expect("is there");
@@ -225,7 +227,8 @@ async fn what_others_did_to_lines_is_found() {
             _ => tx.put(&raw, id, &Raw::new(changed.clone())),
         });
         write.await.expect("written");
-        bank.domain().barrier(PATIENCE).await.expect("applied");
+        let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+        report.into_result().expect("applied");
         let audit = bank.audit(true).await.expect("audits");
         let [Finding::Statement { account, line: 2, what }] = &audit.findings[..] else {
             panic!("{:?}", audit.findings)
@@ -255,7 +258,8 @@ async fn a_line_costs_a_document_for_each_leg() {
         }
         open(&bank, "a", 10).await;
         open(&bank, "b", 10).await;
-        bank.domain().barrier(PATIENCE).await.expect("applied");
+        let report = bank.domain().barrier(PATIENCE).await.expect("passes");
+        report.into_result().expect("applied");
         // The barrier waits for the contents, and not for the mark behind them.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         let before = counting.counts();

@@ -47,6 +47,7 @@ pub use api::reader::{CompareAndSet, Reader, Snapshot};
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;
 pub use config::{Acknowledge, Config, Options};
+pub use engine::barrier::{BarrierReport, UnappliedWrite};
 pub use engine::janitor::Report;
 pub use engine::outcome::TransactionOutcome;
 pub use engine::rebuild::Rebuilt;

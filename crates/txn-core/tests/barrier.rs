@@ -110,7 +110,7 @@ async fn one_s_own_commits_are_applied_and_refreshed_behind_it() {
     assert!(!plainly(&store, &process.items, NEW).await);
     process.side.refreshed.lock().clear();
     process.side.shut.store(false, Ordering::Release);
-    wait.await.expect("applied");
+    wait.await.expect("passes").into_result().expect("applied");
     assert!(plainly(&store, &process.items, NEW).await);
     let refreshed = process.side.refreshed.lock();
     assert!([process.items.name(), others.name()].iter().all(|name| refreshed.contains(*name)));
@@ -123,7 +123,8 @@ async fn commits_of_other_processes_are_waited_for_and_those_of_dead_ones_applie
     let (dead, alive) = (Process::start(&store).await, Process::start(&store).await);
     dead.side.shut.store(true, Ordering::Release);
     dead.put(&["a", "b"], NEW).await;
-    alive.domain.barrier(Duration::from_secs(10)).await.expect("applied here");
+    let report = alive.domain.barrier(Duration::from_secs(10)).await.expect("passes");
+    report.into_result().expect("applied here");
     assert!(plainly(&store, &alive.items, NEW).await);
 }
 
@@ -152,6 +153,7 @@ async fn what_is_not_committed_holds_nobody_up() {
     // Its heartbeat has written a record by now.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!other.domain.inspect().await.expect("looks").open.is_empty());
-    other.domain.barrier(Duration::from_millis(1)).await.expect("nothing to wait for");
+    let report = other.domain.barrier(Duration::from_millis(1)).await.expect("passes");
+    report.into_result().expect("nothing to wait for");
     tx.rollback().await;
 }

@@ -336,7 +336,7 @@ async fn a_barrier_sees_what_a_lost_page_would_have_shown() {
     let (memory, store, keys) = left_behind().await;
     let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
     store.lose(1);
-    domain.barrier(ms(20_000)).await.unwrap();
+    domain.barrier(ms(20_000)).await.unwrap().into_result().unwrap();
     assert_eq!(store.left_to_lose(), 0, "a page was lost");
     for read in memory.get_many(&keys).await {
         assert!(matches!(&read, Read::Found { source, .. } if source.contains(r#""n":2"#)));

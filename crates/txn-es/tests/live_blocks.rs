@@ -82,7 +82,8 @@ async fn transaction_on_a_blocked_index_reads_and_is_refused_at_once() {
             domain.transact(put).await
         };
         both().await.expect("written");
-        domain.barrier(Duration::from_secs(20)).await.expect("applied");
+        let report = domain.barrier(Duration::from_secs(20)).await.expect("passes");
+        report.into_result().expect("applied");
         set(&plain, &name, "index.blocks.write", json!(true)).await;
         let read = domain.transact(async |tx| tx.get_many(&documents, ["a", "b"]).await).await;
         let read = read.expect("read");

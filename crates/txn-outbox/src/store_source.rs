@@ -356,7 +356,8 @@ mod tests {
             outbox.emit(tx, "second", "k", &1).await
         });
         emitted.await.unwrap();
-        domain.barrier(std::time::Duration::from_secs(60)).await.unwrap();
+        let report = domain.barrier(std::time::Duration::from_secs(60)).await.unwrap();
+        report.into_result().unwrap();
         let inner = &outbox.inner;
         let queue = |topic| QueueName::new(topic, "k").unwrap();
         let shards = |topic| BTreeSet::from([queue(topic).shard(1)]);

@@ -414,23 +414,39 @@ impl Inner {
 
     /// Marks a request as finished whose effects are applied.
     pub(crate) async fn finish(&self, id: &str, version: Option<CommitVersion>) -> Result<()> {
+        self.finish_unless(id, version, &BTreeSet::new()).await.map(drop)
+    }
+
+    /// Marks a request as finished, unless its commit is one of those that are not applied. Returns
+    /// whether the request is past its commit now.
+    pub(crate) async fn finish_unless(
+        &self,
+        id: &str,
+        version: Option<CommitVersion>,
+        unapplied: &BTreeSet<CommitVersion>,
+    ) -> Result<bool> {
         let finished = self.domain.transact(async |tx| {
-            let Some(mut entry) = self.read(tx, id).await? else { return Ok(()) };
+            let Some(mut entry) = self.read(tx, id).await? else { return Ok(true) };
             if entry.state != State::Committed {
-                return Ok(());
+                return Ok(true);
             }
             entry.commit_version = match entry.commit_version.or(version) {
                 Some(version) => Some(version),
                 // Nobody wrote the request since it was committed.
                 None => tx.version(&self.entries, id).await?,
             };
+            if entry.commit_version.is_some_and(|version| unapplied.contains(&version)) {
+                return Ok(false);
+            }
             entry.enter(State::Finished, wall_ms(&self.domain));
             tx.put(&self.entries, id, &Stored::Known(entry))?;
-            Ok::<_, RequestError>(())
+            Ok::<_, RequestError>(true)
         });
-        finished.await?;
-        self.watchers.changed(id);
-        Ok(())
+        let is_finished = finished.await?;
+        if is_finished {
+            self.watchers.changed(id);
+        }
+        Ok(is_finished)
     }
 }
 

@@ -321,7 +321,7 @@ impl Inner {
     }
 
     /// Leaves a request alone for so long, or for twice as long as the last time.
-    fn defer(&self, id: &str, pause: Option<Duration>) {
+    pub(crate) fn defer(&self, id: &str, pause: Option<Duration>) {
         let mut deferred = self.deferred.lock();
         if deferred.len() >= self.config.max_open {
             deferred.clear();

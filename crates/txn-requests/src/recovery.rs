@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use txn_core::CommitVersion;
 use txn_lock::instance::wall_ms;
 
 use crate::error::{RequestError, Result};
@@ -133,9 +134,10 @@ impl Inner {
         let mut watched: Option<Duration> = None;
         let mut committed = BTreeSet::new();
         let mut found = self.aged(State::OPEN, application, self.config.recover_after).await?;
-        found.retain(|entry| {
-            let decided = matches!(entry.state, State::Committed | State::Terminating);
-            decided || (self.can_emit(&entry.request) && !self.is_deferred(&entry.id))
+        found.retain(|entry| match entry.state {
+            State::Terminating => true,
+            State::Committed => !self.is_deferred(&entry.id),
+            _ => self.can_emit(&entry.request) && !self.is_deferred(&entry.id),
         });
         for entry in found.into_iter().take(self.config.batch) {
             match entry.state {
@@ -161,14 +163,34 @@ impl Inner {
             }
         }
         if !committed.is_empty() {
-            // Everything that was committed before is applied then.
-            self.domain.barrier(APPLY).await?;
-            for id in committed {
-                self.finish(&id, None).await?;
-                tally.finished += 1;
-            }
+            self.finish_applied(committed, &mut tally).await?;
         }
         Ok((tally, watched))
+    }
+
+    /// Marks requests as finished once a barrier says that their effects are applied.
+    async fn finish_applied(&self, committed: BTreeSet<String>, tally: &mut Tally) -> Result<()> {
+        let report = self.domain.barrier(APPLY).await?;
+        let transactions = report.unapplied.iter().filter(|write| write.error.tid().is_some());
+        // `None`: a record that cannot be read may be that of any request.
+        let unapplied: Option<BTreeSet<CommitVersion>> =
+            transactions.map(|write| write.commit_version).collect();
+        for id in committed {
+            let finished = match &unapplied {
+                Some(unapplied) => self.finish_unless(&id, None, unapplied).await?,
+                None => false,
+            };
+            if finished {
+                self.deferred.lock().remove(&id);
+                tally.finished += 1;
+            } else {
+                // A person has to mend a document first. Without a pause such requests would fill each
+                // pass, for they are the oldest.
+                self.defer(&id, None);
+                tally.failed += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Ends the rolling back of a request. Nothing of it ever happened, so there is nothing to undo.

@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use txn_core::{Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction};
+use txn_core::{
+    BarrierReport, Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction,
+};
 
 use crate::history::{Content, Doc, Fate, History, Kind, World};
 use crate::past::{self, audited};
@@ -468,7 +470,8 @@ impl Actor {
 
     /// Waits for a barrier. Whatever was acknowledged before stands in the documents themselves then.
     async fn barrier(&self, number: u64, wait: Duration) -> Option<Fate> {
-        let passed = self.domain.barrier(wait).await;
+        let report = self.domain.barrier(wait).await;
+        let passed = report.and_then(BarrierReport::into_result);
         if let (Ok(()), Some(server)) = (&passed, &self.barriers) {
             let documents = server.documents();
             let world = documents.get("world");

@@ -1,25 +1,32 @@
-//! The barrier: waits until everything that was acknowledged before it is applied, and searches see it.
+//! The barrier: waits until every earlier commit is applied, and searches see all of them.
 
 use std::time::Duration;
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::barrier::BarrierReport;
 use crate::error::Result;
 
 impl Domain {
-    /// Waits until every transaction of the domain that was acknowledged before the call, by whichever process, is
-    /// applied, and refreshes the domain's collections: plain reads and searches see all of it from then on. For
-    /// reports, batch jobs, and tests that search.
+    /// Waits until every earlier commit is applied, and refreshes the collections.
     ///
-    /// It holds nobody up: transactions that are acknowledged later may be seen or not. What a process that died left
-    /// committed is applied here, after its lease. Costs a refresh and a scan of each day of the transaction table,
-    /// and a refresh of each collection.
+    /// After it, plain reads and searches see every transaction of the domain that was acknowledged
+    /// before the call, by any process. For reports, batch jobs, and tests that search. A transaction
+    /// that is acknowledged later may be seen or not: a barrier delays no transaction.
+    ///
+    /// The barrier rolls forward what a dead process committed, after its lease. It costs a refresh
+    /// and a scan of each day of the transaction table, and a refresh of each collection.
+    ///
+    /// A damaged document does not fail the barrier. The report lists each committed write that no
+    /// process can apply, with the document that a person must mend; searches see everything else.
+    /// Such a write costs up to one and a half leases. A caller that cannot do with less than all
+    /// takes [`BarrierReport::into_result`].
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if something committed is not applied when `wait` (from now, within the bound of
-    /// [`Config::deadline`](crate::Config::deadline)) has passed; [`ErrorKind::Damaged`] if it cannot be applied any
-    /// more; [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Misconfigured`] if a collection of
-    /// the domain is missing.
+    /// [`ErrorKind::Conflict`] if a commit that can be applied is not applied when `wait` (from now,
+    /// within the bound of [`Config::deadline`](crate::Config::deadline)) has passed;
+    /// [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Damaged`] or
+    /// [`ErrorKind::Misconfigured`] if a part of the transaction table or a collection is missing.
     ///
     /// # Cancel safety
     /// Dropped, nothing is left half done.
@@ -28,7 +35,7 @@ impl Domain {
     /// [`ErrorKind::Damaged`]: crate::ErrorKind::Damaged
     /// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
     /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
-    pub async fn barrier(&self, wait: Duration) -> Result<()> {
+    pub async fn barrier(&self, wait: Duration) -> Result<BarrierReport> {
         self.engine.config.check_wait(wait)?;
         let deadline = self.engine.deadline(wait);
         let barrier = self.engine.barrier(&deadline);

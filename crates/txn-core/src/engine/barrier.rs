@@ -1,6 +1,6 @@
-//! The barrier: waits until everything that was acknowledged before it is applied, and searches see it.
+//! The barrier: waits until every earlier commit is applied, and searches see all of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -9,27 +9,120 @@ use crate::engine::failure_detector::LookedAt;
 use crate::engine::holder::Holding;
 use crate::engine::pages::PAGE;
 use crate::engine::store_access::ReadPreference;
+use crate::engine::transaction_table::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
-use crate::error::{Error, ErrorKind};
-use crate::store::Filter;
-use txn_protocol::ids::{AttemptId, Day};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Filter, Key};
+use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
+
+/// Holders that one barrier rolls forward at a time. A damaged one takes up to half a lease, and the
+/// others must not queue behind it.
+const AT_ONCE: usize = 16;
+
+/// What [`Domain::barrier`](crate::Domain::barrier) could not wait for.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+#[must_use = "searches do not see the writes that the report lists"]
+pub struct BarrierReport {
+    /// The committed writes that no process can apply, in the order of their records. Empty if
+    /// searches see every earlier commit.
+    pub unapplied: Vec<UnappliedWrite>,
+}
+
+/// A committed write that no process can apply until a person mends what is damaged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct UnappliedWrite {
+    /// The record of the transaction. Its id is the id of the attempt.
+    pub record: Key,
+    /// The version of the commit, as its caller has it in
+    /// [`Receipt::commit_version`](crate::Receipt::commit_version). `None` if the record cannot be read.
+    pub commit_version: Option<CommitVersion>,
+    /// What is wrong: [`Error::document`] is the document to mend (the record, if the record is
+    /// damaged), [`Error::tid`] the attempt, and the message says what to do.
+    pub error: Error,
+}
+
+impl BarrierReport {
+    /// Whether every commit before the barrier is applied.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.unapplied.is_empty()
+    }
+
+    /// Makes an incomplete barrier an error, for callers that cannot do with less than all.
+    ///
+    /// # Errors
+    /// The error of the first write that is not applied, with the number of the others.
+    pub fn into_result(self) -> Result<()> {
+        let further = self.unapplied.len().saturating_sub(1);
+        match self.unapplied.into_iter().next() {
+            None => Ok(()),
+            Some(first) if further == 0 => Err(first.error),
+            Some(first) => {
+                let note = format!("{further} more committed writes are not applied");
+                Err(first.error.noting(&note))
+            }
+        }
+    }
+
+    fn add(&mut self, record: &Key, commit_version: Option<CommitVersion>, error: Error) {
+        let (record, error) = (record.clone(), error.at(record));
+        self.unapplied.push(UnappliedWrite { record, commit_version, error });
+    }
+}
+
+/// The transactions that a barrier waits for.
+#[derive(Default)]
+struct Awaited {
+    /// The committed ones that are not finished.
+    committed: BTreeSet<AttemptId>,
+    /// Why the last try to roll one forward failed, if a later try may succeed.
+    hindered: BTreeMap<AttemptId, Error>,
+    report: BarrierReport,
+}
+
+impl Awaited {
+    fn settle(&mut self, tid: AttemptId) {
+        self.committed.remove(&tid);
+        self.hindered.remove(&tid);
+    }
+
+    /// The error of a barrier whose time is over.
+    fn late(&self, first: AttemptId) -> Error {
+        let mut message = format!(
+            "{} committed transactions were not applied before the deadline, this is the first of them",
+            self.committed.len()
+        );
+        if let Some(why) = self.hindered.get(&first) {
+            message.push_str(&format!(" ({why})"));
+        }
+        Error::new(ErrorKind::Conflict, message).in_transaction(first)
+    }
+}
 
 impl Engine {
     /// See [`Domain::barrier`](crate::Domain::barrier).
     #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
-    pub(crate) async fn barrier(&self, deadline: &Deadline) -> Result<(), AttemptError> {
+    pub(crate) async fn barrier(&self, deadline: &Deadline) -> Result<BarrierReport, AttemptError> {
         let (document, ..) = self.domain_document(deadline).await?;
-        let mut committed = BTreeSet::new();
+        let mut awaited = Awaited::default();
         for (day, partition) in &document.partitions {
-            self.find_committed(*day, partition, &mut committed, deadline).await?;
+            self.find_committed(*day, partition, &mut awaited, deadline).await?;
         }
-        self.wait_until_applied(committed, deadline).await?;
+        self.wait_until_applied(&mut awaited, deadline).await?;
         for name in document.collections.keys() {
             self.refresh(name, deadline).await?;
         }
-        Ok(())
+        let mut report = awaited.report;
+        report.unapplied.sort_by(|one, other| {
+            let by =
+                |write: &UnappliedWrite| (write.record.clone(), write.error.document().cloned());
+            by(one).cmp(&by(other))
+        });
+        Ok(report)
     }
 
     /// The transactions of one day that are committed and not finished. A record that was acknowledged is found, for
@@ -38,7 +131,7 @@ impl Engine {
         &self,
         day: Day,
         partition: &str,
-        committed: &mut BTreeSet<AttemptId>,
+        awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let open = Filter::any_of(crate::fields::STATE, ["staged", "committed"]);
@@ -52,54 +145,149 @@ impl Engine {
             }
             refreshed => refreshed?,
         }
+        let mut foreign = BTreeSet::new();
         let mut pages = self.pages(partition, open, PAGE);
         while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             for (key, ..) in documents {
-                let tid = key.id.parse();
-                let foreign = |_| Error::damaged("it is no record of a transaction").at(&key);
-                committed.insert(tid.map_err(foreign)?);
+                match key.id.parse() {
+                    Ok(tid) => drop(awaited.committed.insert(tid)),
+                    Err(_) => drop(foreign.insert(key)),
+                }
             }
+        }
+        for key in foreign {
+            let message = "it is no record of a transaction: remove it from the transaction table";
+            awaited.report.add(&key, None, Error::damaged(message));
         }
         Ok(())
     }
 
-    /// Waits for the owners, and takes the place of those that show no sign of life for their lease.
+    /// Waits for the owners, and rolls forward what an owner left for one lease.
     async fn wait_until_applied(
         &self,
-        mut committed: BTreeSet<AttemptId>,
+        awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let mut backoff = self.backoff();
         loop {
-            // The owner of one that lives here is at it.
-            let away =
-                committed.iter().copied().filter(|tid| !self.live_attempts.is_live(*tid)).collect();
-            let asked = self.now();
-            let records = self.records(&away, ReadPreference::Primary, deadline).await?;
-            let at = LookedAt { asked, answered: self.now() };
-            for (tid, found) in records {
-                let HolderState::Record(State::Committed | State::Staged) = found.state() else {
-                    committed.remove(&tid);
-                    continue;
-                };
-                let (key, lease) =
-                    (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
-                if !self.liveness.is_dead(tid, &key, found.version(), lease, at) {
-                    continue;
+            let holdings = self.left_by_their_owners(awaited, deadline).await?;
+            let mut holdings = holdings.into_iter();
+            loop {
+                let some: Vec<Holding> = holdings.by_ref().take(AT_ONCE).collect();
+                if some.is_empty() {
+                    break;
                 }
-                let holding = Holding { holder: tid, locks: Vec::new(), found, at, whole: true };
-                let met = self.resolve_holder(Requester::Patient, holding, deadline).await?;
-                met.into_values().collect::<Result<Vec<_>, _>>()?;
+                let tries =
+                    some.into_iter().map(|holding| self.roll_left_forward(holding, deadline));
+                for (tid, version, hindrances) in futures::future::join_all(tries).await {
+                    awaited.note(&self.table.record_key(tid), tid, version, hindrances);
+                }
             }
-            let Some(first) = committed.first().copied() else { return Ok(()) };
+            let Some(first) = awaited.committed.first().copied() else { return Ok(()) };
             let reason = WaitReason::Changing(self.table.record_key(first));
-            self.pause(deadline, &mut backoff, reason).await.map_err(|_| {
-                let message = format!(
-                    "{} committed transactions were not applied before the deadline, this is the first of them",
-                    committed.len()
-                );
-                Error::new(ErrorKind::Conflict, message).in_transaction(first)
-            })?;
+            let paused = self.pause(deadline, &mut backoff, reason).await;
+            paused.map_err(|_| awaited.late(first))?;
+        }
+    }
+
+    /// Looks at the records of those that are waited for. Returns those that are to be rolled
+    /// forward.
+    async fn left_by_their_owners(
+        &self,
+        awaited: &mut Awaited,
+        deadline: &Deadline,
+    ) -> Result<Vec<Holding>, AttemptError> {
+        // The owner of one that lives here is at it.
+        let is_away = |tid: &AttemptId| !self.live_attempts.is_live(*tid);
+        let away: BTreeSet<AttemptId> = awaited.committed.iter().copied().filter(is_away).collect();
+        let asked = self.now();
+        let records = self.readable_records(&away, awaited, deadline).await?;
+        let at = LookedAt { asked, answered: self.now() };
+        let mut left = Vec::new();
+        for (tid, found) in records {
+            let HolderState::Record(state @ (State::Committed | State::Staged)) = found.state()
+            else {
+                awaited.settle(tid);
+                self.liveness.forget_committed(tid);
+                continue;
+            };
+            let (key, lease) = (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
+            let is_dead = self.liveness.is_dead(tid, &key, found.version(), lease, at);
+            // A transaction that meets a damaged document touches the record each time. So a committed
+            // record may move for ever, and its moves are no sign of the owner's life.
+            let is_left =
+                state == State::Committed && self.liveness.stays_committed(tid, lease, at);
+            if is_dead || is_left {
+                left.push(Holding { holder: tid, locks: Vec::new(), found, at, whole: true });
+            }
+        }
+        Ok(left)
+    }
+
+    /// The records that can be read; the others go into the report.
+    async fn readable_records(
+        &self,
+        tids: &BTreeSet<AttemptId>,
+        awaited: &mut Awaited,
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<AttemptId, RecordLookup>, AttemptError> {
+        match self.records(tids, ReadPreference::Primary, deadline).await {
+            Err(AttemptError::Fail(error)) if !error.kind().passes() => {}
+            found => return found,
+        }
+        // One of them cannot be read: each alone says which.
+        let mut readable = BTreeMap::new();
+        for tid in tids {
+            match self.record_of(*tid, ReadPreference::Primary, deadline).await {
+                Ok(found) => drop(readable.insert(*tid, found)),
+                Err(AttemptError::Fail(error)) if !error.kind().passes() => {
+                    let error = error.in_transaction(*tid);
+                    awaited.report.add(&self.table.record_key(*tid), None, error);
+                    awaited.settle(*tid);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(readable)
+    }
+
+    /// Rolls one transaction forward. Returns what hinders its participants.
+    async fn roll_left_forward(
+        &self,
+        holding: Holding,
+        deadline: &Deadline,
+    ) -> (AttemptId, Option<CommitVersion>, Vec<Error>) {
+        let tid = holding.holder;
+        let version = holding.found.record.as_ref().and_then(|record| record.commit_version);
+        // One that waits for its documents must not take the time of all the others.
+        let soon = deadline.at_most(self.now() + self.config.lease);
+        let met = Box::pin(self.resolve_holder(Requester::Patient, holding, &soon)).await;
+        let hindrances = match met {
+            Ok(met) => met.into_values().filter_map(Result::err).collect(),
+            Err(error) => vec![error.into_error()],
+        };
+        (tid, version, hindrances)
+    }
+}
+
+impl Awaited {
+    /// Notes what hinders a transaction. It is settled once only a person can do more.
+    fn note(
+        &mut self,
+        record: &Key,
+        tid: AttemptId,
+        version: Option<CommitVersion>,
+        hindrances: Vec<Error>,
+    ) {
+        let (later, never): (Vec<Error>, Vec<Error>) =
+            hindrances.into_iter().partition(|error| error.kind().passes());
+        if let Some(why) = later.into_iter().next() {
+            self.hindered.insert(tid, why);
+        } else if !never.is_empty() {
+            self.settle(tid);
+            for error in never {
+                self.report.add(record, version, error.in_transaction(tid));
+            }
         }
     }
 }

@@ -75,6 +75,17 @@ impl Liveness {
         asked.saturating_sub(sighting.since) >= lease
     }
 
+    /// Notes that a record was seen as committed and not finished, and tells whether that has been so
+    /// for one lease, wherever the record stands.
+    pub(crate) fn stays_committed(&self, holder: AttemptId, lease: Duration, at: LookedAt) -> bool {
+        self.is_dead(holder, &no_document(), None, lease, at)
+    }
+
+    /// The transaction is finished.
+    pub(crate) fn forget_committed(&self, holder: AttemptId) {
+        self.forget(holder, &no_document());
+    }
+
     /// Notes that a collection is missing, and tells for how long it was missing at every look of this process.
     pub(crate) fn misses(&self, collection: &Arc<str>, now: Duration) -> Duration {
         let mut missing = self.missing.lock();
@@ -93,6 +104,11 @@ impl Liveness {
     pub(crate) fn forget(&self, holder: AttemptId, at: &Key) {
         self.sightings.lock().remove(&(holder, at.clone()));
     }
+}
+
+/// The key of sightings that are of no document.
+fn no_document() -> Key {
+    Key::new("", "")
 }
 
 #[cfg(test)]

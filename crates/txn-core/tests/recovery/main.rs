@@ -1,5 +1,6 @@
 //! Recovery, in virtual time: what becomes of locks and records that somebody left, and what that costs.
 
+mod barriers;
 mod costs;
 mod moved;
 mod old_reads;

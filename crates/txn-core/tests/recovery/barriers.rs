@@ -1,0 +1,131 @@
+//! Barriers beside what is damaged: the report names it, and searches see everything else.
+
+use std::time::Duration;
+
+use txn_core::store::{Key, Write, WriteOp};
+use txn_core::{AttemptId, BarrierReport, Error, ErrorKind, Options};
+
+use super::shop::{Dies, Item, Items, Process, Shop};
+
+const WAIT: Duration = Duration::from_secs(29);
+
+/// A dead process whose committed insert of `other/x` a plain client removed.
+async fn damaged_insert(w: &Shop) -> AttemptId {
+    let tid = w.left_by_the_dead(1, Dies::AfterCommit, true).await;
+    let insert = Key::new("other", "x");
+    let (version, _) = w.stored(&insert).await.expect("a placeholder");
+    w.write(Write::new(insert, WriteOp::Delete(version))).await;
+    tid
+}
+
+/// A dead process that left two committed writes.
+async fn healthy_commit(w: &Shop) {
+    let dead = w.process(Dies::AfterCommit).await;
+    let tx = dead.domain.begin(&Options::default()).expect("begins");
+    for id in ["h1", "h2"] {
+        tx.insert(&dead.items, id, &Item { n: 5 }).expect("takes it");
+    }
+    tx.commit().await.expect("commits");
+}
+
+async fn assert_healthy_is_searchable(w: &Shop, p: &Process) {
+    for id in ["h1", "h2"] {
+        let (_, source) = w.stored(&p.items.key(id)).await.expect("it stands");
+        assert!(source.contains("\"n\":5") && !source.contains("transaction_tid"), "{source}");
+    }
+}
+
+fn documents(report: &BarrierReport) -> Vec<Key> {
+    report.unapplied.iter().filter_map(|write| write.error.document().cloned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn damaged_document_does_not_fail_the_barrier() {
+    let w = Shop::of(1).await;
+    let tid = damaged_insert(&w).await;
+    healthy_commit(&w).await;
+    let p = w.process(Dies::Never).await;
+    for _ in 0..2 {
+        let (report, cost) = p.cost(p.domain.barrier(WAIT)).await;
+        let report = report.expect("passes");
+        assert_healthy_is_searchable(&w, &p).await;
+        assert!(cost.admin >= 3, "the day and both collections are refreshed: {cost:?}");
+        assert!(!report.is_complete());
+        assert_eq!(documents(&report), [Key::new("other", "x")]);
+        let unapplied = &report.unapplied[0];
+        assert_eq!(unapplied.record, Shop::record_key(tid));
+        assert_eq!(
+            (unapplied.error.kind(), unapplied.error.tid()),
+            (ErrorKind::Damaged, Some(tid))
+        );
+        assert!(unapplied.commit_version.is_some());
+        let error = report.into_result().expect_err("incomplete");
+        assert_eq!(error.kind(), ErrorKind::Damaged);
+    }
+    let other: Items = p.domain.create_collection("other", None).await.expect("opens");
+    let insert = p.domain.transact::<_, Error, _>(async |tx| {
+        tx.insert(&other, "x", &Item { n: 2 })?;
+        tx.get(&p.items, "d0000").await.map(drop)
+    });
+    insert.await.expect("a person writes it again");
+    let report = p.domain.barrier(WAIT).await.expect("passes");
+    assert!(report.is_complete(), "{report:?}");
+    report.into_result().expect("complete");
+}
+
+/// Each transaction that meets the damaged document touches the record of its holder.
+#[tokio::test(start_paused = true)]
+async fn record_that_readers_touch_does_not_delay_barrier() {
+    let w = Shop::of(1).await;
+    let tid = damaged_insert(&w).await;
+    let p = w.process(Dies::Never).await;
+    let record = Shop::record_key(tid);
+    let touches = async {
+        loop {
+            let (version, source) = w.stored(&record).await.expect("a record");
+            w.write(Write::new(record.clone(), WriteOp::Replace(source, version))).await;
+            tokio::time::sleep(p.domain.config().lease / 4).await;
+        }
+    };
+    tokio::select! {
+        report = p.domain.barrier(WAIT) => {
+            let report = report.expect("passes");
+            assert_eq!(documents(&report), [Key::new("other", "x")]);
+        }
+        () = touches => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_record_does_not_fail_the_barrier() {
+    let w = Shop::of(1).await;
+    let tid = w.left_by_the_dead(1, Dies::AfterCommit, false).await;
+    healthy_commit(&w).await;
+    let record = Shop::record_key(tid);
+    w.plainly(&record, r#"{"state":"committed","what":"is this"}"#).await;
+    let foreign = Key::new(record.collection.clone(), "a note");
+    w.plainly(&foreign, r#"{"state":"committed"}"#).await;
+    let p = w.process(Dies::Never).await;
+    let report = p.domain.barrier(WAIT).await.expect("passes");
+    assert_healthy_is_searchable(&w, &p).await;
+    let mut found = documents(&report);
+    found.iter_mut().for_each(|key| key.collection = record.collection.clone());
+    assert_eq!(found, [record, foreign]);
+    assert!(report.unapplied.iter().all(|write| write.error.kind() == ErrorKind::Damaged));
+    assert!(report.unapplied.iter().all(|write| write.commit_version.is_none()));
+    assert_eq!(report.unapplied[0].error.tid(), Some(tid));
+    let error = report.into_result().expect_err("incomplete");
+    assert!(error.to_string().contains("1 more"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unavailable_store_fails_the_barrier() {
+    let w = Shop::of(1).await;
+    w.left_by_the_dead(1, Dies::AfterCommit, false).await;
+    w.closed.lock().insert("items".to_owned());
+    let p = w.process(Dies::Never).await;
+    let error = p.domain.barrier(WAIT).await.expect_err("the documents cannot be written");
+    assert!(error.kind().passes(), "{error}");
+    w.closed.lock().clear();
+    assert!(p.domain.barrier(WAIT).await.expect("passes").is_complete());
+}
