@@ -58,7 +58,7 @@ impl<T> Snapshot<T> {
 pub enum CompareAndSet {
     /// It is written, as this version.
     Written(CommitVersion),
-    /// The document is no longer what was read, or a transaction holds it: read again.
+    /// The content is no longer what was read: read again. Nothing was written.
     Mismatch,
 }
 
@@ -69,17 +69,26 @@ impl Domain {
         Reader { domain: self, from: ReadPreference::AnyCopy }
     }
 
-    /// Writes one document if it is still as it was read and no transaction holds it: one conditional
-    /// write, and one more request before it if the snapshot is not fresh. A document that no transaction has written yet has no list of
-    /// commits that could tell what became of that write: it takes a transaction with a record, once. If the holder is dead
-    /// it is cleaned up; the answer is [`CompareAndSet::Mismatch`] all the same.
+    /// Writes one document if its content is still what was read.
+    ///
+    /// The comparison is of the logical version: the commit that wrote the content, and every byte of
+    /// it. A lock that another transaction took and released in between does not matter.
+    ///
+    /// One conditional write, and one more request before it if the snapshot is not fresh. Three cases
+    /// take a transaction instead, which reads the document again, and may take a record:
+    /// - A transaction holds the document, or the document was written or locked since it was read.
+    ///   The transaction waits for the holder, and recovers a dead one.
+    /// - No transaction has written the document yet. Such a document has no list of commits that
+    ///   could tell what became of a write without a record.
+    /// - Its collection keeps the past ([`Domain::keep_history`]).
     ///
     /// The value is the whole new content: fields that its type does not know are gone afterwards.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the document did not exist
-    /// (insert by a transaction), [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was
+    /// (insert by a transaction), [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if other transactions held the
+    /// document until the deadline, [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was
     /// written.
     ///
     /// # Cancel safety
@@ -90,56 +99,60 @@ impl Domain {
         snapshot: &Snapshot<C::Value>,
         value: &C::Value,
     ) -> Result<CompareAndSet> {
-        let engine = &self.engine;
         let key = &snapshot.key;
-        let deadline = engine.deadline(engine.config.deadline);
         if key.collection != collection.name {
             return Err(Error::invalid(format!("it is no document of {}", collection.name)).at(key));
         }
         let image = Collection::<C>::encode(key, value)?;
-        if self.engine.histories.of(&key.collection).is_some() {
-            return self.compare_and_put(snapshot, &image).await;
+        if snapshot.entry.observed.image.is_none() {
+            let message = "there is no document to compare with: insert it in a transaction";
+            return Err(Error::invalid(message).at(key));
         }
-        let written = async {
-            let view = &snapshot.entry.view;
-            let View::Present { stored, .. } = view else {
-                return Err(absent(key).into());
-            };
-            if let Some(holder) = stored.lock {
-                // One look now; a caller that comes again finds it dead after a lease.
-                let met = engine.resolve_lock(Requester::Patient, key, view, &deadline).await?;
-                if met == Resolution::Aborted {
-                    engine.unlock(key, view, holder).await?;
-                }
-                return Ok(CompareAndSet::Mismatch);
-            }
-            if stored.tid.is_none() {
-                cov_mark::hit!(plain_document_is_set_by_a_record);
-                return Ok(self.compare_and_put(snapshot, &image).await?);
-            }
-            let commit =
-                engine.commit_version(None, stored.tid).await.map_err(|error| error.at(key))?;
-            match engine.write_single(key, &snapshot.entry, &image, commit, &deadline).await? {
-                SingleOutcome::Committed => Ok(CompareAndSet::Written(commit)),
-                SingleOutcome::Overtaken => Ok(CompareAndSet::Mismatch),
-            }
-        };
-        written.await.map_err(AttemptError::into_error)
+        if let Some(written) = self.set_single(snapshot, &image).await? {
+            return Ok(CompareAndSet::Written(written));
+        }
+        self.compare_and_put(snapshot, &image).await
     }
 }
 
 impl Domain {
-    /// The same by a transaction: where the past is kept, which is a second document, and where only a record can tell what became
-    /// of a write.
+    /// Replaces what was read by one conditional write, without a record. `None` if that cannot be, or
+    /// if the document moved: nothing was written then, and nothing will be.
+    async fn set_single<T>(
+        &self,
+        snapshot: &Snapshot<T>,
+        image: &Image,
+    ) -> Result<Option<CommitVersion>> {
+        let Snapshot { key, entry, .. } = snapshot;
+        let engine = &self.engine;
+        let View::Present { stored, .. } = &entry.view else { return Ok(None) };
+        if stored.lock.is_some() || engine.histories.of(&key.collection).is_some() {
+            return Ok(None);
+        }
+        if stored.tid.is_none() {
+            cov_mark::hit!(plain_document_is_set_by_a_record);
+            return Ok(None);
+        }
+        let deadline = engine.deadline(engine.config.deadline);
+        let written = async {
+            let commit =
+                engine.commit_version(None, stored.tid).await.map_err(|error| error.at(key))?;
+            match engine.write_single(key, entry, image, commit, &deadline).await? {
+                SingleOutcome::Committed => Ok(Some(commit)),
+                SingleOutcome::Overtaken => Ok(None),
+            }
+        };
+        written.await.map_err(AttemptError::into_error)
+    }
+
+    /// Compares and writes in a transaction. A conflict of the store tells only that its version moved,
+    /// which a lock does as well. So the transaction compares what identifies the content.
     async fn compare_and_put<T>(
         &self,
         snapshot: &Snapshot<T>,
         image: &Image,
     ) -> Result<CompareAndSet> {
         let Snapshot { key, entry, .. } = snapshot;
-        if entry.observed.image.is_none() {
-            return Err(absent(key));
-        }
         let (observed, options) = (&entry.observed, Options::default().with_by_itself(true));
         let written = self.run::<_, Error, _>(&options, async |tx| {
             let images = tx.images(std::slice::from_ref(key)).await?;
@@ -156,10 +169,6 @@ impl Domain {
             _ => Ok(CompareAndSet::Mismatch),
         }
     }
-}
-
-fn absent(key: &Key) -> Error {
-    Error::invalid("there is no document to compare with: insert it in a transaction").at(key)
 }
 
 impl Reader<'_> {

@@ -8,23 +8,9 @@ use crate::engine::deadline::Deadline;
 use crate::engine::help::{Met, Resolution, Resolutions};
 use crate::engine::holder::{Holding, Lock};
 use crate::store::Key;
-use txn_protocol::document::View;
 use txn_protocol::rules::conflict::Requester;
 
 impl Engine {
-    /// Resolves one lock; see [`Engine::resolve_locks`].
-    pub(crate) async fn resolve_lock(
-        &self,
-        requester: Requester,
-        key: &Key,
-        view: &View,
-        deadline: &Deadline,
-    ) -> Result<Resolution, AttemptError> {
-        let lock = Lock { key: key.clone(), view: view.clone() };
-        let met = self.resolve_locks(requester, [lock], deadline).await?;
-        Ok(met.get(key).copied().unwrap_or(Resolution::RolledForward))
-    }
-
     /// Resolves locks that are in the way, and puts their holders aside if the rules allow it: all records are looked
     /// up at once, and each holder is decided and applied once, however many locks it has here.
     pub(crate) async fn resolve_locks(

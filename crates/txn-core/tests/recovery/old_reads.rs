@@ -103,3 +103,90 @@ async fn of_two_who_set_a_plain_document_one_hears_of_the_other() {
     assert_eq!(set(&other, 3).await.expect("it is known"), CompareAndSet::Mismatch);
     assert_eq!(read().await.value, Some(Item { n: 2 }));
 }
+
+/// Another process locks `d0000`, and takes its lock off without a change.
+async fn lock_comes_and_goes(other: &Process) {
+    let pessimistic = Options::default().with_pessimistic(true);
+    let tx = other.domain.begin(&pessimistic).expect("begins");
+    tx.get(&other.items, "d0000").await.expect("locks");
+    tx.rollback().await;
+}
+
+/// Another process commits a transaction that only reads `d0000`, under a lock.
+async fn is_read_under_a_lock(other: &Process) {
+    let options = Options::default().with_lock_reads(true);
+    let read = other.domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(&other.items, "d0000").await?;
+        tx.put(&other.items, "d0001", &Item { n: 5 })
+    });
+    read.await.expect("commits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_that_came_and_went_is_no_mismatch() {
+    for (reads, thinks) in [(false, false), (true, false), (false, true), (true, true)] {
+        let w = Shop::of(2).await;
+        let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
+        let before = w.stored(&p.items.key("d0000")).await.expect("stands");
+        let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
+        if reads {
+            is_read_under_a_lock(&other).await;
+        } else {
+            lock_comes_and_goes(&other).await;
+        }
+        if thinks {
+            tokio::time::sleep(THOUGHT).await;
+        }
+        let after = w.stored(&p.items.key("d0000")).await.expect("stands");
+        assert_ne!(before.0, after.0, "the store's version moved");
+        let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 7 }).await;
+        assert!(matches!(set, Ok(CompareAndSet::Written(_))), "{reads} {thinks}: {set:?}");
+        let again = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 8 }).await;
+        assert_eq!(again.expect("answers"), CompareAndSet::Mismatch);
+        assert_eq!(p.values(1).await, [Some(7)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn compare_and_set_waits_for_the_holder() {
+    for changes in [false, true] {
+        let w = Shop::of(2).await;
+        let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
+        let pessimistic = Options::default().with_pessimistic(true);
+        let tx = other.domain.begin(&pessimistic).expect("begins");
+        tx.get(&other.items, "d0000").await.expect("locks");
+        let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
+        let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 7 });
+        let ends = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if changes {
+                tx.put(&other.items, "d0000", &Item { n: 5 }).expect("takes it");
+                tx.commit().await.expect("commits");
+            } else {
+                tx.rollback().await;
+            }
+        };
+        let (set, ()) = tokio::join!(set, ends);
+        let set = set.expect("answers");
+        assert_eq!(set == CompareAndSet::Mismatch, changes, "{set:?}");
+        assert_eq!(p.values(1).await, [Some(if changes { 5 } else { 7 })]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn same_bytes_of_another_commit_are_a_mismatch() {
+    let w = Shop::of(1).await;
+    let p = w.process(Dies::Never).await;
+    let read = async || p.domain.reader().read(&p.items, "d0000").await.expect("reads");
+    let set = async |snapshot, n| p.domain.compare_and_set(&p.items, snapshot, &Item { n }).await;
+    let snapshot = read().await;
+    p.put_all(1, 1).await.expect("writes the same");
+    assert_eq!(set(&snapshot, 7).await.expect("answers"), CompareAndSet::Mismatch);
+    // A plain client changes the content and keeps the commit's tid.
+    let snapshot = read().await;
+    let key = p.items.key("d0000");
+    let (_, source) = w.stored(&key).await.expect("stands");
+    w.plainly(&key, &source.replace("\"n\":1", "\"n\":6")).await;
+    assert_eq!(set(&snapshot, 7).await.expect("answers"), CompareAndSet::Mismatch);
+    assert_eq!(p.values(1).await, [Some(6)]);
+}
