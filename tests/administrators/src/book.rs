@@ -33,6 +33,8 @@ pub(crate) type Moves = Vec<(usize, i64)>;
 pub(crate) struct Transfer {
     pub(crate) moves: Moves,
     pub(crate) told: Told,
+    /// How often it was made again under its key, after its entry was lost.
+    pub(crate) again: i64,
 }
 
 /// One pair: two entries that are inserted together, and deleted together if at all.

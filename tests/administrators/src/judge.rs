@@ -134,7 +134,7 @@ impl Judge<'_> {
             };
             for (account, amount) in &transfer.moves {
                 match happened {
-                    Some(true) => balances[*account] += amount,
+                    Some(true) => balances[*account] += amount * (1 + transfer.again),
                     Some(false) => {}
                     None => open[*account] = true,
                 }

@@ -7,7 +7,7 @@ use crate::book::{Counter, Moves};
 use crate::found::Source;
 
 fn transfer(moves: Moves, told: Told) -> Transfer {
-    Transfer { moves, told }
+    Transfer { moves, told, again: 0 }
 }
 
 fn pair(inserted: Told, deleted: Option<Told>) -> Pair {

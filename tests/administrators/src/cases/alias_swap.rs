@@ -3,6 +3,8 @@
 //! Expected: processes notice, and refuse transactions by an error that says what to do. What was acknowledged is whole in the index that it
 //! was written to. A process that opens the collection again goes on with the other index.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use txn_core::{Error, ErrorKind};
 use txn_fixtures::bank;
@@ -28,11 +30,13 @@ pub(super) async fn run(server: &Server) -> Outcome {
             stage.complains().await?;
             // Every process knows it by now, and what was acknowledged before is applied.
             stage.complains().await?;
-            let before = writes(stage, old).await?;
+            let before = balances(stage, old).await?;
             stage.complains().await?;
-            let after = writes(stage, old).await?;
+            let after = balances(stage, old).await?;
             if before != after {
-                return Err(format!("after the swap {old} was written: {before} became {after}"));
+                return Err(format!(
+                    "after the swap {old} was written: {before:?} became {after:?}"
+                ));
             }
             Box::pin(newcomer(stage, old, &new)).await?;
             swap(stage, &new, old).await?;
@@ -54,10 +58,14 @@ async fn swap(stage: &Stage, from: &str, to: &str) -> Result<Value, String> {
     send(stage.plain(), "POST", "/_aliases", Some(actions)).await
 }
 
-/// Documents that were written to an index so far.
-async fn writes(stage: &Stage, index: &str) -> Result<Value, String> {
-    let stats = send(stage.plain(), "GET", &format!("/{index}/_stats/indexing"), None).await?;
-    Ok(stats["_all"]["primaries"]["indexing"]["index_total"].clone())
+/// What the accounts and counters of an index hold. Locks may still be taken off there.
+async fn balances(stage: &Stage, index: &str) -> Result<BTreeMap<String, Value>, String> {
+    send(stage.plain(), "POST", &format!("/{index}/_refresh"), None).await?;
+    let found = send(stage.plain(), "GET", &format!("/{index}/_search?size=1000"), None).await?;
+    let hits = found["hits"]["hits"].as_array().into_iter().flatten();
+    let balance =
+        |hit: &Value| Some((hit["_id"].as_str()?.to_owned(), hit["_source"]["balance"].clone()));
+    Ok(hits.filter_map(balance).collect())
 }
 
 /// A process that opens the alias now works in the new index alone.

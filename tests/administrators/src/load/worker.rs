@@ -84,14 +84,19 @@ impl Worker {
         *self.load.inner.phase.lock()
     }
 
-    /// What the caller was told.
-    fn told(&self, phase: Phase, result: &Result<Receipt, Error>) -> Told {
+    /// What the caller was told. `began`: the phase in which the transaction began.
+    fn told(&self, began: Phase, result: &Result<Receipt, Error>) -> Told {
         match result {
             Ok(_) => {
                 self.load.inner.acknowledged.fetch_add(1, Ordering::SeqCst);
                 Told::Acknowledged
             }
             Err(error) => {
+                // One that began before the job and met it belongs to the job.
+                let phase = match began {
+                    Phase::Before if self.phase() != Phase::Before => Phase::During,
+                    began => began,
+                };
                 self.load.complain(phase, error);
                 match error.kind() {
                     ErrorKind::Unknown | ErrorKind::Damaged => Told::Unknown,
@@ -127,7 +132,7 @@ impl Worker {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        let transfer = Transfer { moves, told };
+        let transfer = Transfer { moves, told, again: 0 };
         self.load.inner.book.lock().transfers.insert(key.clone(), transfer);
         if told == Told::Acknowledged {
             self.transfers.push(key);
@@ -175,6 +180,9 @@ impl Worker {
         let (result, is_new) = self.run_transfer(&key, &moves.unwrap_or_default(), &options).await;
         let told = self.told(phase, &result);
         if told == Told::Acknowledged && is_new {
+            if let Some(known) = self.load.inner.book.lock().transfers.get_mut(&key) {
+                known.again += 1;
+            }
             self.load.anomaly(format!("the acknowledged transfer {key} was made a second time"));
         }
         told == Told::Acknowledged
