@@ -116,10 +116,6 @@ impl Apply {
         self.record.tid
     }
 
-    pub(super) fn op(&self, key: &Key) -> Option<Op> {
-        self.pending.get(key).map(|index| self.record.participants[*index].op)
-    }
-
     pub(super) fn block(&mut self, key: &Key, why: WaitReason) {
         self.blocked.insert(key.clone(), why);
     }
@@ -453,11 +449,11 @@ impl Engine {
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
-    /// A plain client changed a document under the owner's lock: the commit's content takes its place, and
-    /// that is said.
+    /// A plain client changed or deleted a document under the owner's lock: the commit's content
+    /// takes its place, and that is said.
     pub(super) fn emit_overwritten(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
-        let what = "another client wrote the locked document; the commit overwrites that";
+        let what = "another client wrote or deleted the locked document; the commit overwrites that";
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 

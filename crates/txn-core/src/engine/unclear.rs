@@ -26,7 +26,7 @@ use crate::fields::DELETES;
 use crate::store::{Filter, Key, Outcome, Write, WriteOp};
 use txn_protocol::document::Stored;
 use txn_protocol::ids::{AttemptId, CommitVersion};
-use txn_protocol::record::{Op, Participant, State};
+use txn_protocol::record::{Participant, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::Applying;
 use txn_protocol::rules::conflict::HolderState;
@@ -93,9 +93,8 @@ impl Engine {
                 let placeholder = Stored::placeholder(apply.tid()).encode();
                 let create = Write::new(key.clone(), WriteOp::Create(placeholder));
                 if let Outcome::Applied(version) = self.write_one(create).await {
-                    if apply.op(&key) == Some(Op::Write) {
-                        self.emit_overwritten(apply.tid(), &key);
-                    }
+                    // Other transactions may have read meanwhile that it is absent.
+                    self.emit_overwritten(apply.tid(), &key);
                     apply.relocked.insert(key, version);
                 }
             }

@@ -152,12 +152,12 @@ async fn owner_writes_over_what_a_plain_client_moved() {
     use Meddling::{AddField, Remove, Rewrite};
     for (meddling, told) in [
         (vec![("new", Rewrite)], vec![]),
-        (vec![("new", Remove)], vec![]),
+        (vec![("new", Remove)], vec!["new"]),
         (vec![("new", AddField)], vec!["new"]),
         (vec![("d0000", Rewrite)], vec![]),
         (vec![("d0000", AddField)], vec!["d0000"]),
         (vec![("d0000", Remove)], vec!["d0000"]),
-        (vec![("d0000", Remove), ("new", Remove)], vec!["d0000"]),
+        (vec![("d0000", Remove), ("new", Remove)], vec!["d0000", "new"]),
         (vec![("d0000", Rewrite), ("new", Rewrite)], vec![]),
     ] {
         let w = Shop::of(1).await;
