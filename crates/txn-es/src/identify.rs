@@ -73,9 +73,9 @@ fn read<T: DeserializeOwned>(name: &str, what: &str, answer: &Answer) -> Result<
 }
 
 fn sole(name: &str, found: Identities) -> Result<CollectionIdentity, StoreError> {
-    let identity =
-        |(name, index): (_, OfIndex)| CollectionIdentity { name, uid: index.settings.uuid };
-    found.into_iter().next().map(identity).ok_or_else(|| no_index(name))
+    let (name, index) = found.into_iter().next().ok_or_else(|| no_index(name))?;
+    let uuid = IndexUuid::parse(&name, &index.settings.uuid)?;
+    Ok(CollectionIdentity { name, uid: index.settings.uuid, incarnation: uuid.incarnation() })
 }
 
 /// Of the indices behind an alias, the one that takes its writes.
@@ -132,12 +132,13 @@ mod tests {
 
     #[test]
     fn alias_of_several_indices_stands_for_its_write_index() {
-        let two =
-            r#"{"a-1":{"settings":{"index.uuid":"u"}},"a-2":{"settings":{"index.uuid":"v"}}}"#;
+        let two = r#"{"a-1":{"settings":{"index.uuid":"uMz0YBdmS5i9vKTh9RA3_g"}},
+            "a-2":{"settings":{"index.uuid":"vMz0YBdmS5i9vKTh9RA3_g"}}}"#;
         let rolled = r#"{"a-1":{"aliases":{"a":{"is_write_index":false}}},
             "a-2":{"aliases":{"a":{"is_write_index":true,"is_hidden":true}}}}"#;
         let identity = written("a", identities(two), &aliases(rolled)).unwrap();
-        assert_eq!((&*identity.name, &*identity.uid), ("a-2", "v"));
+        assert_eq!((&*identity.name, &*identity.uid), ("a-2", "vMz0YBdmS5i9vKTh9RA3_g"));
+        assert_ne!(identity.incarnation, 0);
         let plain = r#"{"a-1":{"aliases":{"a":{}}},"a-2":{"aliases":{"a":{}}}}"#;
         let error = written("a", identities(two), &aliases(plain)).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Misconfigured);

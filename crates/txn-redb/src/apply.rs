@@ -81,21 +81,20 @@ impl<'t> Changes<'t> {
 
     /// Carries out a write that was not refused ([`embedded::refuse`]).
     pub(crate) fn write(&mut self, write: &Write) -> Result<Outcome, Fault> {
-        let step = self.view.judge(write)?;
-        if let Step::Answer(outcome) = step {
-            return Ok(outcome);
-        }
-        let version = Version::new(TERM, self.tick()?);
+        let (key, source) = match self.view.judge(write)? {
+            Step::Answer(outcome) => return Ok(outcome),
+            Step::Put(key, source) => (key, Some(source)),
+            Step::Remove(key) => (key, None),
+        };
+        let incarnation = codec::collection_of(&key)?;
+        let version = Version { incarnation, term: TERM, seq_no: self.tick()? };
         self.changed = true;
-        match step {
-            Step::Put(key, source) => {
+        match source {
+            Some(source) => {
                 let value = codec::document_value(version, source);
                 self.view.documents.insert(key.as_slice(), value.as_slice())?;
             }
-            Step::Remove(key) => {
-                self.view.documents.remove(key.as_slice())?;
-            }
-            Step::Answer(outcome) => return Ok(outcome),
+            None => drop(self.view.documents.remove(key.as_slice())?),
         }
         Ok(Outcome::Applied(version))
     }

@@ -125,30 +125,39 @@ pub(crate) fn document_value(version: Version, source: &str) -> Vec<u8> {
     [&term[..], &seq_no[..], source.as_bytes()].concat()
 }
 
+/// The number of the collection of a document, which is in its key.
+pub(crate) fn collection_of(key: &[u8]) -> Result<u64, Fault> {
+    let collection = key.first_chunk().ok_or_else(|| Fault::damaged("the key of a document"))?;
+    Ok(u64::from_be_bytes(*collection))
+}
+
 /// Splits the value of a document into its version and the bytes of its source.
-fn split_value(value: &[u8]) -> Result<(Version, &[u8]), Fault> {
+fn split_value<'v>(key: &[u8], value: &'v [u8]) -> Result<(Version, &'v [u8]), Fault> {
     let damaged = || Fault::damaged("the version of a document");
     let (term, rest) = value.split_first_chunk().ok_or_else(damaged)?;
     let (seq_no, source) = rest.split_first_chunk().ok_or_else(damaged)?;
     let (term, seq_no) = (u64::from_be_bytes(*term), u64::from_be_bytes(*seq_no));
-    Ok((Version::new(term, seq_no), source))
+    Ok((Version { incarnation: collection_of(key)?, term, seq_no }, source))
 }
 
 /// The version in the value of a document.
-pub(crate) fn decode_version(value: &[u8]) -> Result<Version, Fault> {
-    split_value(value).map(|(version, _)| version)
+pub(crate) fn decode_version(key: &[u8], value: &[u8]) -> Result<Version, Fault> {
+    split_value(key, value).map(|(version, _)| version)
 }
 
 /// Version and source in the value of a document.
-pub(crate) fn decode_document(value: &[u8]) -> Result<(Version, &str), Fault> {
-    let (version, source) = split_value(value)?;
+pub(crate) fn decode_document<'v>(
+    key: &[u8],
+    value: &'v [u8],
+) -> Result<(Version, &'v str), Fault> {
+    let (version, source) = split_value(key, value)?;
     let source = str::from_utf8(source).map_err(|_| Fault::damaged("the source of a document"))?;
     Ok((version, source))
 }
 
 /// Version and source, as they are handed out.
-pub(crate) fn read_document(value: &[u8]) -> Result<(Version, Source), Fault> {
-    decode_document(value).map(|(version, source)| (version, source.into()))
+pub(crate) fn read_document(key: &[u8], value: &[u8]) -> Result<(Version, Source), Fault> {
+    decode_document(key, value).map(|(version, source)| (version, source.into()))
 }
 
 #[cfg(test)]
@@ -184,10 +193,10 @@ mod tests {
                 assert_eq!(Record::decode("c", &record.encode()).unwrap(), record);
             }
         }
-        let version = Version::new(3, u64::MAX);
-        let value = document_value(version, "{}");
-        assert_eq!(decode_document(&value).unwrap(), (version, "{}"));
-        assert_eq!(decode_version(&value).unwrap(), version);
+        let version = Version { incarnation: 7, term: 3, seq_no: u64::MAX };
+        let (key, value) = (document_key(7, "a", None), document_value(version, "{}"));
+        assert_eq!(decode_document(&key, &value).unwrap(), (version, "{}"));
+        assert_eq!(decode_version(&key, &value).unwrap(), version);
     }
 
     #[test]
@@ -195,8 +204,10 @@ mod tests {
         assert!(Record::decode("c", &[0; 8]).is_err());
         assert!(Record::decode("c", &[0, 0, 0, 0, 0, 0, 0, 1, 128]).is_err());
         assert!(Record::decode("c", &[0, 0, 0, 0, 0, 0, 0, 1, OWNED, 255]).is_err());
-        assert!(decode_version(&[0; 15]).is_err());
-        assert!(decode_document(&[255; 17]).is_err());
+        let key = document_key(7, "a", None);
+        assert!(decode_version(&key, &[0; 15]).is_err());
+        assert!(decode_document(&key, &[255; 17]).is_err());
+        assert!(decode_version(&[0; 7], &[0; 16]).is_err());
         assert!(decode_number("the counter", &[1, 2]).is_err());
         for key in
             [&b"short"[..], b"12345678ab", b"12345678a\0", b"12345678a\0\x05", b"12345678a\0\0x"]

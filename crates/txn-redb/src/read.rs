@@ -122,7 +122,7 @@ fn fill(
     let mut last: Option<Place> = None;
     for (seen, entry) in range.enumerate() {
         let (key, value) = entry?;
-        let (version, source) = codec::decode_document(value.value())?;
+        let (version, source) = codec::decode_document(key.value(), value.value())?;
         let wanted = embedded::matches(&of.filter, source);
         if wanted && page.documents.len() >= of.size.max(1) {
             page.next = last.map(|(id, routing)| embedded::cursor_after(&id, routing.as_deref()));

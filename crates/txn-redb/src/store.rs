@@ -217,9 +217,11 @@ impl Store for RedbStore {
     }
 
     async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
-        let found = read::find(&self.open.file, name)?;
-        let CollectionInfo { name, uid, .. } = found.ok_or_else(|| embedded::not_found(name))?;
-        Ok(CollectionIdentity { name, uid })
+        let found = self.open.file.look(|snapshot| snapshot.resolve(name))?;
+        let found = found.ok_or_else(|| embedded::not_found(name))?;
+        let incarnation = found.record.uid;
+        let CollectionInfo { name, uid, .. } = read::info(found);
+        Ok(CollectionIdentity { name, uid, incarnation })
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

@@ -68,7 +68,7 @@ impl<T: ReadableTable<Bytes, Bytes>> View<T> {
     /// Reads the document with this key.
     pub(crate) fn read(&self, key: &[u8]) -> Result<Read, Fault> {
         let Some(value) = self.documents.get(key)? else { return Ok(Read::Absent) };
-        let (version, source) = codec::read_document(value.value())?;
+        let (version, source) = codec::read_document(key, value.value())?;
         Ok(Read::Found { version, source })
     }
 
@@ -86,7 +86,8 @@ impl<T: ReadableTable<Bytes, Bytes>> View<T> {
         }
         let place = codec::document_key(collection.record.uid, &key.id, key.routing.as_deref());
         let current = self.documents.get(place.as_slice())?;
-        let current = current.map(|value| codec::decode_version(value.value())).transpose()?;
+        let version = |value: &[u8]| codec::decode_version(&place, value);
+        let current = current.map(|value| version(value.value())).transpose()?;
         Ok(match embedded::decide(op, current) {
             Decision::Answer(outcome) => Step::Answer(outcome),
             Decision::Put(source) => Step::Put(place, source),

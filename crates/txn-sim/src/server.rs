@@ -172,7 +172,8 @@ impl Document {
 
 #[derive(Debug)]
 struct Collection {
-    uid: Arc<str>,
+    /// The number at which it was made.
+    incarnation: u64,
     owner: Option<String>,
     blocked: bool,
     reach: Reach,
@@ -371,8 +372,8 @@ impl Server {
             Decision::Remove => None,
         };
         collection.last += 1;
-        let (term, seq_no) = (collection.term, collection.last);
-        let version = Version::new(term, seq_no);
+        let &mut Collection { incarnation, term, last: seq_no, .. } = collection;
+        let version = Version { incarnation, term, seq_no };
         state.writes += 1;
         let number = state.writes;
         let document = collection.documents.entry(place).or_default();

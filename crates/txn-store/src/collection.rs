@@ -74,4 +74,6 @@ pub struct CollectionIdentity {
     pub name: Arc<str>,
     /// The same as [`CollectionInfo::uid`].
     pub uid: Arc<str>,
+    /// The same as [`Version::incarnation`](crate::Version::incarnation) of its documents.
+    pub incarnation: u64,
 }

@@ -135,8 +135,10 @@ impl fmt::Debug for Key {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct Version {
-    /// Tells collections of one name apart, where their other numbers begin again. Zero in a store whose numbers never
-    /// return. Stored in records, as a JSON number: stay below 2<sup>63</sup>.
+    /// The number of the collection: each collection that is made has another one. Records store
+    /// the number as a JSON number, so it is below 2<sup>63</sup>. Zero in a store without such
+    /// numbers. There `seq_no` never returns, and the engine cannot notice a commit that is lost
+    /// with its collection.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
     /// The term of the primary that took the write.
@@ -149,7 +151,7 @@ impl Version {
     /// The version with the longest text.
     pub const MAX: Self = Self { incarnation: u64::MAX, term: u64::MAX, seq_no: u64::MAX };
 
-    /// A version of a store whose numbers never return.
+    /// A version without an incarnation.
     #[must_use]
     pub const fn new(term: u64, seq_no: u64) -> Self {
         Self { incarnation: 0, term, seq_no }

@@ -29,7 +29,8 @@ struct State {
 }
 
 struct Collection {
-    uid: Arc<str>,
+    /// The number at which it was made.
+    incarnation: u64,
     owner: Option<String>,
     blocked: bool,
     documents: BTreeMap<Place, (Version, Source)>,
@@ -38,9 +39,9 @@ struct Collection {
 /// Documents stay out of logs: only their number is shown.
 impl fmt::Debug for Collection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { uid, owner, blocked, documents } = self;
+        let Self { incarnation, owner, blocked, documents } = self;
         f.debug_struct("Collection")
-            .field("uid", uid)
+            .field("incarnation", incarnation)
             .field("owner", owner)
             .field("blocked", blocked)
             .field("documents", &documents.len())
@@ -53,6 +54,12 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+impl Collection {
+    fn uid(&self) -> Arc<str> {
+        format!("memory-{}", self.incarnation).into()
     }
 }
 
@@ -75,9 +82,9 @@ impl State {
         self.collection_mut(name).ok_or_else(|| embedded::not_found(name))
     }
 
-    fn tick(&mut self) -> Version {
+    fn tick(&mut self) -> u64 {
         self.clock += 1;
-        Version::new(1, self.clock)
+        self.clock
     }
 
     fn read(&self, key: &Key) -> Read {
@@ -111,7 +118,8 @@ impl State {
             Decision::Put(source) => Some(source.clone()),
             Decision::Remove => None,
         };
-        let version = self.tick();
+        let incarnation = collection.incarnation;
+        let version = Version { incarnation, term: 1, seq_no: self.tick() };
         if let Some(collection) = self.collection_mut(&key.collection) {
             match content {
                 Some(source) => collection.documents.insert(place, (version, source)),
@@ -168,8 +176,8 @@ impl Store for MemoryStore {
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
         let mut state = self.state.lock();
         if state.resolve(&spec.name).is_none() && spec.create {
-            let uid = format!("memory-{}", state.tick().seq_no).into();
-            let new = Collection { uid, owner: None, blocked: false, documents: BTreeMap::new() };
+            let (incarnation, documents) = (state.tick(), BTreeMap::new());
+            let new = Collection { incarnation, owner: None, blocked: false, documents };
             state.collections.insert(spec.name.as_str().into(), new);
         }
         let name = state.resolve(&spec.name).cloned();
@@ -177,7 +185,7 @@ impl Store for MemoryStore {
         if let Some(owner) = spec.role.owner() {
             collection.owner = Some(owner.to_owned());
         }
-        let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
+        let (uid, owner) = (collection.uid(), collection.owner.clone());
         Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })
     }
 
@@ -185,7 +193,8 @@ impl Store for MemoryStore {
         let state = self.state.lock();
         let found = state.resolve(name).and_then(|name| state.collections.get_key_value(name));
         let (name, collection) = found.ok_or_else(|| embedded::not_found(name))?;
-        Ok(CollectionIdentity { name: name.clone(), uid: collection.uid.clone() })
+        let (uid, incarnation) = (collection.uid(), collection.incarnation);
+        Ok(CollectionIdentity { name: name.clone(), uid, incarnation })
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

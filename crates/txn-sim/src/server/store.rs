@@ -15,6 +15,12 @@ use txn_store::{
 use super::slow::{Call, timed_out};
 use super::{Collection, Reach, Server};
 
+impl Collection {
+    fn uid(&self) -> Arc<str> {
+        format!("simulated-{}", self.incarnation).into()
+    }
+}
+
 #[async_trait]
 impl Store for Server {
     fn limits(&self) -> Limits {
@@ -64,11 +70,12 @@ impl Store for Server {
         let mut state = self.state.lock();
         if state.resolve(&spec.name).is_none() && spec.create {
             state.writes += 1;
-            let uid = format!("simulated-{}", state.writes).into();
+            let incarnation = state.writes;
             let documents = BTreeMap::new();
             let (owner, blocked, reach) = (None, false, Reach::Open);
             let (term, last, refreshed) = (1, 0, 0);
-            let new = Collection { uid, owner, blocked, reach, term, last, refreshed, documents };
+            let new =
+                Collection { incarnation, owner, blocked, reach, term, last, refreshed, documents };
             state.collections.insert(spec.name.as_str().into(), new);
         }
         let name = state.resolve(&spec.name);
@@ -76,15 +83,16 @@ impl Store for Server {
         if let Some(owner) = spec.role.owner() {
             collection.owner = Some(owner.to_owned());
         }
-        let (uid, owner) = (collection.uid.clone(), collection.owner.clone());
+        let (uid, owner) = (collection.uid(), collection.owner.clone());
         Ok(CollectionInfo { name: name.unwrap_or_default(), uid, owner })
     }
 
     async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
         let mut state = self.state.lock();
         let physical = state.resolve(name).ok_or_else(|| embedded::not_found(name))?;
-        let uid = state.existing(&physical)?.uid.clone();
-        Ok(CollectionIdentity { name: physical, uid })
+        let found = state.existing(&physical)?;
+        let (uid, incarnation) = (found.uid(), found.incarnation);
+        Ok(CollectionIdentity { name: physical, uid, incarnation })
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {

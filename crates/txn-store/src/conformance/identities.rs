@@ -1,7 +1,7 @@
 //! Which collection a name stands for: asked of the server, never answered from memory.
 
 use super::fixture::{Fixture, not_found, rule};
-use crate::{CollectionIdentity, CollectionInfo};
+use crate::{CollectionIdentity, CollectionInfo, Key};
 
 pub(super) async fn run(fixture: &mut Fixture<'_>) {
     let missing = fixture.name("missing");
@@ -18,6 +18,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
         let what = "identify gives the name and the uid that opening gave";
         identifies(fixture, what, asked, &first).await;
     }
+    let before = carries(fixture, &first).await;
 
     fixture.discard(&first.name).await;
     for asked in [&name, &alias] {
@@ -28,12 +29,25 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     rule("a collection made again has another uid", again.uid != first.uid, &(&first, &again));
     let what = "identify of a collection made again gives its new uid";
     identifies(fixture, what, &name, &again).await;
+    let after = carries(fixture, &again).await;
+    let what = "a collection made again has another incarnation, or none has any";
+    rule(what, after != before || after == 0, &(before, after));
     let what = "identify of an alias of a dropped collection fails, though its name is used again";
     not_found(what, fixture.store.identify(&alias).await);
 }
 
 async fn identifies(fixture: &Fixture<'_>, what: &str, asked: &str, info: &CollectionInfo) {
-    let expected = CollectionIdentity { name: info.name.clone(), uid: info.uid.clone() };
     let identity = fixture.store.identify(asked).await;
-    rule(what, identity.as_ref() == Ok(&expected), &(asked, &identity, &expected));
+    let is_it = |found: &CollectionIdentity| found.name == info.name && found.uid == info.uid;
+    rule(what, identity.as_ref().is_ok_and(is_it), &(asked, &identity, info));
+}
+
+/// The incarnation of a collection, which the versions of its documents carry.
+async fn carries(fixture: &Fixture<'_>, info: &CollectionInfo) -> u64 {
+    let identity = fixture.store.identify(&info.name).await;
+    let incarnation = identity.as_ref().map_or(0, |identity| identity.incarnation);
+    let version = fixture.create(&Key::new(info.name.clone(), "1"), "{}").await;
+    let what = "versions carry the incarnation that identify gives";
+    rule(what, version.incarnation == incarnation, &(version, &identity));
+    incarnation
 }

@@ -46,6 +46,7 @@ pub(crate) enum Fault {
     OwnerStays,
     TimeInSeconds,
     IdentityRemembered,
+    IncarnationOfAnother,
 }
 
 /// A store that is right but for its fault.
@@ -289,7 +290,8 @@ impl Layer for Broken {
         match remembered.filter(|_| self.fault == Fault::IdentityRemembered) {
             Some(identity) => Ok(identity),
             None => {
-                let identity = self.inner.identify(name).await?;
+                let mut identity = self.inner.identify(name).await?;
+                identity.incarnation ^= u64::from(self.fault == Fault::IncarnationOfAnother);
                 let mut identities = self.identities.lock().expect("no task panics here");
                 identities.insert(name.to_owned(), identity.clone());
                 Ok(identity)

@@ -55,6 +55,7 @@ async fn a_store_that_breaks_a_rule_fails() {
         (Fault::OwnerStays, Some("a released collection has no owner")),
         (Fault::TimeInSeconds, Some("server_time is the time since the Unix epoch")),
         (Fault::IdentityRemembered, Some("identify of a dropped collection fails")),
+        (Fault::IncarnationOfAnother, Some("versions carry the incarnation")),
     ];
     let mut misses = Vec::new();
     for (fault, rule) in faults {
