@@ -85,6 +85,21 @@ impl Participant {
         let (collection, id) = (self.collection.clone(), self.id.clone());
         Key { collection, id, routing: self.routing.clone() }
     }
+
+    /// The incarnation of the collection that holds the lock; zero if the store has none.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.placeholder.or(self.expected).map_or(0, |version| version.incarnation)
+    }
+
+    /// Whether a collection of this incarnation is another one than the participant's.
+    ///
+    /// `false` if one of the two incarnations is zero: the store does not distinguish collections.
+    #[must_use]
+    pub fn is_elsewhere(&self, incarnation: u64) -> bool {
+        let own = self.incarnation();
+        own != 0 && incarnation != 0 && own != incarnation
+    }
 }
 
 /// Who aborted a transaction, and why.

@@ -164,11 +164,12 @@ impl Turn<'_> {
         let searches = !(self.lacks(Rule::RelockUnapplied) && self.owned(holder).is_some());
         let applied = rec.mark == Mark::Finished || searches && was_deleted;
         let commit = commit_version(rec.stamp);
-        let committed = Committed { tid: tid(holder), commit, applied };
+        let elsewhere = doc.era != rec.eras[d];
+        let committed = Committed { tid: tid(holder), commit, applied, elsewhere };
         let relocked = self.owned(holder).map_or(0, |own| own.relocked[d]);
         let relocked = (relocked > 0).then(|| Participant {
             op: Op::Insert,
-            placeholder: Some(translate::version(relocked)),
+            placeholder: Some(translate::version_in(doc.era, relocked)),
             before: None,
             ..participant.clone()
         });
@@ -270,6 +271,11 @@ impl Turn<'_> {
                 self.aside(d, translate::who(other), requester, Some(done | 1 << d));
             }
             Applying::Unclear(_) => self.settle_unclear(holder, rec, d),
+            // Once it was so for ten minutes.
+            Applying::Elsewhere => self.go("reports as lost", Object::Doc(d), |w| {
+                w.reported |= 1 << d;
+                dealt(w, Some(0));
+            }),
             // Nobody but an owner with a locked document at hand is told so.
             Applying::PerhapsOvertaken(_) => {}
             Applying::Done => self.go("has nothing to do at", Object::Doc(d), |w| {
@@ -351,14 +357,17 @@ impl Turn<'_> {
                 help.stage = Stage::Abort;
             }
         };
-        let expected = Some(translate::version(rec.versions[d]));
+        let elsewhere = doc.era != rec.eras[d];
+        let expected = Some(translate::version_in(rec.eras[d], rec.versions[d]));
         let me = match actor {
             Actor::Owner(t) => Some((who(t, self.world.txns[t].attempt), self.world.txns[t])),
             Actor::Janitor(_) | Actor::Store => None,
         };
         let is_mine = |(me, txn): (Who, Txn)| doc.lock == me && txn.held[d] == doc.version;
         let (holder, now) = (tid(help.who), view(&doc));
-        let step = probing(&self.scenario.rules, holder, expected, &now, me.is_some_and(is_mine));
+        let acknowledged = me.is_some_and(is_mine);
+        let rules = &self.scenario.rules;
+        let step = probing(rules, holder, expected, &now, acknowledged, elsewhere);
         if self.lacks(Rule::FenceNeverWaits)
             && let Probing::Fence(_) = step
             && doc.lock > 0
@@ -380,6 +389,10 @@ impl Turn<'_> {
                 self.go("misses its lock on", Object::Doc(d), |w| fenced(w, Some(0)));
             }
             Probing::Known(Probed::Open) => {}
+            // Once it was so for ten minutes.
+            Probing::Elsewhere => self.go("takes for gone", Object::Doc(d), |w| {
+                locked(w, Some(0));
+            }),
             Probing::Fence(_) => self.put_doc("fences", d, doc, fenced),
             Probing::ProveAbsence => self.put_doc("proves the absence of", d, doc, fenced),
             Probing::Decide(other) => {

@@ -6,6 +6,7 @@ pub mod check;
 pub mod everything;
 pub mod explicit_insert;
 mod helping;
+pub mod made_again;
 pub mod moved_locks;
 pub mod one_document;
 mod owner;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<suite::Suite> {
     vec![
         explicit_insert::suite(),
         moved_locks::suite(),
+        made_again::suite(),
         wound_wait::suite(),
         chains::suite(),
         validated_reads::suite(),

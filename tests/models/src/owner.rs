@@ -129,6 +129,7 @@ impl Turn<'_> {
                     }
                     txn.held[d] = version;
                     txn.unsure &= !(1 << d);
+                    txn.seen[d].era = doc.era;
                     if txn.seen[d].absent {
                         txn.seen[d].writer = bare.writer;
                     }
@@ -300,6 +301,7 @@ impl Turn<'_> {
                 _ => 0,
             };
             rec.before[d] = txn.seen[d].stamp;
+            rec.eras[d] = txn.seen[d].era;
         }
         let known = script.documents().map(|d| txn.seen[d].stamp);
         rec.stamp = stamp(known.max().unwrap_or_default(), t);

@@ -71,7 +71,7 @@ fn before(w: &World, t: usize, d: usize) -> u8 {
 }
 
 /// Whether the content of document `d` comes from transaction `t`, or from one that came after it.
-fn comes_after(w: &World, d: usize, t: usize) -> bool {
+pub(crate) fn comes_after(w: &World, d: usize, t: usize) -> bool {
     let mut at = w.docs[d].durable.writer;
     for _ in 0..=TXNS {
         if at == 0 {
@@ -87,12 +87,17 @@ fn comes_after(w: &World, d: usize, t: usize) -> bool {
 }
 
 /// Every write of a committed transaction stands or was overwritten by one that came after it, or its lock still
-/// stands over what it read; once it is finished, the former.
+/// stands over what it read; once it is finished, the former. A commit that is lost
+/// with a dropped collection is reported before its record is finished, and never written in the new one.
 fn writes_stay(scenario: &Scenario, w: &World) -> bool {
     (0..scenario.scripts.len()).all(|t| {
         let Some((me, rec)) = commit(w, t) else { return true };
         (0..DOCS).filter(|d| rec.deeds[*d].writes()).all(|d| {
             let doc = &w.docs[d].durable;
+            if doc.era != rec.eras[d] {
+                let is_known = rec.mark == Mark::Committed || w.reported & (1 << d) != 0;
+                return !comes_after(w, d, t) && (is_known || w.dropped[d] & (1 << t) != 0);
+            }
             let placed = rec.deeds[d] != Deed::Insert || doc.version == rec.versions[d];
             let unlocked = doc.lock != me || !placed;
             // A plain client took the lock: its owner writes it over, or it is reported. It is
@@ -142,7 +147,8 @@ fn is_serialisable(scenario: &Scenario, w: &World) -> bool {
                 reach[earlier] |= 1 << t;
             }
         }
-        for d in scenario.scripts[t].documents() {
+        // An administrator's drop has no place in the order.
+        for d in scenario.scripts[t].documents().filter(|d| w.docs[*d].durable.era == 0) {
             let writer = usize::from(before(w, t, d));
             if writer > 0 && writer - 1 != t {
                 reach[writer - 1] |= 1 << t;

@@ -69,7 +69,8 @@ impl Turn<'_> {
 
     /// Whether the lock that was read is a participant's that is written.
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
-        let (version, stored) = (translate::version(read.version), translate::stored(read));
+        let (version, stored) =
+            (translate::version_in(read.era, read.version), translate::stored(read));
         self.participant(rec, d).is_some_and(|participant| {
             let (rules, is_open) = (&self.scenario.rules, rec.mark == Mark::Committed);
             let seen = View::Present { version, source: "{}".into(), stored: stored.clone() };
@@ -123,12 +124,11 @@ impl Turn<'_> {
             });
             return;
         };
-        if is_locked(
-            &self.scenario.rules,
-            tid(help.who),
-            &participant,
-            &view(&self.world.docs[k].now),
-        ) {
+        let now = self.world.docs[k].now;
+        let (rules, holder) = (&self.scenario.rules, tid(help.who));
+        // It may have been locked in the collection before.
+        let is_elsewhere = now.era != rec.eras[k] && !self.lacks(Rule::SameCollection);
+        if is_elsewhere || is_locked(rules, holder, &participant, &view(&now)) {
             self.go("sees locked", Object::Doc(k), |w| w.txns[t].help.done |= 1 << k);
         } else if self.lacks(Rule::ReadStagedAgain) {
             self.go("sees unlocked", Object::Doc(k), |w| {
@@ -199,7 +199,8 @@ fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer
         let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
         let stamp = if deleted { 0 } else { rec.stamp };
         // The content is not that of this version: only the commit identifies it.
-        let read = Seen { read: true, version: 0, absent: deleted, writer, stamp, holder };
+        let era = txn.seen[d].era;
+        let read = Seen { read: true, version: 0, absent: deleted, writer, stamp, holder, era };
         txn.seen[d] = read;
     }
 }

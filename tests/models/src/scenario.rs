@@ -138,10 +138,10 @@ impl Scenario {
         self
     }
 
-    /// Whether a plain client meddles with placeholders.
+    /// Whether a plain client meddles with placeholders, or an administrator with collections.
     #[must_use]
     pub fn meddles(&self) -> bool {
-        self.budget.moved + self.budget.removed > 0
+        self.budget.moved + self.budget.removed + self.budget.made_again > 0
     }
 
     /// Whether that rule is left out.

@@ -55,6 +55,8 @@ pub struct Doc {
     pub stamp: u8,
     /// The commits since the document was inserted, one bit per stamp: the longest list that it can carry.
     pub recent: u32,
+    /// How often its collection was made again.
+    pub era: u8,
 }
 
 impl Doc {
@@ -128,6 +130,8 @@ pub struct Rec {
     pub versions: [u8; DOCS],
     /// For each the commit under the lock, where there was a document.
     pub before: [u8; DOCS],
+    /// For each how often its collection was made again before it was locked.
+    pub eras: [u8; DOCS],
 }
 
 /// One document or record of the store. What is dirty is on the primary only and may vanish.
@@ -200,6 +204,8 @@ pub struct Seen {
     pub stamp: u8,
     /// The undecided holder.
     pub holder: Who,
+    /// How often its collection had been made again.
+    pub era: u8,
 }
 
 /// Where a transaction is.
@@ -361,6 +367,8 @@ pub struct Budget {
     pub moved: u8,
     /// Placeholders that a plain client deletes.
     pub removed: u8,
+    /// Collections that an administrator drops and makes again.
+    pub made_again: u8,
 }
 
 /// A state of the world.
@@ -380,6 +388,8 @@ pub struct World {
     pub budget: Budget,
     /// Documents that were reported, because nobody could tell whether a commit was applied there.
     pub reported: u8,
+    /// For each document the transactions that were applied to it in a collection that was dropped.
+    pub dropped: [u8; DOCS],
     /// What must never happen happened.
     pub fault: Option<Fault>,
 }
@@ -404,12 +414,25 @@ impl World {
         &self.recs[usize::from(who) - 1].now
     }
 
+    /// Drops the collection of a document and makes it again. `applied`: the transactions that
+    /// were applied to the document. Late writes to the dropped collection never land.
+    pub(crate) fn make_again(&mut self, d: usize, applied: u8) {
+        let again = Doc { era: self.docs[d].now.era + 1, ..Doc::default() };
+        self.docs[d].put(again);
+        self.dropped[d] |= applied;
+        for slot in &mut self.net {
+            if slot.is_some_and(|message| matches!(message.body, Body::Doc(at, _) if at == d)) {
+                *slot = None;
+            }
+        }
+    }
+
     /// Puts a write on its way, if there is room.
     pub fn post(&mut self, mut message: Message) -> bool {
         let Some(free) = self.net.iter_mut().find(|slot| slot.is_none()) else { return false };
         if let Body::Doc(_, doc) = &mut message.body {
             // Where it will stand and on what it follows is settled when it lands.
-            *doc = Doc { version: doc.version.min(1), recent: 0, ..*doc };
+            *doc = Doc { version: doc.version.min(1), recent: 0, era: 0, ..*doc };
         }
         *free = Some(message);
         true
@@ -433,6 +456,7 @@ impl World {
                     doc.writer = self.docs[d].now.writer;
                 }
                 let gone = doc.version == 0;
+                doc.era = self.docs[d].now.era;
                 // What a write lands on is what its author read.
                 doc.recent = self.docs[d].now.recent_with(&doc);
                 let version = if gone { 0 } else { self.fresh_version(d) };
@@ -473,6 +497,7 @@ pub(crate) fn seen(doc: &Doc) -> Seen {
         writer: doc.writer,
         stamp: doc.stamp,
         holder: doc.lock,
+        era: doc.era,
     }
 }
 

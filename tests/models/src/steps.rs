@@ -69,6 +69,21 @@ impl Turn<'_> {
         }
     }
 
+    /// An administrator drops the collection of the first document, and makes it again. Each
+    /// document has a collection of its own.
+    fn make_again(&mut self) {
+        let d = 0;
+        if self.world.budget.made_again == 0 {
+            return;
+        }
+        let is_applied = |t: &usize| properties::comes_after(self.world, d, *t);
+        let applied = (0..self.scenario.scripts.len()).filter(is_applied).map(|t| 1 << t).sum();
+        self.go("an administrator drops and makes again the collection of", Object::Doc(d), |w| {
+            w.budget.made_again -= 1;
+            w.make_again(d, applied);
+        });
+    }
+
     /// A plain client writes a placeholder again as it is, or deletes it.
     fn meddle(&mut self, d: usize) {
         let (doc, budget) = (self.world.docs[d].now, self.world.budget);
@@ -108,6 +123,7 @@ impl Turn<'_> {
                 }
             });
         }
+        self.make_again();
         for d in 0..world.docs.len() {
             self.meddle(d);
         }

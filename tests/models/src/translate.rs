@@ -65,6 +65,11 @@ pub(crate) fn version(number: u8) -> Version {
     Version::new(1, u64::from(number))
 }
 
+/// A version of a document whose collection was made again so often.
+pub(crate) fn version_in(era: u8, number: u8) -> Version {
+    Version { incarnation: 1 + u64::from(era), ..version(number) }
+}
+
 fn lock(who: Who) -> Option<AttemptId> {
     (who > 0).then(|| tid(who))
 }
@@ -88,13 +93,13 @@ pub(crate) fn view(doc: &Doc) -> View {
         absent: doc.absent,
         image: image(!doc.absent, doc.writer),
     };
-    View::Present { version: version(doc.version), source: SOURCE.clone(), stored }
+    View::Present { version: version_in(doc.era, doc.version), source: SOURCE.clone(), stored }
 }
 
 /// What a transaction saw.
 pub(crate) fn observed(seen: &Seen) -> Observed {
     Observed {
-        version: (seen.version > 0).then(|| version(seen.version)),
+        version: (seen.version > 0).then(|| version_in(seen.era, seen.version)),
         tid: (!seen.absent).then(|| commit_version(seen.stamp)),
         image: (!seen.absent).then(|| image(true, seen.writer)),
         holder: lock(seen.holder),
@@ -109,7 +114,7 @@ pub(crate) fn stored(seen: &Seen) -> Stored {
 
 /// A participant of a record.
 pub(crate) fn participant(rec: &Rec, d: usize) -> Option<Participant> {
-    let placed = version(rec.versions[d]);
+    let placed = version_in(rec.eras[d], rec.versions[d]);
     let (op, expected, placeholder) = match rec.deeds[d] {
         Deed::None => return None,
         Deed::Write => (Op::Write, Some(placed), None),
@@ -190,8 +195,8 @@ mod tests {
         let mut rec = Rec { stamp: stamp(0, 0), ..Rec::default() };
         rec.deeds[0] = Deed::Write;
         let participant = participant(&rec, 0).unwrap();
-        let committed =
-            Committed { tid: tid(1), commit: commit_version(rec.stamp), applied: false };
+        let commit = commit_version(rec.stamp);
+        let committed = Committed { tid: tid(1), commit, applied: false, elsewhere: false };
         write(0, 0);
         let passed_over = view(&write(2, stamp(0, 1)));
         let step = applying(&Rules::all(), committed, &participant, None, &passed_over);

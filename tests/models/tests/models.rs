@@ -90,6 +90,7 @@ macro_rules! models {
 models!(
     explicit_insert,
     moved_locks,
+    made_again,
     wound_wait,
     chains,
     validated_reads,

@@ -32,6 +32,7 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::PlaceholderVersion, Seed(12)),
     (Rule::MovedLock, Schedule("a placeholder that is rewritten")),
     (Rule::RelockUnapplied, Schedule("an insert that is deleted behind its owner")),
+    (Rule::SameCollection, Schedule("an index that is made again")),
     (Rule::WrittenSince, Seed(87)),
     (Rule::ApplyAcknowledged, Seed(2_432)),
     (Rule::SettleSingle, Seed(1)),

@@ -9,14 +9,13 @@ use crate::clock::Backoff;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::failure_detector::NO_NODE_LAGS_FOR;
 use crate::engine::holder::{Lock, by_holder};
 use crate::engine::own_record::OwnRecord;
-use crate::engine::store_access::{Look, ReadPreference, missing_collection};
+use crate::engine::store_access::{Look, ReadPreference};
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{CollectionSpec, Key, Outcome, Role, StoreErrorKind, Version, Write, WriteOp};
+use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
@@ -26,6 +25,13 @@ use txn_protocol::rules::apply::{Applying, Committed, applying, is_locked_by};
 
 /// The participants that were not applied, each with the reason. The others are, by acknowledged writes.
 pub(crate) type Unapplied = BTreeMap<Key, Error>;
+
+/// The result of an apply.
+pub(crate) struct Applied {
+    pub(crate) unapplied: Unapplied,
+    /// Participants whose commit is lost with their collection.
+    pub(crate) lost: BTreeSet<Key>,
+}
 
 /// An apply under way.
 pub(crate) struct Apply {
@@ -44,6 +50,7 @@ pub(crate) struct Apply {
     /// The locks of others that have to be resolved before this round is over, by their holders.
     in_the_way: VecDeque<Vec<Lock>>,
     unapplied: Unapplied,
+    lost: BTreeSet<Key>,
     /// What is wrong with participants, in short.
     damages: BTreeMap<Key, String>,
     backoff: Backoff,
@@ -60,6 +67,8 @@ pub(crate) struct Apply {
     pub(super) never_applied: BTreeSet<Key>,
     /// Participants that were deleted by a later transaction, as its record says.
     pub(super) deleted: BTreeSet<Key>,
+    /// Participants whose collection was found to be made again in this round.
+    elsewhere: BTreeSet<Key>,
     /// Its record is finished by now.
     pub(super) is_finished: bool,
 }
@@ -72,6 +81,8 @@ struct Round {
     held: Vec<Lock>,
     overtaken: BTreeSet<Key>,
     unclear: BTreeMap<Key, Applying>,
+    /// Participants whose collection was made again.
+    elsewhere: BTreeSet<Key>,
     /// What is written into documents that stay.
     contents: BTreeMap<Key, Stored>,
     /// What each of them asks for.
@@ -116,6 +127,17 @@ impl Apply {
         self.record.tid
     }
 
+    /// A participant that is not settled yet, from the record.
+    pub(super) fn recorded(&self, key: &Key) -> Option<&Participant> {
+        self.pending.get(key).map(|index| &self.record.participants[*index])
+    }
+
+    /// Drops a participant whose commit is lost with its collection.
+    pub(super) fn lose(&mut self, key: &Key) {
+        self.pending.remove(key);
+        self.lost.insert(key.clone());
+    }
+
     pub(super) fn block(&mut self, key: &Key, why: WaitReason) {
         self.blocked.insert(key.clone(), why);
     }
@@ -140,7 +162,8 @@ impl Apply {
     /// The next step for a participant.
     fn step(&self, rules: &Rules, index: usize, key: &Key, view: &View) -> Applying {
         let applied = self.is_finished || self.deleted.contains(key);
-        let committed = Committed { tid: self.record.tid, commit: self.commit, applied };
+        let elsewhere = self.elsewhere.contains(key);
+        let committed = Committed { tid: self.record.tid, commit: self.commit, applied, elsewhere };
         let participant = self.participant(index, key);
         match applying(rules, committed, &participant, self.locked.get(key), view) {
             Applying::PerhapsOvertaken(version) if self.never_applied.contains(key) => {
@@ -188,6 +211,7 @@ impl Engine {
             blocked: BTreeMap::new(),
             in_the_way: VecDeque::new(),
             unapplied: Unapplied::new(),
+            lost: BTreeSet::new(),
             damages: BTreeMap::new(),
             backoff: self.backoff(),
             looks_again: is_own.then(|| self.now() + self.config.lease / 4),
@@ -196,6 +220,7 @@ impl Engine {
             relocked: BTreeMap::new(),
             never_applied: BTreeSet::new(),
             deleted: BTreeSet::new(),
+            elsewhere: BTreeSet::new(),
             is_finished: record.state == State::Finished,
             record,
         })
@@ -214,8 +239,13 @@ impl Engine {
         let mut round = self.next_steps(apply);
         self.carry_out(apply, &mut round).await;
         self.settle_unclear(apply, std::mem::take(&mut round.unclear), deadline).await;
+        for key in &round.elsewhere {
+            let incarnation = apply.recorded(key).map_or(0, Participant::incarnation);
+            self.report_lost(apply, key, incarnation, true, &mut BTreeMap::new()).await;
+        }
         for key in &round.absences {
-            match self.prove_absence(key, deadline).await {
+            let incarnation = apply.recorded(key).map_or(0, Participant::incarnation);
+            match self.prove_absence(key, incarnation, deadline).await {
                 Ok(true) => drop(apply.pending.remove(key)),
                 Ok(false) => drop(apply.blocked.insert(key.clone(), changing())),
                 Err(AttemptError::Fail(error)) => apply.give_up(key, error),
@@ -243,6 +273,7 @@ impl Engine {
             return Ok(false);
         }
         apply.known.clear();
+        apply.elsewhere.clear();
         if apply.looks_again.is_some_and(|at| self.now() >= at) {
             let soon = self.now() + self.config.lease / 4;
             apply.looks_again = Some(soon);
@@ -259,32 +290,40 @@ impl Engine {
     }
 
     /// Says what was not applied, and why.
-    pub(crate) fn end_apply(&self, mut apply: Apply) -> Unapplied {
+    pub(crate) fn end_apply(&self, mut apply: Apply) -> Applied {
         for key in std::mem::take(&mut apply.pending).into_keys() {
             let reason = apply.blocked.remove(&key).unwrap_or_else(changing);
             apply.give_up(&key, reason.into_error());
         }
         self.emit_damage(&apply);
-        apply.unapplied
+        Applied { unapplied: apply.unapplied, lost: apply.lost }
     }
 
     /// Reads the participants of which nothing is known.
     async fn look_at_participants(&self, apply: &mut Apply) {
         let tid = apply.record.tid;
-        let is_unknown = |key: &&Key| !apply.known.contains_key(*key);
-        let unread: Vec<Key> = apply.pending.keys().filter(is_unknown).cloned().collect();
-        let looks = self.look_at(&unread, ReadPreference::Primary).await;
+        let record = apply.record.clone();
+        let is_unknown = |(key, _): &(&Key, &usize)| !apply.known.contains_key(*key);
+        let unread: Vec<(Key, &Participant)> = apply
+            .pending
+            .iter()
+            .filter(is_unknown)
+            .map(|(key, index)| (key.clone(), &record.participants[*index]))
+            .collect();
+        let (keys, participants): (Vec<Key>, Vec<&Participant>) = unread.into_iter().unzip();
+        let looks = self.look_at(&keys, ReadPreference::Primary).await;
+        let looks = self.identify_collections(&participants, looks).await;
         let mut gone = BTreeMap::new();
-        for (key, look) in unread.into_iter().zip(looks) {
+        for ((key, participant), (look, is_elsewhere)) in
+            keys.into_iter().zip(participants).zip(looks)
+        {
             match look {
                 Look::Seen(view) => {
-                    self.liveness.finds(&key.collection);
-                    let participant =
-                        apply.pending.get(&key).map(|index| &apply.record.participants[*index]);
-                    if participant.is_some_and(|m| {
-                        overwritten(&self.rules, tid, m, apply.locked.get(&key), &view)
-                    }) {
+                    if overwritten(&self.rules, tid, participant, apply.locked.get(&key), &view) {
                         self.emit_overwritten(tid, &key);
+                    }
+                    if is_elsewhere {
+                        apply.elsewhere.insert(key.clone());
                     }
                     apply.known.insert(key, view);
                 }
@@ -292,22 +331,8 @@ impl Engine {
                     apply.blocked.insert(key, WaitReason::Store(why));
                 }
                 Look::Missing => {
-                    let missing = self.liveness.misses(&key.collection, self.now());
-                    if !gone.contains_key(&key.collection) {
-                        let long = missing >= NO_NODE_LAGS_FOR;
-                        let is_gone = long && self.is_gone(&key.collection).await;
-                        gone.insert(key.collection.clone(), is_gone);
-                    }
-                    if gone.get(&key.collection) == Some(&true) {
-                        apply.pending.remove(&key);
-                        self.emit_gone(tid, &key);
-                    } else if missing >= self.config.lease {
-                        apply.give_up(&key, missing_collection(&key));
-                    } else {
-                        // One answer may be that of a node that lags.
-                        let why = format!("no node knows the collection {:?} yet", key.collection);
-                        apply.blocked.insert(key, WaitReason::Store(why));
-                    }
+                    let incarnation = participant.incarnation();
+                    self.report_lost(apply, &key, incarnation, false, &mut gone).await;
                 }
                 Look::Broken(error) => apply.give_up(&key, error),
             }
@@ -339,6 +364,7 @@ impl Engine {
                 (None, Applying::Unclear(_) | Applying::PerhapsOvertaken(_)) => {
                     round.unclear.insert(key, step);
                 }
+                (None, Applying::Elsewhere) => drop(round.elsewhere.insert(key)),
                 (None, Applying::Damaged) => {
                     apply.never(&key, "another client wrote the document while it was locked");
                 }
@@ -388,19 +414,6 @@ impl Engine {
         }
     }
 
-    /// Whether a collection that was missing at every look for so long is gone. A node that lags behind says of a new
-    /// collection that it is missing; this one is older than the commit, and no node of a cluster lags for so long.
-    pub(super) async fn is_gone(&self, collection: &str) -> bool {
-        let spec = CollectionSpec {
-            name: collection.to_owned(),
-            role: Role::Data { owner: None },
-            create: false,
-            mappings: None,
-        };
-        let opened = self.store.open_collection(&spec).await;
-        opened.is_err_and(|error| error.kind == StoreErrorKind::NotFound)
-    }
-
     /// The write that a step asks for, if it asks for one.
     pub(super) fn step_write(
         &self,
@@ -424,6 +437,7 @@ impl Engine {
             | Applying::Held(_)
             | Applying::Unclear(_)
             | Applying::PerhapsOvertaken(_)
+            | Applying::Elsewhere
             | Applying::Done
             | Applying::Damaged => None,
         }
@@ -440,13 +454,6 @@ impl Engine {
                 self.emit(&Event::Damaged { tid, document: document.clone(), what });
             }
         }
-    }
-
-    /// A collection was dropped with a committed write that was not applied to it.
-    fn emit_gone(&self, tid: AttemptId, key: &Key) {
-        tracing::error!(%tid, document = %key, "a committed write went with its collection");
-        let what = "its collection is gone, and what was committed to it with it";
-        self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
     /// A plain client changed or deleted a document under the owner's lock: the commit's content
@@ -467,10 +474,11 @@ impl Engine {
     }
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
-    /// deleted, both acknowledged.
+    /// deleted, both acknowledged. `incarnation`: the collection of the document; zero for any collection.
     pub(super) async fn prove_absence(
         &self,
         key: &Key,
+        incarnation: u64,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
         let absence_probe = self.absence_probe(deadline).await?;
@@ -478,7 +486,8 @@ impl Engine {
         let created = self.write_one(Write::new(key.clone(), WriteOp::Create(source))).await;
         let Outcome::Applied(version) = created else { return Ok(false) };
         let deleted = self.write_one(Write::new(key.clone(), WriteOp::Delete(version))).await;
-        Ok(matches!(deleted, Outcome::Applied(_)))
+        let is_here = incarnation == 0 || version.incarnation == incarnation;
+        Ok(matches!(deleted, Outcome::Applied(_)) && is_here)
     }
 
     /// A tid of today whose `aborted` record is acknowledged.

@@ -33,8 +33,8 @@ pub(crate) struct LookedAt {
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     sightings: Mutex<BTreeMap<(AttemptId, Key), Sighting>>,
-    /// Since when each collection is missing, at every look.
-    missing: Mutex<BTreeMap<Arc<str>, Duration>>,
+    /// Since when each collection of an incarnation is missing, at every look.
+    missing: Mutex<BTreeMap<(Arc<str>, u64), Duration>>,
 }
 
 /// Sightings beyond this number are thinned out.
@@ -86,18 +86,27 @@ impl Liveness {
         self.forget(holder, &no_document());
     }
 
-    /// Notes that a collection is missing, and tells for how long it was missing at every look of this process.
-    pub(crate) fn misses(&self, collection: &Arc<str>, now: Duration) -> Duration {
+    /// Notes that a collection is missing, and returns for how long.
+    ///
+    /// A collection of the same name and of another incarnation counts as missing. The duration
+    /// begins with the first look of this process after the last one that found the collection.
+    pub(crate) fn misses(
+        &self,
+        collection: &Arc<str>,
+        incarnation: u64,
+        now: Duration,
+    ) -> Duration {
         let mut missing = self.missing.lock();
-        if missing.len() >= MOST && !missing.contains_key(collection) {
+        let of = (collection.clone(), incarnation);
+        if missing.len() >= MOST && !missing.contains_key(&of) {
             missing.clear();
         }
-        now.saturating_sub(*missing.entry(collection.clone()).or_insert(now))
+        now.saturating_sub(*missing.entry(of).or_insert(now))
     }
 
-    /// Notes that a collection is there.
-    pub(crate) fn finds(&self, collection: &Arc<str>) {
-        self.missing.lock().remove(collection);
+    /// Notes that a collection of this incarnation is there.
+    pub(crate) fn finds(&self, collection: &Arc<str>, incarnation: u64) {
+        self.missing.lock().remove(&(collection.clone(), incarnation));
     }
 
     /// The holder is decided.
@@ -120,11 +129,13 @@ mod tests {
     fn a_collection_that_was_found_meanwhile_is_missing_from_anew() {
         let (liveness, at) = (Liveness::default(), Duration::from_secs);
         let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
-        assert_eq!(liveness.misses(&one, at(1)), at(0));
-        assert_eq!(liveness.misses(&one, at(5)), at(4));
-        assert_eq!(liveness.misses(&other, at(5)), at(0), "each for itself");
-        liveness.finds(&one);
-        assert_eq!(liveness.misses(&one, at(9)), at(0));
+        assert_eq!(liveness.misses(&one, 1, at(1)), at(0));
+        assert_eq!(liveness.misses(&one, 1, at(5)), at(4));
+        assert_eq!(liveness.misses(&other, 1, at(5)), at(0), "each for itself");
+        liveness.finds(&one, 2);
+        assert_eq!(liveness.misses(&one, 1, at(8)), at(7), "another one has its name");
+        liveness.finds(&one, 1);
+        assert_eq!(liveness.misses(&one, 1, at(9)), at(0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::engine::apply::{Apply, Unapplied};
+use crate::engine::apply::{Applied, Apply, Unapplied};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::holder::{Decided, Holding, Lock};
@@ -136,7 +136,8 @@ impl Engine {
     ) -> Result<Unapplied, AttemptError> {
         let mut apply = self.begin_apply(record.clone(), known, wanted, own)?;
         apply.leave_out_unwanted();
-        self.roll_forward(Requester::Patient, Box::new(apply), deadline).await
+        let applied = self.roll_forward(Requester::Patient, Box::new(apply), deadline).await?;
+        Ok(applied.unapplied)
     }
 
     /// Applies a committed transaction of somebody else, and marks it finished if nothing is left of it.
@@ -147,20 +148,21 @@ impl Engine {
         help: &Help,
         deadline: &Deadline,
     ) -> Result<Resolutions, AttemptError> {
-        let unapplied = self.roll_forward(requester, apply, deadline).await?;
-        self.helped(help, unapplied, deadline).await
+        let applied = self.roll_forward(requester, apply, deadline).await?;
+        self.helped(help, applied, deadline).await
     }
 
     async fn helped(
         &self,
         help: &Help,
-        unapplied: Unapplied,
+        applied: Applied,
         deadline: &Deadline,
     ) -> Result<Resolutions, AttemptError> {
-        let record = &help.record;
+        let (record, Applied { unapplied, lost }) = (&help.record, applied);
         if record.state == State::Committed && unapplied.is_empty() {
             cov_mark::hit!(foreign_commit_helped);
-            let documents = record.participants.iter().map(Participant::key).collect();
+            let documents = record.participants.iter().map(Participant::key);
+            let documents = documents.filter(|key| !lost.contains(key)).collect();
             self.emit(&Event::Replayed { tid: record.tid, documents });
             self.finish(record, Standing::at(State::Committed, help.version), deadline).await?;
         }
@@ -174,7 +176,7 @@ impl Engine {
         requester: Requester,
         mut apply: Box<Apply>,
         deadline: &Deadline,
-    ) -> Result<Unapplied, AttemptError> {
+    ) -> Result<Applied, AttemptError> {
         let mut waiting: Vec<(Box<Apply>, Help)> = Vec::new();
         self.round(&mut apply, true, deadline).await?;
         loop {
@@ -190,10 +192,10 @@ impl Engine {
             } else if self.goes_on(&mut apply, deadline).await? {
                 self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
             } else {
-                let unapplied = self.end_apply(*apply);
-                let Some((next, help)) = waiting.pop() else { return Ok(unapplied) };
+                let applied = self.end_apply(*apply);
+                let Some((next, help)) = waiting.pop() else { return Ok(applied) };
                 apply = next;
-                let met = self.helped(&help, unapplied, deadline).await;
+                let met = self.helped(&help, applied, deadline).await;
                 self.step_aside(&mut apply, &help.locks, met).await?;
             }
         }

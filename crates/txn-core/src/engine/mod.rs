@@ -12,6 +12,7 @@ pub(crate) mod domain_document;
 pub(crate) mod failure_detector;
 pub(crate) mod finish;
 pub(crate) mod format;
+pub(crate) mod gone;
 pub(crate) mod help;
 pub(crate) mod history;
 pub(crate) mod holder;

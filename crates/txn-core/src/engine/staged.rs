@@ -34,7 +34,8 @@ struct Probe {
     known: Vec<Probed>,
     touches: Vec<Write>,
     fences: Vec<Write>,
-    absences: Vec<Key>,
+    /// Documents, each with the incarnation of the participant's collection.
+    absences: Vec<(Key, u64)>,
     /// Placeholders of others.
     placeholders: Vec<Lock>,
     /// Why participants cannot be looked at, now or later. Of each nothing is known.
@@ -103,8 +104,12 @@ impl Engine {
     /// Whether every participant carries its lock. One that cannot be looked at may.
     async fn is_all_locked(&self, record: &Record, from: ReadPreference) -> bool {
         let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
+        let participants: Vec<&Participant> = record.participants.iter().collect();
         let looks = self.look_at(&keys, from).await;
-        record.participants.iter().zip(looks).all(|(participant, look)| match look {
+        let looks = self.identify_collections(&participants, looks).await;
+        record.participants.iter().zip(looks).all(|(participant, (look, elsewhere))| match look {
+            // The document may have been locked in the dropped collection.
+            Look::Seen(_) if elsewhere && self.rules.decides(Rule::SameCollection) => true,
             Look::Seen(view) => is_locked(&self.rules, record.tid, participant, &view),
             Look::Missing | Look::Later(_) | Look::Broken(_) => true,
         })
@@ -172,8 +177,8 @@ impl Engine {
             let is_fenced = if let Some(fence) = probe.fences.first() {
                 probe.known.extend(acknowledged(std::slice::from_ref(fence), Probed::Fenced).await);
                 return Ok(probe);
-            } else if let Some(key) = probe.absences.first() {
-                self.prove_absence(key, deadline).await?
+            } else if let Some((key, incarnation)) = probe.absences.first() {
+                self.prove_absence(key, *incarnation, deadline).await?
             } else if let Some(lock) = probe.placeholders.first() {
                 self.clear_placeholder(lock, deadline).await?
             } else {
@@ -195,8 +200,11 @@ impl Engine {
             record.participants.iter().map(|one| (one.key(), one)).collect();
         let keys: Vec<Key> = participants.keys().cloned().collect();
         let looks = self.look_at(&keys, ReadPreference::Primary).await;
+        let of: Vec<&Participant> = participants.values().copied().collect();
+        let looks = self.identify_collections(&of, looks).await;
         let mut probe = Probe::default();
-        for ((key, participant), look) in participants.into_iter().zip(looks) {
+        for ((key, participant), (look, elsewhere)) in participants.into_iter().zip(looks) {
+            let incarnation = participant.incarnation();
             let view = match look {
                 Look::Seen(view) => view,
                 Look::Later(_) => {
@@ -206,7 +214,7 @@ impl Engine {
                 Look::Missing => {
                     // Where a collection is gone for good, those that are left decide: the lock cannot land there any more, but
                     // it may have been acknowledged.
-                    let missing = self.liveness.misses(&key.collection, self.now());
+                    let missing = self.liveness.misses(&key.collection, incarnation, self.now());
                     let gone = missing >= NO_NODE_LAGS_FOR && self.is_gone(&key.collection).await;
                     if gone {
                         cov_mark::hit!(staged_over_a_collection_that_is_gone);
@@ -220,9 +228,9 @@ impl Engine {
                     continue;
                 }
             };
-            self.liveness.finds(&key.collection);
             let acknowledged = self.live_attempts.has_placeholder(&key, &view);
-            let step = probing(&self.rules, record.tid, participant.expected, &view, acknowledged);
+            let Participant { expected, .. } = *participant;
+            let step = probing(&self.rules, record.tid, expected, &view, acknowledged, elsewhere);
             let touch = |key, source: &Source, version| {
                 Write::new(key, WriteOp::Replace(source.clone(), version))
             };
@@ -244,8 +252,17 @@ impl Engine {
                     probe.known.push(Probed::Open);
                 }
                 (Probing::Decide(_), _) => probe.placeholders.push(Lock { key, view }),
+                (Probing::Elsewhere, _) => {
+                    // The same verdict as for a missing collection.
+                    let missing = self.liveness.misses(&key.collection, incarnation, self.now());
+                    let is_gone = missing >= NO_NODE_LAGS_FOR;
+                    if is_gone {
+                        cov_mark::hit!(staged_over_a_collection_that_is_gone);
+                    }
+                    probe.known.push(if is_gone { Probed::Locked } else { Probed::Open });
+                }
                 (Probing::ProveAbsence | Probing::TouchLock(_) | Probing::Fence(_), _) => {
-                    probe.absences.push(key);
+                    probe.absences.push((key, incarnation));
                 }
             }
         }
@@ -273,7 +290,7 @@ impl Engine {
                 let mut apply = self.begin_apply(record, BTreeMap::new(), wanted, None)?;
                 apply.leave_out_unwanted();
                 self.round(&mut apply, false, deadline).await?;
-                if let Some(error) = self.end_apply(apply).remove(&lock.key) {
+                if let Some(error) = self.end_apply(apply).unapplied.remove(&lock.key) {
                     tracing::debug!(%holder, document = %lock.key, %error, "not applied yet");
                 }
                 Ok(false)

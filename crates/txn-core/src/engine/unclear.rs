@@ -93,6 +93,15 @@ impl Engine {
                 let placeholder = Stored::placeholder(apply.tid()).encode();
                 let create = Write::new(key.clone(), WriteOp::Create(placeholder));
                 if let Outcome::Applied(version) = self.write_one(create).await {
+                    let Some(participant) = apply.recorded(&key) else { return };
+                    if participant.is_elsewhere(version.incarnation)
+                        && self.rules.decides(Rule::SameCollection)
+                    {
+                        // The collection was made again in between. If the placeholder stays, it
+                        // is a lock that no record names.
+                        self.write_one(Write::new(key, WriteOp::Delete(version))).await;
+                        return;
+                    }
                     // Other transactions may have read meanwhile that it is absent.
                     self.emit_overwritten(apply.tid(), &key);
                     apply.relocked.insert(key, version);

@@ -233,43 +233,58 @@ async fn what_is_up_to_one_that_is_unreadable_is_told() {
     }
 }
 
-/// What becomes of a transaction that was staged over a collection that is dropped behind its locks.
+/// What becomes of a transaction that was staged over a collection that is dropped behind its locks, and perhaps made again.
 #[tokio::test(start_paused = true)]
 async fn over_a_collection_that_is_gone_those_that_are_left_decide() {
-    let shop = shop().await;
-    let annex: Items = shop.other.create_collection("annex", None).await.expect("opens");
-    shop.other.transact(async |tx| tx.insert(&annex, "x", &Item { n: 1 })).await.expect("inserts");
-    shop.drained().await;
-    die_with(&shop.store, |write| is_lock_of(write, "a"));
-    let dying = shop.domain.transact::<_, Error, _>(async |tx| {
-        tx.get(&annex, "x").await?;
-        tx.get(&shop.items, "a").await?;
-        tx.put(&annex, "x", &Item { n: 2 })?;
-        tx.put(&shop.items, "a", &Item { n: 2 })
-    });
-    dying.await.expect("its answers came before");
-    shop.memory.drop_collection("annex").await.expect("drops");
-    let is_locked = async || {
-        let looked = shop.memory.get_many(&[Key::new("items", "a")]).await.swap_remove(0);
-        matches!(looked, Read::Found { source, .. } if source.contains("\"transaction_tid\":\""))
-    };
-    let passes = async |seconds: u64| {
-        let until = tokio::time::Instant::now() + Duration::from_secs(seconds);
-        while tokio::time::Instant::now() < until {
-            shop.other.janitor_pass().await.expect("passes");
-            tokio::time::sleep(Duration::from_secs(10)).await;
+    for (made_again, inserts) in [(false, false), (true, false), (true, true)] {
+        let shop = shop().await;
+        let annex: Items = shop.other.create_collection("annex", None).await.expect("opens");
+        let insert = shop.other.transact(async |tx| tx.insert(&annex, "x", &Item { n: 1 }));
+        insert.await.expect("inserts");
+        shop.drained().await;
+        die_with(&shop.store, |write| is_lock_of(write, "a"));
+        let dying = shop.domain.transact::<_, Error, _>(async |tx| {
+            tx.get(&annex, "x").await?;
+            tx.get(&shop.items, "a").await?;
+            tx.put(&annex, "x", &Item { n: 2 })?;
+            tx.put(&shop.items, "a", &Item { n: 2 })
+        });
+        dying.await.expect("its answers came before");
+        shop.memory.drop_collection("annex").await.expect("drops");
+        if made_again {
+            let annex: Items = shop.other.create_collection("annex", None).await.expect("opens");
+            if inserts {
+                let insert = shop.other.transact(async |tx| tx.insert(&annex, "x", &Item { n: 5 }));
+                insert.await.expect("inserts");
+            }
         }
-    };
-    passes(500).await;
-    assert!(is_locked().await, "a node that lags says the same");
-    let blocked = shop.set(&shop.other, &["a"], 3).await.expect_err("it is not decided");
-    assert_eq!(blocked.kind(), ErrorKind::Conflict, "{blocked}");
-    cov_mark::check!(staged_over_a_collection_that_is_gone);
-    cov_mark::check!(staged_transaction_recovered);
-    passes(120).await;
-    assert!(!is_locked().await);
-    assert_eq!(shop.value("a").await, Some(2));
-    shop.set(&shop.other, &["a"], 3).await.expect("gets through");
+        let is_locked = async || {
+            let looked = shop.memory.get_many(&[Key::new("items", "a")]).await.swap_remove(0);
+            matches!(looked, Read::Found { source, .. } if source.contains("\"transaction_tid\":\""))
+        };
+        let passes = async |seconds: u64| {
+            let until = tokio::time::Instant::now() + Duration::from_secs(seconds);
+            while tokio::time::Instant::now() < until {
+                shop.other.janitor_pass().await.expect("passes");
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            }
+        };
+        passes(500).await;
+        assert!(is_locked().await, "a node that lags says the same");
+        let blocked = shop.set(&shop.other, &["a"], 3).await.expect_err("it is not decided");
+        assert_eq!(blocked.kind(), ErrorKind::Conflict, "{blocked}");
+        cov_mark::check!(staged_over_a_collection_that_is_gone);
+        cov_mark::check!(staged_transaction_recovered);
+        passes(120).await;
+        assert!(!is_locked().await);
+        assert_eq!(shop.value("a").await, Some(2));
+        shop.set(&shop.other, &["a"], 3).await.expect("gets through");
+        if made_again {
+            let annex: Items = shop.other.collection("annex").await.expect("opens");
+            let read = shop.other.reader().get(&annex, "x").await.expect("reads");
+            assert_eq!(read.map(|item| item.n), inserts.then_some(5));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

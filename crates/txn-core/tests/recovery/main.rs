@@ -2,6 +2,7 @@
 
 mod barriers;
 mod costs;
+mod made_again;
 mod moved;
 mod old_reads;
 mod overtaken;

@@ -29,6 +29,7 @@ pub fn roll_forward(left: impl IntoIterator<Item = Applying>) -> RollForward {
             Applying::ProveAbsence
             | Applying::Held(_)
             | Applying::Unclear(_)
+            | Applying::Elsewhere
             | Applying::Done
             | Applying::Damaged => {
                 turn = RollForward::Help;

@@ -36,6 +36,8 @@ pub enum Applying {
     /// never applied it was overtaken; if it was, it was deleted since. A touch on this version
     /// proves the rest.
     PerhapsOvertaken(Version),
+    /// The collection was dropped and made again: the commit can never be applied there.
+    Elsewhere,
     /// Nothing is left to do.
     Done,
     /// A plain client wrote the document while it was locked: the lock is gone, and the content is
@@ -95,9 +97,16 @@ fn is_moved_placeholder(
     participant.op == Op::Insert
         && stored.lock == Some(tid)
         && stored.absent
+        && !stands_elsewhere(rules, participant, now)
         && stored.tid == participant.before
         && rules.decides(Rule::MovedLock)
         && !is_locked_by(rules, participant, tid, now)
+}
+
+/// Whether the document is in another collection than the participant's lock.
+fn stands_elsewhere(rules: &Rules, participant: &Participant, now: &View) -> bool {
+    let View::Present { version, .. } = now else { return false };
+    participant.is_elsewhere(version.incarnation) && rules.decides(Rule::SameCollection)
 }
 
 /// What is known of a committed transaction apart from its participants.
@@ -110,6 +119,9 @@ pub struct Committed {
     /// Whether each participant is known to be applied, so that what is missing was deleted since:
     /// the record is finished, or a later deletion of this document is on record.
     pub applied: bool,
+    /// Whether the store has another collection of that name now ([`Participant::is_elsewhere`]).
+    /// Asked for absent documents only: a document names its collection by its version.
+    pub elsewhere: bool,
 }
 
 /// One participant of a committed transaction. `locked`: the document as it was locked, if the
@@ -121,7 +133,19 @@ pub fn applying(
     locked: Option<&View>,
     now: &View,
 ) -> Applying {
-    let Committed { tid, commit, applied } = committed;
+    let Committed { tid, commit, applied, elsewhere } = committed;
+    // A restored copy may hold the commit or the lock of the participant.
+    let is_lost = match now {
+        View::Present { stored, .. } => {
+            stands_elsewhere(rules, participant, now)
+                && !is_locked_by(rules, participant, tid, now)
+                && !stored.recent.iter().chain(&stored.tid).any(|tid| *tid == commit)
+        }
+        View::Absent => elsewhere && rules.decides(Rule::SameCollection),
+    };
+    if is_lost && participant.op != Op::Read {
+        return Applying::Elsewhere;
+    }
     let View::Present { version, stored, .. } = now else {
         return match participant.op {
             Op::Read => Applying::Done,
@@ -261,7 +285,7 @@ mod tests {
         let filled = Stored { image: image(1), ..Stored::placeholder(me) };
         let at = |stored: &Stored| view(8, stored.clone());
         let v = version(8);
-        let committed = Committed { tid: me, commit, applied: false };
+        let committed = Committed { tid: me, commit, applied: false, elsewhere: false };
         for (op, now, expect) in [
             (Op::Write, at(&locked), Applying::Write(v)),
             // A lock that a plain client brought back, on what the commit or a later one left behind.
@@ -346,6 +370,46 @@ mod tests {
             let (owned, participant) = (Some(at(&placeholder)), participant(Op::Insert));
             let does = applying(&Rules::all(), committed, &participant, owned.as_ref(), &at(&now));
             assert_eq!(does, expect, "the owner of an insert: {now:?}");
+        }
+        // The collection was made again: only a restored copy holds the lock or the commit.
+        let here = |version: Version| Version { incarnation: 1, ..version };
+        let again = |stored: &Stored| View::Present {
+            version: Version { incarnation: 2, ..v },
+            source: "{}".into(),
+            stored: stored.clone(),
+        };
+        let lost = Applying::Elsewhere;
+        let in_the_copy = Version { incarnation: 2, ..v };
+        for (op, now, expect) in [
+            (Op::Write, again(&written_by(after)), lost),
+            (Op::Write, again(&written_by(before)), lost),
+            (Op::Write, again(&unversioned), lost),
+            (Op::Write, again(&Stored::placeholder(other)), lost),
+            (Op::Write, View::Absent, lost),
+            (Op::Write, again(&locked), Applying::Write(in_the_copy)),
+            (Op::Write, again(&written_by(commit)), Applying::Touch(in_the_copy)),
+            (Op::Write, again(&listing(&[commit, after])), Applying::Touch(in_the_copy)),
+            (Op::Delete, again(&written_by(after)), lost),
+            (Op::Delete, View::Absent, lost),
+            (Op::Insert, again(&written_by(after)), lost),
+            (Op::Insert, again(&placeholder), lost),
+            (Op::Insert, View::Absent, lost),
+            (Op::Read, again(&written_by(after)), Applying::Done),
+            (Op::Read, View::Absent, Applying::Done),
+        ] {
+            let participant = participant(op);
+            let participant = Participant {
+                expected: (op != Op::Insert).then(|| here(version(7))),
+                placeholder: participant.placeholder.map(here),
+                ..participant
+            };
+            for applied in [false, true] {
+                let committed = Committed { applied, elsewhere: true, ..committed };
+                let does = applying(&Rules::all(), committed, &participant, None, &now);
+                assert_eq!(does, expect, "{op:?} {now:?}, made again, applied {applied}");
+            }
+            let is_open = is_held_by(&Rules::all(), &participant, me, true, &now);
+            assert_eq!(is_open, matches!(expect, Applying::Write(_)), "{op:?} {now:?}");
         }
         // What the owner knows that has locked the document.
         let under = Stored { recent: [long_before, before].into(), ..locked.clone() };

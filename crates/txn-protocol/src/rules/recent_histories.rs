@@ -197,7 +197,8 @@ impl Document {
     fn is_followed(&self) {
         for Applied { commit, participant, locked } in &self.applied {
             let (rules, now) = (Rules::all(), self.view());
-            let committed = Committed { tid: tid(0, 0), commit: *commit, applied: false };
+            let committed =
+                Committed { tid: tid(0, 0), commit: *commit, applied: false, elsewhere: false };
             let found = applying(&rules, committed, participant, locked.as_ref(), &now);
             assert!(matches!(found, Applying::Touch(_)), "{found:?} for {commit} in {now:?}");
         }

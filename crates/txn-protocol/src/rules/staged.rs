@@ -111,6 +111,9 @@ pub enum Probing {
     /// A placeholder stands there, whose version makes it a lock, so that it must not be touched: its holder is
     /// decided first, whatever its age.
     Decide(AttemptId),
+    /// The collection was dropped and made again. The lock may have been acknowledged in the
+    /// dropped collection, so a new document is no fence.
+    Elsewhere,
 }
 
 /// One participant of the staged transaction `tid`, whose lock is conditioned on the version `expected`. Fences never wait: two
@@ -118,16 +121,21 @@ pub enum Probing {
 ///
 /// `now`: as its primary shows it after the staged record was read. `acknowledged`: what stands there is the placeholder of a
 /// transaction that was told so, at this very version. That is a fence already: an acknowledged write does not vanish, and it has
-/// taken the place of what the lock is conditioned on.
+/// taken the place of what the lock is conditioned on. `elsewhere`: the collection was made again after the
+/// record was written.
 pub fn probing(
     rules: &Rules,
     tid: AttemptId,
     expected: Option<Version>,
     now: &View,
     acknowledged: bool,
+    elsewhere: bool,
 ) -> Probing {
     let lacks = |rule| !rules.decides(rule);
     match now {
+        _ if elsewhere && now.holder() != Some(tid) && !lacks(Rule::SameCollection) => {
+            Probing::Elsewhere
+        }
         View::Absent if lacks(Rule::FenceBeforeAbort) || lacks(Rule::FencePastVersions) => {
             Probing::Known(Probed::Fenced)
         }
@@ -293,13 +301,23 @@ mod tests {
             (view(8, Stored::placeholder(other)), Probing::Decide(other)),
             (View::Absent, Probing::ProveAbsence),
         ] {
-            let probe = |expected| probing(&Rules::all(), me, Some(version(expected)), &now, false);
+            let probe =
+                |expected| probing(&Rules::all(), me, Some(version(expected)), &now, false, false);
             assert_eq!(probe(8), expect, "{now:?}");
             assert_eq!(probe(7), expect, "what is past its version is touched as well: {now:?}");
         }
         let placeholder = view(8, Stored::placeholder(other));
-        let own = probing(&Rules::all(), me, Some(version(7)), &placeholder, true);
+        let own = probing(&Rules::all(), me, Some(version(7)), &placeholder, true, false);
         assert_eq!(own, Probing::Known(Probed::Fenced), "acknowledged to who asks");
+        for (now, expect) in [
+            (view(8, stored.locked_by(Some(me))), Probing::TouchLock(v)),
+            (view(8, stored), Probing::Elsewhere),
+            (placeholder, Probing::Elsewhere),
+            (View::Absent, Probing::Elsewhere),
+        ] {
+            let probe = probing(&Rules::all(), me, Some(version(8)), &now, false, true);
+            assert_eq!(probe, expect, "its collection was made again: {now:?}");
+        }
     }
 
     #[test]

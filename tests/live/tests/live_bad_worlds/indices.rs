@@ -91,3 +91,18 @@ pub(crate) async fn made_again_after_the_commit(fixture: &Fixture) {
     assert_eq!(stage.balances().await, expected);
     stage.ends().await;
 }
+
+/// Another transaction writes the documents in the new index before the first transaction is
+/// applied. The apply reports its writes as lost, and leaves the new documents as they are.
+pub(crate) async fn made_again_and_written_since(fixture: &Fixture) {
+    let stage = Stage::on(fixture).await;
+    let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
+    soon(transfer).await.expect("no panic").expect("it is committed");
+    make_again(fixture, &stage).await;
+    bank::open(&stage.witness, stage.accounts.name()).await;
+    stage.spread().await.expect("goes on");
+    hold.release();
+    until("the damage", || stage.log.damaged() == ["a0", "a1", "a2"]).await;
+    assert_eq!(stage.balances().await, [3, 6, 6].map(Some));
+    stage.ends().await;
+}

@@ -142,6 +142,7 @@ txn_fixtures::everywhere! {
     indices::made_again_before_the_locks;
     indices::made_again_with_the_locks_taken;
     indices::made_again_after_the_commit;
+    indices::made_again_and_written_since;
     pipelines::a_default_pipeline_is_not_asked;
     pipelines::a_final_pipeline_that_comes_between_commit_and_apply;
     records::a_record_that_is_removed_while_its_owner_lives;

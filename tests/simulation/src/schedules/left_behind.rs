@@ -57,7 +57,7 @@ fn locked(server: &Server) -> Vec<Source> {
 }
 
 /// An owner writes these documents, and dies between its commit and its apply.
-async fn dies_committed(
+pub(super) async fn dies_committed(
     rules: &Rules,
     server: &Arc<Server>,
     participants: Vec<(&str, String)>,

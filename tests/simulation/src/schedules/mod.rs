@@ -4,6 +4,7 @@ mod days;
 mod directed;
 mod in_between;
 mod left_behind;
+mod made_again;
 mod moved;
 mod refused;
 mod staged;
@@ -23,7 +24,7 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 20] = [
+pub const OF_RULES: [Schedule; 21] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
@@ -42,6 +43,7 @@ pub const OF_RULES: [Schedule; 20] = [
         "an insert that is deleted behind its owner",
         moved::an_insert_that_is_deleted_behind_its_owner,
     ),
+    ("an index that is made again", made_again::an_index_that_is_made_again),
     ("a staged lock that vanishes", staged::a_staged_lock_that_vanishes),
     ("a version that vanishes", staged::a_version_that_vanishes),
     ("a placeholder in the way", staged::a_placeholder_in_the_way),

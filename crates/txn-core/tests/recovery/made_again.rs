@@ -1,0 +1,227 @@
+//! Collections that are dropped and made again under a transaction that is committed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use txn_core::event::Event;
+use txn_core::store::{Key, Layer, MemoryStore, Outcome, Store, Write, WriteOp};
+use txn_core::{AttemptId, Config, Domain, Error, Options, State};
+
+use super::shop::{Dies, Item, Items, Log, Process, Shop};
+
+/// What the transaction does to the document in the collection that is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Insert,
+    Put,
+    Delete,
+}
+
+/// What stands in the collection that is made in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    /// What a plain client wrote.
+    Plain,
+    /// What another transaction committed.
+    Committed,
+}
+
+fn lost() -> Key {
+    Key::new("other", "x")
+}
+
+async fn other(p: &Process) -> Items {
+    p.domain.create_collection("other", None).await.expect("opens")
+}
+
+/// A process that has committed 2 to `items/d0000`, and a change to `other/x`.
+async fn committed(w: &Shop, change: Change, dies: Dies) -> (Process, AttemptId) {
+    let founder = w.process(Dies::Never).await;
+    let of_founder = other(&founder).await;
+    if change != Change::Insert {
+        let insert = founder
+            .domain
+            .transact::<_, Error, _>(async |tx| tx.insert(&of_founder, "x", &Item { n: 1 }));
+        insert.await.expect("inserts");
+        // It is applied behind the commit.
+        let report = founder.domain.barrier(Duration::from_secs(10)).await.expect("passes");
+        assert!(report.is_complete(), "{report:?}");
+    }
+    let p = w.process(dies).await;
+    let of_owner = other(&p).await;
+    let tx = p.domain.begin(&Options::default()).expect("begins");
+    tx.get(&p.items, "d0000").await.expect("reads");
+    tx.put(&p.items, "d0000", &Item { n: 2 }).expect("takes it");
+    tx.get(&of_owner, "x").await.expect("reads");
+    let changed = match change {
+        Change::Insert => tx.insert(&of_owner, "x", &Item { n: 2 }),
+        Change::Put => tx.put(&of_owner, "x", &Item { n: 2 }),
+        Change::Delete => tx.delete(&of_owner, "x"),
+    };
+    changed.expect("takes it");
+    let tid = tx.tid();
+    tx.commit().await.expect("commits");
+    (p, tid)
+}
+
+/// Drops the collection and makes it again. Returns the document in the new collection.
+async fn make_again(w: &Shop, then: Then) -> Option<String> {
+    w.memory.drop_collection("other").await.expect("drops");
+    let p = w.process(Dies::Never).await;
+    let again = other(&p).await;
+    match then {
+        Then::Nothing => {}
+        Then::Plain => w.plainly(&lost(), "{\"n\":5}").await,
+        Then::Committed => {
+            let insert =
+                p.domain.transact::<_, Error, _>(async |tx| tx.insert(&again, "x", &Item { n: 5 }));
+            insert.await.expect("inserts");
+            p.domain.shutdown(Duration::from_secs(10)).await;
+        }
+    }
+    content(w).await
+}
+
+async fn content(w: &Shop) -> Option<String> {
+    w.stored(&lost()).await.map(|(_, source)| source.to_string())
+}
+
+async fn is_in_state(w: &Shop, tid: AttemptId, state: State) -> bool {
+    let (_, record) = w.stored(&Shop::record_key(tid)).await.expect("a record");
+    record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
+}
+
+/// Whether the process reported the lost document as applied.
+fn is_called_applied(p: &Process, tid: AttemptId) -> bool {
+    let replayed = p.log.of(|event| match event {
+        Event::Replayed { tid: of, documents } if *of == tid => Some(documents.contains(&lost())),
+        _ => None,
+    });
+    replayed.contains(&true)
+}
+
+fn cases() -> impl Iterator<Item = (Change, Then)> {
+    let thens = [Then::Nothing, Then::Plain, Then::Committed];
+    let changes = [Change::Insert, Change::Put, Change::Delete];
+    changes.into_iter().flat_map(move |change| thens.map(|then| (change, then)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn owner_reports_a_commit_lost_with_its_collection() {
+    for (change, then) in cases() {
+        let w = Shop::of(1).await;
+        let (owner, tid) = committed(&w, change, Dies::HeldBackAfterCommit).await;
+        let stands = make_again(&w, then).await;
+        owner.frail.held_back.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(owner.log.damaged(), [lost()], "{change:?}, {then:?}");
+        assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
+        assert_eq!(owner.values(1).await, [Some(2)], "the other is applied");
+        assert!(is_in_state(&w, tid, State::Committed).await, "{change:?}, {then:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn recoverer_reports_a_lost_commit_then_finishes() {
+    cov_mark::check!(commit_to_a_collection_made_again);
+    for (change, then) in cases() {
+        let w = Shop::of(1).await;
+        let (_, tid) = committed(&w, change, Dies::AfterCommit).await;
+        let stands = make_again(&w, then).await;
+        let p = w.process(Dies::Never).await;
+        for _ in 0..3 {
+            let report = p.domain.janitor_pass().await.expect("passes");
+            let is_told = report.damaged.iter().any(|(key, _)| *key == lost());
+            assert!(is_told, "{change:?}, {then:?}: {report:?}");
+            assert!(is_in_state(&w, tid, State::Committed).await, "a node may lag");
+            assert_eq!(p.values(1).await, [Some(2)], "the other is applied");
+            tokio::time::sleep(Duration::from_secs(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert!(report.open.is_empty(), "{report:?}");
+        assert!(is_in_state(&w, tid, State::Finished).await, "its day can be dropped");
+        assert_eq!(p.log.damaged(), [lost()], "{change:?}, {then:?}");
+        assert!(!is_called_applied(&p, tid), "{change:?}, {then:?}");
+        assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
+    }
+}
+
+/// A store that removes a lock at the commit, and makes the collection again at the moment at which
+/// the owner locks the document again.
+#[derive(Debug)]
+struct AtTheLock {
+    memory: Arc<MemoryStore>,
+    is_committed: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for AtTheLock {
+    fn inner(&self) -> &dyn Store {
+        &*self.memory
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let shop = Shop { memory: self.memory.clone(), closed: Arc::default() };
+        for write in writes {
+            let WriteOp::Create(source) = &write.op else { continue };
+            if write.require_alias && source.contains("\"state\":\"committed\"") {
+                self.is_committed.store(true, Ordering::SeqCst);
+                let (version, _) = shop.stored(&lost()).await.expect("it is locked");
+                shop.write(Write::new(lost(), WriteOp::Delete(version))).await;
+            } else if write.key == lost() && self.is_committed.swap(false, Ordering::SeqCst) {
+                self.memory.drop_collection("other").await.expect("drops");
+                let p = shop.process(Dies::Never).await;
+                other(&p).await;
+            }
+        }
+        self.memory.write_many(writes).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn owner_takes_no_lock_in_a_collection_made_again() {
+    let w = Shop::of(1).await;
+    other(&w.process(Dies::Never).await).await;
+    let is_committed = AtomicBool::new(false);
+    let store = Arc::new(AtTheLock { memory: w.memory.clone(), is_committed });
+    let log = Arc::new(Log::default());
+    let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
+    let domain = Domain::create(store, "shop", config).await.expect("opens");
+    let items: Items = domain.collection("other").await.expect("opens");
+    let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
+    let insert =
+        domain.run::<_, Error, _>(&options, async |tx| tx.insert(&items, "x", &Item { n: 2 }));
+    let tid = insert.await.expect("commits").receipt.tid.expect("it has a record");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(content(&w).await, None, "nothing is left in the new one");
+    assert_eq!(log.damaged(), [lost()]);
+    assert!(is_in_state(&w, tid, State::Committed).await);
+}
+
+/// A restored collection holds the lock or the commit: the apply goes on there.
+#[tokio::test(start_paused = true)]
+async fn commit_is_applied_to_a_restored_lock() {
+    for is_applied in [false, true] {
+        let w = Shop::of(1).await;
+        let (_, tid) = committed(&w, Change::Put, Dies::AfterCommit).await;
+        let copy = content(&w).await.expect("it is locked");
+        let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;
+        let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+        let commit = record["commit_version"].as_str().expect("a version");
+        w.memory.drop_collection("other").await.expect("drops");
+        let p = w.process(Dies::Never).await;
+        other(&p).await;
+        let applied = format!("{{\"n\":2,\"tid\":\"{commit}\"}}");
+        w.plainly(&lost(), if is_applied { &applied } else { &copy }).await;
+        let report = p.domain.janitor_pass().await.expect("passes");
+        assert!(report.is_clean(), "{report:?}");
+        let stands = content(&w).await.expect("it stands");
+        let is_locked = stands.contains("\"transaction_tid\":\"");
+        assert!(stands.contains("\"n\":2") && !is_locked, "{stands}");
+        assert!(is_in_state(&w, tid, State::Finished).await);
+    }
+}
