@@ -11,6 +11,7 @@ mod disks;
 pub mod history;
 pub mod invariants;
 mod ledger;
+mod made_again;
 mod meddle;
 mod past;
 pub mod process;

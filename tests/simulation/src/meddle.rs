@@ -10,6 +10,7 @@ use txn_core::fields;
 use txn_core::store::{Key, Outcome, Source, Store, Write, WriteOp};
 
 use crate::history::Doc;
+use crate::made_again::MadeAgain;
 use crate::scenario::{Annex, Scenario, Slow};
 use txn_sim::server::{Reach, SHARDS, Server, SlowPart};
 
@@ -38,8 +39,10 @@ pub(crate) struct Meddler {
     locked: VecDeque<Source>,
     /// How many copies there are.
     pub(crate) strays: Arc<AtomicU64>,
-    /// Whether the annex is lost.
+    /// Whether the annex is lost, or another one by now.
     pub(crate) lost: bool,
+    /// The annex that was dropped, where another one is made.
+    pub(crate) made_again: Option<MadeAgain>,
 }
 
 impl Meddler {
@@ -58,6 +61,7 @@ impl Meddler {
             locked: VecDeque::new(),
             strays: Arc::default(),
             lost: false,
+            made_again: None,
         }
     }
 
@@ -78,15 +82,17 @@ impl Meddler {
                 let reach = reach[self.dice.usize(..reach.len())];
                 self.server.set_reach("annex", reach);
             }
-            Annex::Lost if !self.lost && self.dice.u8(..20) == 0 => self.lose().await,
-            Annex::Lost => {}
+            Annex::Lost | Annex::MadeAgain if !self.lost && self.dice.u8(..20) == 0 => {
+                self.lose().await;
+            }
+            Annex::Lost | Annex::MadeAgain => {}
         }
     }
 
     /// No more of it: what can come back is back.
     pub(crate) async fn ends(&mut self) {
         self.server.set_reach("annex", Reach::Open);
-        if self.annex == Annex::Lost && !self.lost {
+        if matches!(self.annex, Annex::Lost | Annex::MadeAgain) && !self.lost {
             self.lose().await;
         }
         self.server.slow_down(None);
@@ -133,6 +139,10 @@ impl Meddler {
 
     async fn lose(&mut self) {
         self.lost = true;
+        if self.annex == Annex::MadeAgain {
+            self.made_again = Some(MadeAgain::carry_out(&self.server, &mut self.dice).await);
+            return;
+        }
         // The simulated server drops what it is told to.
         let _ = self.server.drop_collection("annex").await;
     }

