@@ -144,8 +144,11 @@ impl Engine {
     /// Whether a transaction is finished by now: every participant was applied.
     async fn is_finished(&self, tid: AttemptId, deadline: &Deadline) -> Result<bool, AttemptError> {
         let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
-        if found.state() != HolderState::Record(State::Finished) {
-            return Ok(false);
+        match found.state() {
+            // A day is dropped only after all of its transactions are finished.
+            HolderState::Gone => return Ok(true),
+            HolderState::Record(State::Finished) => {}
+            _ => return Ok(false),
         }
         let (Some(record), Some(version)) = (found.record.as_ref(), found.version()) else {
             return Ok(false);
