@@ -460,7 +460,8 @@ impl Engine {
     /// takes its place, and that is said.
     pub(super) fn emit_overwritten(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
-        let what = "another client wrote or deleted the locked document; the commit overwrites that";
+        let what =
+            "another client wrote or deleted the locked document; the commit overwrites that";
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
