@@ -19,7 +19,6 @@ mod overload;
 mod partitions;
 #[path = "recovery/main.rs"]
 mod recovery;
-mod runtimes;
 mod sequences;
 mod serial_equivalence;
 mod slow_stores;

@@ -1,6 +1,5 @@
 //! The tasks of a domain, and its end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::Handle;
@@ -9,26 +8,22 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::engine::serving_runtime::ServingRuntime;
-
 /// Whatever runs for a domain, until it is shut down.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     tasks: TaskTracker,
     /// Cancelled when the domain begins to shut down.
     closing: CancellationToken,
-    /// Where tasks run, if the domain has a runtime.
-    serving: Arc<ServingRuntime>,
     /// The runtime that the domain was opened in, if it was one.
-    opened_in: Option<Handle>,
+    runtime: Option<Handle>,
     /// Something committed was left to the janitor.
     left_over: AtomicBool,
 }
 
 impl Lifecycle {
-    pub(crate) fn new(tasks: TaskTracker, serving: Arc<ServingRuntime>) -> Self {
+    pub(crate) fn new(tasks: TaskTracker) -> Self {
         let (closing, left_over) = (CancellationToken::new(), AtomicBool::new(false));
-        Self { tasks, closing, serving, opened_in: Handle::try_current().ok(), left_over }
+        Self { tasks, closing, runtime: Handle::try_current().ok(), left_over }
     }
 
     /// Spawns a task that a shutdown waits for, also after it has begun.
@@ -36,27 +31,24 @@ impl Lifecycle {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        match self.serving.own() {
-            Some(own) => self.tasks.spawn_on(task, own),
-            None => self.tasks.spawn(task),
-        }
+        self.tasks.spawn(task)
     }
 
-    /// Spawns a task for a caller that need not be in a runtime.
+    /// Spawns a task for a caller that need not be in a runtime: then it is that of the domain, if there is one.
     pub(crate) fn spawn_from_anywhere(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let here = self.serving.own_or_current().ok();
-        if let Some(runtime) = here.as_ref().or(self.opened_in.as_ref()) {
+        let here = Handle::try_current().ok();
+        if let Some(runtime) = here.as_ref().or(self.runtime.as_ref()) {
             self.tasks.spawn_on(task, runtime);
         }
     }
 
-    /// Spawns a task on behalf of callers of another runtime, which runs it if the domain has none.
-    pub(crate) fn spawn_for(
+    /// Spawns a task in the runtime of whoever it is for.
+    pub(crate) fn spawn_on(
         &self,
-        callers: &Handle,
         task: impl Future<Output = ()> + Send + 'static,
+        runtime: &Handle,
     ) {
-        self.tasks.spawn_on(task, self.serving.own().unwrap_or(callers));
+        self.tasks.spawn_on(task, runtime);
     }
 
     /// As long as it is kept, a shutdown waits.

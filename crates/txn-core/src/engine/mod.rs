@@ -33,7 +33,6 @@ pub(crate) mod purge;
 pub(crate) mod rebuild;
 pub(crate) mod release;
 pub(crate) mod retention;
-pub(crate) mod serving_runtime;
 pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
@@ -68,7 +67,6 @@ use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
-use crate::engine::serving_runtime::ServingRuntime;
 use crate::engine::shared_requests::SharedRequests;
 use crate::engine::succession::Successions;
 use crate::engine::time::Time;
@@ -137,15 +135,11 @@ impl Engine {
         config.check()?;
         check_name(name)?;
         let tasks = TaskTracker::new();
-        let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
         let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
         let groups = config.groups.unwrap_or(store.limits().shares_requests);
         let front = || -> Arc<dyn Store> {
             match shares {
-                true => {
-                    let (store, clock) = (store.clone(), config.clock.clone());
-                    Arc::new(SharedRequests::new(store, tasks.clone(), clock, serving.clone()))
-                }
+                true => Arc::new(SharedRequests::new(store.clone(), &tasks, &config.clock)),
                 false => store.clone(),
             }
         };
@@ -166,7 +160,7 @@ impl Engine {
             aliases: Aliases::default(),
             histories: Histories::default(),
             groups,
-            lifecycle: Lifecycle::new(tasks, serving.clone()),
+            lifecycle: Lifecycle::new(tasks),
             absence_probe: tokio::sync::Mutex::default(),
             time: Time::default(),
             rules: config.rules.clone(),

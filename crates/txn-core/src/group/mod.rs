@@ -143,8 +143,7 @@ impl Groups {
         let called = self.queue.lock().call(now, only);
         if let Some((number, runtime)) = called {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
-            let composing = self.clone().compose_next(turn, runtime.id());
-            self.engine.lifecycle.spawn_for(&runtime, composing);
+            self.engine.lifecycle.spawn_on(self.clone().compose_next(turn), &runtime);
         }
     }
 
