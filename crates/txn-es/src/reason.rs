@@ -1,8 +1,8 @@
 //! What may be told of a server's reason. No I/O.
 //!
 //! The type of an error decides. Errors of indices and of the cluster hold no value of a document:
-//! their reasons are kept whole. All others may repeat a value, in ways that no list covers, so only
-//! the forms and the words below are kept.
+//! their reasons are kept whole. All others may repeat a value, in ways that no list covers, so
+//! only the forms and the words below are kept.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

@@ -139,8 +139,8 @@ rules! {
     /// An owner takes the place of its moved or missing lock again only once an acknowledged touch
     /// of its record says that nobody else applied it, and no deletion is on record.
     RelockUnapplied = "RELOCK_UNAPPLIED", BOTH;
-    /// A collection that was made again proves nothing about a commit, and no apply writes it: the commit is reported
-    /// as lost.
+    /// A collection that was made again proves nothing about a commit, and no apply writes it: the
+    /// commit is reported as lost.
     SameCollection = "SAME_COLLECTION", BOTH;
     /// Content of another commit than the one under the lock was written since, whichever commit tid is larger.
     WrittenSince = "WRITTEN_SINCE", BOTH;

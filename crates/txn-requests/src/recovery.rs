@@ -184,8 +184,8 @@ impl Inner {
                 self.deferred.lock().remove(&id);
                 tally.finished += 1;
             } else {
-                // A person has to mend a document first. Without a pause such requests would fill each
-                // pass, for they are the oldest.
+                // A person has to mend a document first. Without a pause such requests would fill
+                // each pass, for they are the oldest.
                 self.defer(&id, None);
                 tally.failed += 1;
             }

@@ -1,9 +1,9 @@
 //! The judgement of a history.
 //!
 //! The crate `adya` checks that it is strictly serialisable: it infers which transaction must have
-//! come before which, by data and by real time, and looks for cycles. Three checks are our own, below:
-//! every transaction happened whole or not at all in the end, no read misses what was acknowledged
-//! before it began, and every value was written by some transaction.
+//! come before which, by data and by real time, and looks for cycles. Three checks are our own,
+//! below: every transaction happened whole or not at all in the end, no read misses what was
+//! acknowledged before it began, and every value was written by some transaction.
 //!
 //! `adya` has a budget for *naming* a cycle; whether there is one it always finds out. So a history that is sound
 //! takes linear time, and only the name of an anomaly may come out vague in a large broken one.

@@ -86,9 +86,10 @@ pub(crate) fn comes_after(w: &World, d: usize, t: usize) -> bool {
     false
 }
 
-/// Every write of a committed transaction stands or was overwritten by one that came after it, or its lock still
-/// stands over what it read; once it is finished, the former. A commit that is lost
-/// with a dropped collection is reported before its record is finished, and never written in the new one.
+/// Every write of a committed transaction stands or was overwritten by one that came after it, or
+/// its lock still stands over what it read; once it is finished, the former. A commit that is lost
+/// with a dropped collection is reported before its record is finished, and never written in the
+/// new one.
 fn writes_stay(scenario: &Scenario, w: &World) -> bool {
     (0..scenario.scripts.len()).all(|t| {
         let Some((me, rec)) = commit(w, t) else { return true };

@@ -518,19 +518,20 @@ impl Simulation {
         Ok((settled, finals))
     }
 
-    /// Moments of the past, once all of it is past: by a process whose clock is ahead, or later by the
-    /// server's time.
+    /// Moments of the past, once all of it is past: by a process whose clock is ahead, or later by
+    /// the server's time.
     async fn look_through_the_past(
         &mut self,
         finals: &BTreeMap<Doc, Content>,
     ) -> Result<(), Error> {
         let Some(since) = self.past else { return Ok(()) };
         let drift = i64::try_from(self.scenario.max_drift().as_millis()).unwrap_or(i64::MAX);
-        let mut ahead = drift + (self.days + 1) * DAY_MILLIS;
-        if self.scenario.server_time {
+        let ahead = if self.scenario.server_time {
             tokio::time::sleep(3 * self.scenario.max_drift()).await;
-            ahead = 0;
-        }
+            0
+        } else {
+            drift + (self.days + 1) * DAY_MILLIS
+        };
         let process = self.process_on(self.server.clone(), "historian", 1.0, ahead);
         let domain = self.domain(&process, false).await?;
         let world: World = domain.collection("world").await?;

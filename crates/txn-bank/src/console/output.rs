@@ -10,7 +10,7 @@ use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
 use txn_lock::name::is_deceptive;
 
 /// Writes to standard output, all of it or an error: the reader went away, or the disk is full.
-/// What could make a line look like another one is escaped.
+/// Escapes the characters that could make a line look like another one.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     write(&visible(text))
 }

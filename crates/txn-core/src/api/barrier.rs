@@ -11,8 +11,8 @@ impl Domain {
     /// Waits until every earlier commit is applied, and refreshes the collections.
     ///
     /// After it, plain reads and searches see every transaction of the domain that was acknowledged
-    /// before the call, by any process. For reports, batch jobs, and tests that search. A transaction
-    /// that is acknowledged later may be seen or not: a barrier delays no transaction.
+    /// before the call, by any process. For reports, batch jobs, and tests that search. A
+    /// transaction that is acknowledged later may be seen or not: a barrier delays no transaction.
     ///
     /// The barrier rolls forward what a dead process committed, after its lease. It costs a refresh
     /// and a scan of each day of the transaction table, and a refresh of each collection.
@@ -23,8 +23,8 @@ impl Domain {
     /// takes [`BarrierReport::into_result`].
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a commit that can be applied is not applied when `wait` (from now,
-    /// within the bound of [`Config::deadline`](crate::Config::deadline)) has passed;
+    /// [`ErrorKind::Conflict`] if a commit that can be applied is not applied when `wait` (from
+    /// now, within the bound of [`Config::deadline`](crate::Config::deadline)) has passed;
     /// [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Damaged`] or
     /// [`ErrorKind::Misconfigured`] if a part of the transaction table or a collection is missing.
     ///

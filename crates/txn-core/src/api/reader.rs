@@ -71,11 +71,11 @@ impl Domain {
 
     /// Writes one document if its content is still what was read.
     ///
-    /// The comparison is of the logical version: the commit that wrote the content, and every byte of
-    /// it. A lock that another transaction took and released in between does not matter.
+    /// The comparison is of the logical version: the commit that wrote the content, and every byte
+    /// of it. A lock that another transaction took and released in between does not matter.
     ///
-    /// One conditional write, and one more request before it if the snapshot is not fresh. Three cases
-    /// take a transaction instead, which reads the document again, and may take a record:
+    /// One conditional write, and one more request before it if the snapshot is not fresh. Three
+    /// cases take a transaction instead, which reads the document again, and may take a record:
     /// - A transaction holds the document, or the document was written or locked since it was read.
     ///   The transaction waits for the holder, and recovers a dead one.
     /// - No transaction has written the document yet. Such a document has no list of commits that
@@ -86,10 +86,11 @@ impl Domain {
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the document did not exist
-    /// (insert by a transaction), [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if other transactions held the
-    /// document until the deadline, [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known whether it was
-    /// written.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the
+    /// document did not exist (insert by a transaction),
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if other transactions held the document
+    /// until the deadline, [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known
+    /// whether it was written.
     ///
     /// # Cancel safety
     /// Dropped, the write may happen or not.
@@ -116,8 +117,8 @@ impl Domain {
 }
 
 impl Domain {
-    /// Replaces what was read by one conditional write, without a record. `None` if that cannot be, or
-    /// if the document moved: nothing was written then, and nothing will be.
+    /// Replaces what was read by one conditional write, without a record. `None` if that cannot be,
+    /// or if the document moved: nothing was written then, and nothing will be.
     async fn set_single<T>(
         &self,
         snapshot: &Snapshot<T>,
@@ -145,8 +146,8 @@ impl Domain {
         written.await.map_err(AttemptError::into_error)
     }
 
-    /// Compares and writes in a transaction. A conflict of the store tells only that its version moved,
-    /// which a lock does as well. So the transaction compares what identifies the content.
+    /// Compares and writes in a transaction. A conflict of the store tells only that its version
+    /// moved, which a lock does as well. So the transaction compares what identifies the content.
     async fn compare_and_put<T>(
         &self,
         snapshot: &Snapshot<T>,

@@ -475,7 +475,8 @@ impl Engine {
     }
 
     /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
-    /// deleted, both acknowledged. `incarnation`: the collection of the document; zero for any collection.
+    /// deleted, both acknowledged. `incarnation`: the collection of the document; zero for any
+    /// collection.
     pub(super) async fn prove_absence(
         &self,
         key: &Key,

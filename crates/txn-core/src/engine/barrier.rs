@@ -17,11 +17,11 @@ use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
 
-/// Holders that one barrier rolls forward at a time. A damaged one takes up to half a lease, and the
-/// others must not queue behind it.
+/// Holders that one barrier rolls forward at a time. A damaged one takes up to half a lease, and
+/// the others must not queue behind it.
 const AT_ONCE: usize = 16;
 
-/// What [`Domain::barrier`](crate::Domain::barrier) could not wait for.
+/// The committed writes that [`Domain::barrier`](crate::Domain::barrier) could not wait for.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 #[must_use = "searches do not see the writes that the report lists"]
@@ -38,9 +38,10 @@ pub struct UnappliedWrite {
     /// The record of the transaction. Its id is the id of the attempt.
     pub record: Key,
     /// The version of the commit, as its caller has it in
-    /// [`Receipt::commit_version`](crate::Receipt::commit_version). `None` if the record cannot be read.
+    /// [`Receipt::commit_version`](crate::Receipt::commit_version). `None` if the record cannot be
+    /// read.
     pub commit_version: Option<CommitVersion>,
-    /// What is wrong: [`Error::document`] is the document to mend (the record, if the record is
+    /// The fault: [`Error::document`] is the document to mend (the record, if the record is
     /// damaged), [`Error::tid`] the attempt, and the message says what to do.
     pub error: Error,
 }
@@ -88,6 +89,26 @@ impl Awaited {
     fn settle(&mut self, tid: AttemptId) {
         self.committed.remove(&tid);
         self.hindered.remove(&tid);
+    }
+
+    /// Notes what hinders a transaction. It is settled once only a person can do more.
+    fn note(
+        &mut self,
+        record: &Key,
+        tid: AttemptId,
+        version: Option<CommitVersion>,
+        hindrances: Vec<Error>,
+    ) {
+        let (later, never): (Vec<Error>, Vec<Error>) =
+            hindrances.into_iter().partition(|error| error.kind().passes());
+        if let Some(why) = later.into_iter().next() {
+            self.hindered.insert(tid, why);
+        } else if !never.is_empty() {
+            self.settle(tid);
+            for error in never {
+                self.report.add(record, version, error.in_transaction(tid));
+            }
+        }
     }
 
     /// The error of a barrier whose time is over.
@@ -213,8 +234,8 @@ impl Engine {
             };
             let (key, lease) = (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
             let is_dead = self.liveness.is_dead(tid, &key, found.version(), lease, at);
-            // A transaction that meets a damaged document touches the record each time. So a committed
-            // record may move for ever, and its moves are no sign of the owner's life.
+            // A transaction that meets a damaged document touches the record each time. So a
+            // committed record may move for ever, and its moves are no sign of the owner's life.
             let is_left =
                 state == State::Committed && self.liveness.stays_committed(tid, lease, at);
             if is_dead || is_left {
@@ -267,27 +288,5 @@ impl Engine {
             Err(error) => vec![error.into_error()],
         };
         (tid, version, hindrances)
-    }
-}
-
-impl Awaited {
-    /// Notes what hinders a transaction. It is settled once only a person can do more.
-    fn note(
-        &mut self,
-        record: &Key,
-        tid: AttemptId,
-        version: Option<CommitVersion>,
-        hindrances: Vec<Error>,
-    ) {
-        let (later, never): (Vec<Error>, Vec<Error>) =
-            hindrances.into_iter().partition(|error| error.kind().passes());
-        if let Some(why) = later.into_iter().next() {
-            self.hindered.insert(tid, why);
-        } else if !never.is_empty() {
-            self.settle(tid);
-            for error in never {
-                self.report.add(record, version, error.in_transaction(tid));
-            }
-        }
     }
 }

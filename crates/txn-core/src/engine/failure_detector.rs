@@ -32,7 +32,9 @@ pub(crate) struct LookedAt {
 /// Remembers since when the holder of each lock that was met has shown no sign of life.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    sightings: Mutex<BTreeMap<(AttemptId, Key), Sighting>>,
+    /// By the holder and where it was met. No key: its record was seen as committed, wherever that
+    /// stood.
+    sightings: Mutex<BTreeMap<(AttemptId, Option<Key>), Sighting>>,
     /// Since when each collection of an incarnation is missing, at every look.
     missing: Mutex<BTreeMap<(Arc<str>, u64), Duration>>,
 }
@@ -52,6 +54,23 @@ impl Liveness {
         at: &Key,
         sign: Sign,
         lease: Duration,
+        looked: LookedAt,
+    ) -> bool {
+        self.stays((holder, Some(at.clone())), sign, lease, looked)
+    }
+
+    /// Notes that a record was seen as committed and not finished, and tells whether that has been
+    /// so for one lease, wherever the record stands.
+    pub(crate) fn stays_committed(&self, holder: AttemptId, lease: Duration, at: LookedAt) -> bool {
+        self.stays((holder, None), None, lease, at)
+    }
+
+    /// Notes a sign, and tells whether it has been the same for one lease.
+    fn stays(
+        &self,
+        of: (AttemptId, Option<Key>),
+        sign: Sign,
+        lease: Duration,
         LookedAt { asked, answered }: LookedAt,
     ) -> bool {
         let mut sightings = self.sightings.lock();
@@ -67,7 +86,7 @@ impl Liveness {
         }
         // A look that took long shows what may have changed a moment ago.
         let fresh = || Sighting { sign, since: answered, last: answered };
-        let sighting = sightings.entry((holder, at.clone())).or_insert_with(fresh);
+        let sighting = sightings.entry(of).or_insert_with(fresh);
         if sighting.sign != sign {
             *sighting = fresh();
         }
@@ -75,15 +94,9 @@ impl Liveness {
         asked.saturating_sub(sighting.since) >= lease
     }
 
-    /// Notes that a record was seen as committed and not finished, and tells whether that has been so
-    /// for one lease, wherever the record stands.
-    pub(crate) fn stays_committed(&self, holder: AttemptId, lease: Duration, at: LookedAt) -> bool {
-        self.is_dead(holder, &no_document(), None, lease, at)
-    }
-
     /// The transaction is finished.
     pub(crate) fn forget_committed(&self, holder: AttemptId) {
-        self.forget(holder, &no_document());
+        self.sightings.lock().remove(&(holder, None));
     }
 
     /// Notes that a collection is missing, and returns for how long.
@@ -111,13 +124,8 @@ impl Liveness {
 
     /// The holder is decided.
     pub(crate) fn forget(&self, holder: AttemptId, at: &Key) {
-        self.sightings.lock().remove(&(holder, at.clone()));
+        self.sightings.lock().remove(&(holder, Some(at.clone())));
     }
-}
-
-/// The key of sightings that are of no document.
-fn no_document() -> Key {
-    Key::new("", "")
 }
 
 #[cfg(test)]

@@ -130,8 +130,9 @@ impl Engine {
         }
     }
 
-    /// Whether a collection that was missing at every look for so long is gone. A node that lags behind says of a new
-    /// collection that it is missing; this one is older than the commit, and no node of a cluster lags for so long.
+    /// Whether a collection that was missing at every look for so long is gone. A node that lags
+    /// behind says of a new collection that it is missing; this one is older than the commit, and
+    /// no node of a cluster lags for so long.
     pub(super) async fn is_gone(&self, collection: &str) -> bool {
         let spec = CollectionSpec {
             name: collection.to_owned(),

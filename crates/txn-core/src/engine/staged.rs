@@ -204,7 +204,6 @@ impl Engine {
         let looks = self.identify_collections(&of, looks).await;
         let mut probe = Probe::default();
         for ((key, participant), (look, elsewhere)) in participants.into_iter().zip(looks) {
-            let incarnation = participant.incarnation();
             let view = match look {
                 Look::Seen(view) => view,
                 Look::Later(_) => {
@@ -212,14 +211,7 @@ impl Engine {
                     continue;
                 }
                 Look::Missing => {
-                    // Where a collection is gone for good, those that are left decide: the lock cannot land there any more, but
-                    // it may have been acknowledged.
-                    let missing = self.liveness.misses(&key.collection, incarnation, self.now());
-                    let gone = missing >= NO_NODE_LAGS_FOR && self.is_gone(&key.collection).await;
-                    if gone {
-                        cov_mark::hit!(staged_over_a_collection_that_is_gone);
-                    }
-                    probe.known.push(if gone { Probed::Locked } else { Probed::Open });
+                    probe.known.push(self.probe_lost(participant, false).await);
                     continue;
                 }
                 Look::Broken(error) => {
@@ -253,20 +245,27 @@ impl Engine {
                 }
                 (Probing::Decide(_), _) => probe.placeholders.push(Lock { key, view }),
                 (Probing::Elsewhere, _) => {
-                    // The same verdict as for a missing collection.
-                    let missing = self.liveness.misses(&key.collection, incarnation, self.now());
-                    let is_gone = missing >= NO_NODE_LAGS_FOR;
-                    if is_gone {
-                        cov_mark::hit!(staged_over_a_collection_that_is_gone);
-                    }
-                    probe.known.push(if is_gone { Probed::Locked } else { Probed::Open });
+                    probe.known.push(self.probe_lost(participant, true).await);
                 }
                 (Probing::ProveAbsence | Probing::TouchLock(_) | Probing::Fence(_), _) => {
-                    probe.absences.push((key, incarnation));
+                    probe.absences.push((key, participant.incarnation()));
                 }
             }
         }
         probe
+    }
+
+    /// A participant whose collection is missing, or was made again. Once the collection is gone
+    /// for good, the other participants decide: the lock cannot land there any more, but it may
+    /// have been acknowledged.
+    async fn probe_lost(&self, participant: &Participant, made_again: bool) -> Probed {
+        let (name, incarnation) = (&participant.collection, participant.incarnation());
+        let missing = self.liveness.misses(name, incarnation, self.now());
+        if missing >= NO_NODE_LAGS_FOR && (made_again || self.is_gone(name).await) {
+            cov_mark::hit!(staged_over_a_collection_that_is_gone);
+            return Probed::Locked;
+        }
+        Probed::Open
     }
 
     /// Decides the holder of a placeholder, whatever its age, and applies it there or takes the placeholder off. Returns

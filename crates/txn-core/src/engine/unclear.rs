@@ -69,11 +69,10 @@ impl Engine {
         for key in unclear.keys() {
             apply.block(key, WaitReason::Unclear(key.clone()));
         }
-        let keys: Vec<Key> = unclear.keys().cloned().collect();
-        if let Err(error) = self.judge_unclear(apply, unclear, deadline).await {
+        if let Err(error) = self.judge_unclear(apply, &unclear, deadline).await {
             let why = error.into_error().to_string();
-            for key in keys {
-                apply.block(&key, WaitReason::Store(why.clone()));
+            for key in unclear.keys() {
+                apply.block(key, WaitReason::Store(why.clone()));
             }
         }
     }
@@ -117,7 +116,7 @@ impl Engine {
     async fn judge_unclear(
         &self,
         apply: &mut Apply,
-        unclear: BTreeMap<Key, Applying>,
+        unclear: &BTreeMap<Key, Applying>,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let is_owner = apply.own.is_some();
@@ -125,17 +124,17 @@ impl Engine {
             apply.is_finished = true;
             return Ok(());
         }
-        let deleted = self.deleted_since(&unclear, apply.commit, deadline).await?;
+        let mut deleted = self.deleted_since(unclear, apply.commit, deadline).await?;
         for (key, step) in unclear {
-            if deleted.contains(&key) {
+            if let Some(key) = deleted.take(key) {
                 cov_mark::hit!(deletion_on_record);
                 apply.deleted.insert(key);
             } else if is_owner {
-                self.relock(apply, key, step).await;
+                self.relock(apply, key.clone(), *step).await;
             } else if self.now() >= apply.began + self.config.lease / 2 {
                 // Until then the owner may be at it.
                 cov_mark::hit!(unclear_participant_reported);
-                apply.never(&key, UNTOLD);
+                apply.never(key, UNTOLD);
             }
         }
         Ok(())
@@ -174,36 +173,39 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
         let (document, ..) = self.domain_document(deadline).await?;
+        let names: Vec<Arc<str>> = unclear.keys().map(|key| key.to_string().into()).collect();
+        let filters = names.chunks(KEYS_AT_ONCE);
+        let filters: Vec<Filter> =
+            filters.map(|names| Filter::any_of(DELETES, names.iter().cloned())).collect();
         // Of all days: the clocks of others may have been behind.
         let partitions = document.partitions.values();
         let searches: Vec<_> = partitions
-            .map(|partition| self.deletions_in(partition, unclear, commit, deadline).boxed())
+            .map(|partition| self.later_deletions(partition, &filters, commit, deadline).boxed())
             .collect();
         let found = stream::iter(searches).buffer_unordered(PARTITIONS_AT_ONCE);
         let found: Vec<BTreeSet<Key>> = found.try_collect().await?;
-        Ok(found.into_iter().flatten().collect())
+        let is_unclear = |key: &Key| unclear.contains_key(key);
+        Ok(found.into_iter().flatten().filter(is_unclear).collect())
     }
 
-    /// The same in one partition of the transaction table.
-    async fn deletions_in(
+    /// The documents that the later committed transactions of one partition deleted, of those
+    /// transactions for which the filters ask.
+    async fn later_deletions(
         &self,
         partition: &str,
-        unclear: &BTreeMap<Key, Applying>,
+        filters: &[Filter],
         commit: CommitVersion,
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
         self.refresh(partition, deadline).await?;
-        let names: Vec<Arc<str>> = unclear.keys().map(|key| key.to_string().into()).collect();
         let mut deleted = BTreeSet::new();
-        for names in names.chunks(KEYS_AT_ONCE) {
-            let filter = Filter::any_of(DELETES, names.iter().cloned());
-            let mut pages = self.pages(partition, filter, PAGE);
+        for filter in filters {
+            let mut pages = self.pages(partition, filter.clone(), PAGE);
             while let Some(documents) = self.next_page(&mut pages, deadline).await? {
                 for (at, _, source) in documents {
                     let record = crate::engine::format::read_record(&at, &source)?;
                     if record.state.is_committed() && record.commit_version > Some(commit) {
-                        let keys = record.deleted().map(Participant::key);
-                        deleted.extend(keys.filter(|key| unclear.contains_key(key)));
+                        deleted.extend(record.deleted().map(Participant::key));
                     }
                 }
             }

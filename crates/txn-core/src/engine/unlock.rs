@@ -12,8 +12,8 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::apply::{Applying, unlocking};
 
-/// How often a void lock is written that somebody's touch moved: who looks late must not fail each
-/// time.
+/// Tries to take a void lock off that another process moved by a touch: a process that looks late
+/// must not fail each time.
 const UNLOCK_TRIES: u32 = 3;
 
 impl Engine {
@@ -69,8 +69,8 @@ impl Engine {
         moved
     }
 
-    /// Those of the locks that stand as they stood, over the same content, but were moved by a
-    /// touch of somebody else. A placeholder counts at its version only.
+    /// The locks that still stand over the same content, and that a touch of another process moved.
+    /// A placeholder counts at its version only.
     async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
         let looks = self.look_at(&moved, ReadPreference::Primary).await;
         let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {

@@ -233,7 +233,8 @@ async fn what_is_up_to_one_that_is_unreadable_is_told() {
     }
 }
 
-/// What becomes of a transaction that was staged over a collection that is dropped behind its locks, and perhaps made again.
+/// The outcome of a transaction that was staged over a collection that is dropped behind its locks,
+/// and perhaps made again.
 #[tokio::test(start_paused = true)]
 async fn over_a_collection_that_is_gone_those_that_are_left_decide() {
     for (made_again, inserts) in [(false, false), (true, false), (true, true)] {

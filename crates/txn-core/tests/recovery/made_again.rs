@@ -11,7 +11,7 @@ use txn_core::{AttemptId, Config, Domain, Error, Options, State};
 
 use super::shop::{Dies, Item, Items, Log, Process, Shop};
 
-/// What the transaction does to the document in the collection that is dropped.
+/// The change of the document in the collection that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Insert,
@@ -19,13 +19,13 @@ enum Change {
     Delete,
 }
 
-/// What stands in the collection that is made in its place.
+/// The document in the collection that is made in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Nothing,
-    /// What a plain client wrote.
+    /// A plain client wrote it.
     Plain,
-    /// What another transaction committed.
+    /// Another transaction committed it.
     Committed,
 }
 
@@ -89,11 +89,6 @@ async fn content(w: &Shop) -> Option<String> {
     w.stored(&lost()).await.map(|(_, source)| source.to_string())
 }
 
-async fn is_in_state(w: &Shop, tid: AttemptId, state: State) -> bool {
-    let (_, record) = w.stored(&Shop::record_key(tid)).await.expect("a record");
-    record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
-}
-
 /// Whether the process reported the lost document as applied.
 fn is_called_applied(p: &Process, tid: AttemptId) -> bool {
     let replayed = p.log.of(|event| match event {
@@ -120,7 +115,7 @@ async fn owner_reports_a_commit_lost_with_its_collection() {
         assert_eq!(owner.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
         assert_eq!(owner.values(1).await, [Some(2)], "the other is applied");
-        assert!(is_in_state(&w, tid, State::Committed).await, "{change:?}, {then:?}");
+        assert!(w.is_in_state(tid, State::Committed).await, "{change:?}, {then:?}");
     }
 }
 
@@ -136,14 +131,14 @@ async fn recoverer_reports_a_lost_commit_then_finishes() {
             let report = p.domain.janitor_pass().await.expect("passes");
             let is_told = report.damaged.iter().any(|(key, _)| *key == lost());
             assert!(is_told, "{change:?}, {then:?}: {report:?}");
-            assert!(is_in_state(&w, tid, State::Committed).await, "a node may lag");
+            assert!(w.is_in_state(tid, State::Committed).await, "a node may lag");
             assert_eq!(p.values(1).await, [Some(2)], "the other is applied");
             tokio::time::sleep(Duration::from_secs(100)).await;
         }
         tokio::time::sleep(Duration::from_secs(600)).await;
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.open.is_empty(), "{report:?}");
-        assert!(is_in_state(&w, tid, State::Finished).await, "its day can be dropped");
+        assert!(w.is_in_state(tid, State::Finished).await, "its day can be dropped");
         assert_eq!(p.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert!(!is_called_applied(&p, tid), "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
@@ -199,7 +194,7 @@ async fn owner_takes_no_lock_in_a_collection_made_again() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(content(&w).await, None, "nothing is left in the new one");
     assert_eq!(log.damaged(), [lost()]);
-    assert!(is_in_state(&w, tid, State::Committed).await);
+    assert!(w.is_in_state(tid, State::Committed).await);
 }
 
 /// A restored collection holds the lock or the commit: the apply goes on there.
@@ -222,6 +217,6 @@ async fn commit_is_applied_to_a_restored_lock() {
         let stands = content(&w).await.expect("it stands");
         let is_locked = stands.contains("\"transaction_tid\":\"");
         assert!(stands.contains("\"n\":2") && !is_locked, "{stands}");
-        assert!(is_in_state(&w, tid, State::Finished).await);
+        assert!(w.is_in_state(tid, State::Finished).await);
     }
 }

@@ -134,11 +134,6 @@ async fn owner(w: &Shop, meddling: &[(&str, Meddling)], end: End, touches_record
     Owner { domain, items, log, tid }
 }
 
-async fn is_in_state(w: &Shop, tid: AttemptId, state: State) -> bool {
-    let (_, record) = w.stored(&Shop::record_key(tid)).await.expect("a record");
-    record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
-}
-
 async fn content(w: &Shop, id: &str) -> Option<String> {
     let stored = w.stored(&Key::new("items", id)).await?.1;
     let value: serde_json::Value = serde_json::from_str(&stored).expect("JSON");
@@ -168,7 +163,7 @@ async fn owner_writes_over_what_a_plain_client_moved() {
         let damaged = owner.log.damaged();
         let names: Vec<&str> = damaged.iter().map(|key| &*key.id).collect();
         assert_eq!(names, told, "{meddling:?}");
-        assert!(is_in_state(&w, owner.tid, State::Finished).await, "{meddling:?}");
+        assert!(w.is_in_state(owner.tid, State::Finished).await, "{meddling:?}");
         let report = owner.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
     }
@@ -186,7 +181,7 @@ async fn recoverer_reports_what_it_cannot_tell_until_a_person_writes_it() {
             let new = p.items.key("new");
             assert!(report.damaged.iter().any(|(key, _)| *key == new), "{meddling:?}: {report:?}");
             assert!(p.log.damaged().contains(&new));
-            assert!(is_in_state(&w, dead.tid, State::Committed).await, "{meddling:?}");
+            assert!(w.is_in_state(dead.tid, State::Committed).await, "{meddling:?}");
             assert_eq!(content(&w, "d0000").await.as_deref(), Some("7"), "the other is applied");
         }
         if meddling != Meddling::Remove {
@@ -201,7 +196,7 @@ async fn recoverer_reports_what_it_cannot_tell_until_a_person_writes_it() {
         insert.await.expect("writes it again");
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{meddling:?}: {report:?}");
-        assert!(is_in_state(&w, dead.tid, State::Finished).await, "{meddling:?}");
+        assert!(w.is_in_state(dead.tid, State::Finished).await, "{meddling:?}");
     }
 }
 
@@ -211,7 +206,7 @@ async fn recoverer_knows_of_a_deletion_by_its_record() {
     for (id, next_day) in [("new", false), ("d0000", false), ("new", true)] {
         let w = Shop::of(1).await;
         let dead = owner(&w, &[], End::BeforeFinish, false).await;
-        assert!(is_in_state(&w, dead.tid, State::Committed).await);
+        assert!(w.is_in_state(dead.tid, State::Committed).await);
         let p = w.process(Dies::Never).await;
         let delete = p.domain.transact::<_, Error, _>(async |tx| {
             tx.get(&p.items, id).await?;
@@ -224,7 +219,7 @@ async fn recoverer_knows_of_a_deletion_by_its_record() {
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{id}: {report:?}");
         assert!(p.log.damaged().is_empty(), "{id}: {:?}", p.log.damaged());
-        assert!(is_in_state(&w, dead.tid, State::Finished).await, "{id}");
+        assert!(w.is_in_state(dead.tid, State::Finished).await, "{id}");
         assert_eq!(content(&w, id).await, None, "it stays deleted");
     }
 }
@@ -273,7 +268,7 @@ async fn janitor_retries_a_participant_that_no_scan_shows() {
     delete.await.expect("deletes it");
     let report = domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
-    assert!(is_in_state(&w, dead.tid, State::Finished).await);
+    assert!(w.is_in_state(dead.tid, State::Finished).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +278,7 @@ async fn owner_whose_record_was_touched_writes_over_nothing() {
         let owner = owner(&w, &[("new", meddling)], End::Never, true).await;
         let new = owner.items.key("new");
         assert_eq!(owner.log.damaged(), std::slice::from_ref(&new), "{meddling:?}");
-        assert!(is_in_state(&w, owner.tid, State::Committed).await, "{meddling:?}");
+        assert!(w.is_in_state(owner.tid, State::Committed).await, "{meddling:?}");
         let stands = w.stored(&new).await.map(|(_, source)| source);
         assert!(stands.is_none_or(|source| source.contains("transaction_absent")));
     }

@@ -12,7 +12,7 @@ use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Source, Store, StoreError, StoreErrorKind, Version,
     Write, WriteOp,
 };
-use txn_core::{Acknowledge, AttemptId, Collection, Config, Domain, Error, Options, Typed};
+use txn_core::{Acknowledge, AttemptId, Collection, Config, Domain, Error, Options, State, Typed};
 use txn_sim::{CountingStore, Counts};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,6 +224,12 @@ impl Shop {
             None => WriteOp::Create(source.into()),
         };
         self.write(Write::new(key.clone(), op)).await;
+    }
+
+    /// Whether the record of a transaction is in a state.
+    pub(crate) async fn is_in_state(&self, tid: AttemptId, state: State) -> bool {
+        let (_, record) = self.stored(&Self::record_key(tid)).await.expect("a record");
+        record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
     }
 
     pub(crate) fn record_key(tid: AttemptId) -> Key {

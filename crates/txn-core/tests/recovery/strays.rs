@@ -105,7 +105,7 @@ async fn read_only_transactions_and_one_document_writers_take_a_stray_lock_off()
     let snapshot = p.domain.reader().read(&p.items, "copy").await.expect("reads");
     let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 2 }).await;
     let written = matches!(set, Ok(txn_core::CompareAndSet::Written(_)));
-    assert!(written, "the lock is nobody's: {set:?}");
+    assert!(written, "no transaction holds the lock: {set:?}");
     assert!(!w.stored(&copy).await.expect("it is kept").1.contains("transaction_tid"));
     locked_copy(&w, &copy, &copy, holder).await;
     let read = async |tx: &txn_core::Transaction| tx.get(&p.items, "copy").await;

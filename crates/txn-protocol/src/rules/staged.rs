@@ -119,10 +119,10 @@ pub enum Probing {
 /// One participant of the staged transaction `tid`, whose lock is conditioned on the version `expected`. Fences never wait: two
 /// transactions whose locks cross would wait for each other for ever.
 ///
-/// `now`: as its primary shows it after the staged record was read. `acknowledged`: what stands there is the placeholder of a
-/// transaction that was told so, at this very version. That is a fence already: an acknowledged write does not vanish, and it has
-/// taken the place of what the lock is conditioned on. `elsewhere`: the collection was made again after the
-/// record was written.
+/// `now`: as its primary shows it after the staged record was read. `acknowledged`: what stands
+/// there is the placeholder of a transaction that was told so, at this very version. That is a
+/// fence already: an acknowledged write does not vanish, and it has taken the place of what the
+/// lock is conditioned on. `elsewhere`: the collection was made again after the record was written.
 pub fn probing(
     rules: &Rules,
     tid: AttemptId,

@@ -10,6 +10,7 @@ use txn_core::{Error, ErrorKind};
 use txn_fixtures::bank;
 
 use super::send;
+use crate::found::all;
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage};
 
@@ -55,10 +56,10 @@ async fn swap(stage: &Stage, from: &str, to: &str) -> Result<Value, String> {
 /// Returns once an index is written no more. Each process asks what the alias stands for once in a
 /// lease, and a transaction that began before may still commit.
 async fn is_left_alone(stage: &Stage, index: &str) -> Result<(), String> {
-    let mut before = balances(stage, index).await?;
+    let mut before = balances(stage, index).await;
     for _ in 0..ROUNDS {
         stage.complains().await?;
-        let after = balances(stage, index).await?;
+        let after = balances(stage, index).await;
         if before == after {
             return Ok(());
         }
@@ -68,13 +69,9 @@ async fn is_left_alone(stage: &Stage, index: &str) -> Result<(), String> {
 }
 
 /// What the accounts and counters of an index hold. Locks may still be taken off there.
-async fn balances(stage: &Stage, index: &str) -> Result<BTreeMap<String, Value>, String> {
-    send(stage.plain(), "POST", &format!("/{index}/_refresh"), None).await?;
-    let found = send(stage.plain(), "GET", &format!("/{index}/_search?size=1000"), None).await?;
-    let hits = found["hits"]["hits"].as_array().into_iter().flatten();
-    let balance =
-        |hit: &Value| Some((hit["_id"].as_str()?.to_owned(), hit["_source"]["balance"].clone()));
-    Ok(hits.filter_map(balance).collect())
+async fn balances(stage: &Stage, index: &str) -> BTreeMap<String, Value> {
+    let documents = all(stage.plain(), index).await;
+    documents.into_iter().map(|(id, source)| (id, source["balance"].clone())).collect()
 }
 
 /// A process that opens the alias now works in the new index alone.

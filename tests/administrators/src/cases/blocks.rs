@@ -1,14 +1,15 @@
 //! An index is blocked, by hand or because a disk is full.
 //!
-//! Expected: transactions that write end at once, by an error that speaks of the block. Verified reads and
-//! read-only transactions go on, but for documents that an unfinished transaction holds. Once the
-//! block is gone everything goes on, and nothing is lost.
+//! Expected: transactions that write end at once, by an error that speaks of the block. Verified
+//! reads and read-only transactions go on, but for documents that an unfinished transaction holds.
+//! Once the block is gone everything goes on, and nothing is lost.
 
 use serde_json::json;
 use txn_core::{Error, ErrorKind, Options};
 
 use super::send;
 use crate::book;
+use crate::found::Source;
 use crate::load::{ACCOUNTS, Process};
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage};
@@ -33,14 +34,15 @@ pub(super) async fn run(server: &Server, block: &str) -> Outcome {
     stage.end().await
 }
 
-/// A verified read and a read-only transaction of the accounts that no transaction holds: one that is
-/// committed cannot be applied while the block stands, and its readers wait.
+/// A verified read and a read-only transaction of the accounts that no transaction holds: one that
+/// is committed cannot be applied while the block stands, and its readers wait.
 async fn reads(stage: &Stage) -> Result<(), Error> {
     let Process { domain, accounts, .. } = stage.load.process(0);
     let mut names: Vec<String> = Vec::new();
     for name in (0..ACCOUNTS).map(book::account) {
-        let source = stage.plain().source(stage.accounts(), &name).await;
-        if source.is_some_and(|source| !source.contains("\"transaction_tid\":\"")) {
+        let text = stage.plain().source(stage.accounts(), &name).await;
+        let source = text.and_then(|text| serde_json::from_str(&text).ok()).map(Source::new);
+        if source.is_some_and(|source| !source.is_locked()) {
             names.push(name);
         }
     }

@@ -1,9 +1,9 @@
 //! Values out of thin air: a read or a final state that holds what no transaction wrote.
 //!
-//! `adya` orders the values of a list by its longest read. A value that only one read shows gives it
-//! no cycle, so an invented value at the end of a list passes.
+//! `adya` orders the values of a list by its longest read. A value that only one read shows gives
+//! it no cycle, so an invented value at the end of a list passes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::Finding;
 use crate::history::{History, Kind, Micro, Seen};
@@ -35,8 +35,7 @@ pub(super) fn invented_values(history: &History) -> Vec<Finding> {
             }
         }
     }
-    let finals: Option<&BTreeMap<u64, Vec<u64>>> = history.finals.as_ref();
-    for (key, values) in finals.into_iter().flatten() {
+    for (key, values) in history.finals.iter().flatten() {
         check(&asked, *key, values, &|| "in the end".to_owned());
     }
     findings
