@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use crate::error::{Error, Result};
 use crate::event::Observer;
@@ -60,6 +62,19 @@ pub struct Config {
     pub coordinator: String,
     /// Who is told of events, for logs and figures. It observes, and changes nothing.
     pub observer: Option<Arc<dyn Observer>>,
+    /// The runtime for tasks of callers in current-thread runtimes: commits, applies, heartbeats and
+    /// shared requests.
+    ///
+    /// A current-thread runtime runs its tasks only within `block_on`; a multi-thread runtime has threads
+    /// of its own, and runs the tasks of its callers itself. `None`, the default, takes the runtime in
+    /// which the domain is opened, if that is a multi-thread one. If it is not, each task runs in the
+    /// runtime of its caller. If that rests, its last commits stay unapplied, and transactions of other
+    /// runtimes that want the same documents wait.
+    ///
+    /// Set it if several current-thread runtimes use one domain. The cost is a change of threads for each
+    /// task, and the runtime must be driven until the domain is shut down. If the runtime ends earlier,
+    /// tasks run in the runtimes of their callers.
+    pub runtime: Option<Handle>,
     /// Where time comes from. Tests may put a clock of their own here.
     pub clock: Arc<dyn Clock>,
     /// Where randomness comes from. Tests may put a source of their own here.
@@ -85,6 +100,7 @@ impl Default for Config {
             application: None,
             coordinator: format!("pid {}", std::process::id()),
             observer: None,
+            runtime: None,
             clock: Arc::new(SystemClock::default()),
             entropy: Arc::new(SystemEntropy),
             rules: Rules::all(),
@@ -126,6 +142,8 @@ impl Config {
         with_retention_days: retention_days: u16;
         /// Sets [`Config::janitor_interval`].
         with_janitor_interval: janitor_interval: Option<Duration>;
+        /// Sets [`Config::runtime`].
+        with_runtime: runtime: Option<Handle>;
         /// Sets [`Config::shared_requests`].
         with_shared_requests: shared_requests: Option<bool>;
         /// Sets [`Config::groups`].
@@ -205,8 +223,8 @@ impl Config {
 /// When a transaction returns to its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// At the commit point: durable, and seen by every transaction and every reader of this crate. It is applied behind that by a task
-    /// of the caller's runtime, which has to be driven on: until then other transactions of this process wait for its documents.
+    /// At the commit point: durable, and seen by every transaction and every reader of this crate. A task of the domain applies it
+    /// afterwards: see [`Config::runtime`].
     #[default]
     Committed,
     /// Once plain GETs see it too.

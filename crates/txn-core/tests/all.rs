@@ -19,6 +19,7 @@ mod overload;
 mod partitions;
 #[path = "recovery/main.rs"]
 mod recovery;
+mod runtimes;
 mod sequences;
 mod serial_equivalence;
 mod slow_stores;

@@ -1,5 +1,6 @@
 //! The tasks of a domain, and its end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::Handle;
@@ -8,22 +9,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::engine::serving_runtime::ServingRuntime;
+
 /// Whatever runs for a domain, until it is shut down.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     tasks: TaskTracker,
     /// Cancelled when the domain begins to shut down.
     closing: CancellationToken,
-    /// The runtime that the domain was opened in, if it was one.
-    runtime: Option<Handle>,
+    /// Where tasks run.
+    serving: Arc<ServingRuntime>,
     /// Something committed was left to the janitor.
     left_over: AtomicBool,
 }
 
 impl Lifecycle {
-    pub(crate) fn new(tasks: TaskTracker) -> Self {
+    pub(crate) fn new(tasks: TaskTracker, serving: Arc<ServingRuntime>) -> Self {
         let (closing, left_over) = (CancellationToken::new(), AtomicBool::new(false));
-        Self { tasks, closing, runtime: Handle::try_current().ok(), left_over }
+        Self { tasks, closing, serving, left_over }
     }
 
     /// Spawns a task that a shutdown waits for, also after it has begun.
@@ -31,24 +34,26 @@ impl Lifecycle {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tasks.spawn(task)
-    }
-
-    /// Spawns a task for a caller that need not be in a runtime: then it is that of the domain, if there is one.
-    pub(crate) fn spawn_from_anywhere(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let here = Handle::try_current().ok();
-        if let Some(runtime) = here.as_ref().or(self.runtime.as_ref()) {
-            self.tasks.spawn_on(task, runtime);
+        match self.serving.for_current() {
+            Some(runtime) => self.tasks.spawn_on(task, &runtime),
+            None => self.tasks.spawn(task),
         }
     }
 
-    /// Spawns a task in the runtime of whoever it is for.
-    pub(crate) fn spawn_on(
+    /// Spawns a task for a caller that need not be in a runtime.
+    pub(crate) fn spawn_from_anywhere(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = self.serving.for_current() {
+            self.tasks.spawn_on(task, &runtime);
+        }
+    }
+
+    /// Spawns a task on behalf of callers of another runtime.
+    pub(crate) fn spawn_for(
         &self,
+        callers: &Handle,
         task: impl Future<Output = ()> + Send + 'static,
-        runtime: &Handle,
     ) {
-        self.tasks.spawn_on(task, runtime);
+        self.tasks.spawn_on(task, self.serving.of(callers));
     }
 
     /// As long as it is kept, a shutdown waits.

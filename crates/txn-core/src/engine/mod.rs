@@ -33,6 +33,7 @@ pub(crate) mod purge;
 pub(crate) mod rebuild;
 pub(crate) mod release;
 pub(crate) mod retention;
+pub(crate) mod serving_runtime;
 pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
@@ -67,6 +68,7 @@ use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::memory::Memory;
+use crate::engine::serving_runtime::ServingRuntime;
 use crate::engine::shared_requests::SharedRequests;
 use crate::engine::succession::Successions;
 use crate::engine::time::Time;
@@ -135,11 +137,15 @@ impl Engine {
         config.check()?;
         check_name(name)?;
         let tasks = TaskTracker::new();
+        let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
         let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
         let groups = config.groups.unwrap_or(store.limits().shares_requests);
         let front = || -> Arc<dyn Store> {
             match shares {
-                true => Arc::new(SharedRequests::new(store.clone(), &tasks, &config.clock)),
+                true => {
+                    let (store, clock) = (store.clone(), config.clock.clone());
+                    Arc::new(SharedRequests::new(store, tasks.clone(), clock, serving.clone()))
+                }
                 false => store.clone(),
             }
         };
@@ -160,7 +166,7 @@ impl Engine {
             aliases: Aliases::default(),
             histories: Histories::default(),
             groups,
-            lifecycle: Lifecycle::new(tasks),
+            lifecycle: Lifecycle::new(tasks, serving.clone()),
             absence_probe: tokio::sync::Mutex::default(),
             time: Time::default(),
             rules: config.rules.clone(),

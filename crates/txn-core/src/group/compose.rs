@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::runtime;
 use tokio::sync::oneshot;
 
 use super::Place;
@@ -37,11 +37,10 @@ struct Member {
 }
 
 impl Groups {
-    /// Takes those whose turn it is, and commits them.
-    pub(super) async fn compose_next(self: Arc<Self>, turn: Turn) {
+    /// Takes those whose turn it is, and commits them. `here`: the runtime of their callers.
+    pub(super) async fn compose_next(self: Arc<Self>, turn: Turn, here: runtime::Id) {
         // Whoever is ready to run may still join. Where nobody is, this takes no time.
         tokio::task::yield_now().await;
-        let here = Handle::current().id();
         let now = self.engine.now();
         let (taken, over) =
             self.queue.lock().take(turn.number(), here, now, &self.engine.live_attempts);

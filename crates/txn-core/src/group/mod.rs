@@ -143,7 +143,8 @@ impl Groups {
         let called = self.queue.lock().call(now, only);
         if let Some((number, runtime)) = called {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
-            self.engine.lifecycle.spawn_on(self.clone().compose_next(turn), &runtime);
+            let composing = self.clone().compose_next(turn, runtime.id());
+            self.engine.lifecycle.spawn_for(&runtime, composing);
         }
     }
 

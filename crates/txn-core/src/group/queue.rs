@@ -175,8 +175,8 @@ impl Queue {
         keys.any(|key| self.wanted.contains_key(key))
     }
 
-    /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: one
-    /// that rests carries nothing of others.
+    /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: callers of
+    /// one that rests cannot run again, so a group has callers of one runtime.
     ///
     /// `only`: nobody else is looked at, for all others were, and were not free.
     pub(super) fn call(&mut self, now: Duration, only: Option<Place>) -> Option<(u64, Handle)> {

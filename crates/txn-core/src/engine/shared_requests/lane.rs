@@ -10,12 +10,10 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio_util::task::TaskTracker;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::Bounds;
+use super::Carriage;
 use super::kind::{AnswerOf, Kind, Operation};
-use crate::clock::Clock;
-use crate::store::Store;
 
 /// A request that is under way for longer leaves its slot to another one.
 const SLOW: Duration = Duration::from_millis(100);
@@ -28,10 +26,9 @@ const KILOBYTE: usize = 1 << 10;
 
 /// See the [module](self).
 pub(super) struct Lane<K: Kind> {
-    store: Arc<dyn Store>,
-    tasks: TaskTracker,
-    clock: Arc<dyn Clock>,
-    bounds: Bounds,
+    carriage: Carriage,
+    /// Where its requests run.
+    runtime: Handle,
     /// A permit for each operation that may be queued, and for each kilobyte. First come, first served.
     room: Arc<Semaphore>,
     room_for_bytes: Arc<Semaphore>,
@@ -52,8 +49,6 @@ struct Batch<K: Kind> {
     operations: Vec<K::Operation>,
     bytes: usize,
     caller: oneshot::Sender<Reply<K>>,
-    /// Where the caller runs.
-    runtime: Handle,
     /// Its place in the queue, given up when it leaves.
     _room: [OwnedSemaphorePermit; 2],
 }
@@ -64,18 +59,12 @@ enum Reply<K: Kind> {
 }
 
 impl<K: Kind> Lane<K> {
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        tasks: TaskTracker,
-        clock: Arc<dyn Clock>,
-        bounds: Bounds,
-    ) -> Arc<Self> {
+    pub(super) fn new(carriage: Carriage, runtime: Handle) -> Arc<Self> {
         let state = State { queue: VecDeque::new(), under_way: BTreeMap::new(), next_request: 0 };
+        let bounds = carriage.bounds;
         Arc::new(Self {
-            store,
-            tasks,
-            clock,
-            bounds,
+            carriage,
+            runtime,
             room: Arc::new(Semaphore::new(bounds.queued)),
             room_for_bytes: Arc::new(Semaphore::new(bounds.queued_bytes / KILOBYTE)),
             large: Semaphore::new(bounds.large_slots),
@@ -90,7 +79,7 @@ impl<K: Kind> Lane<K> {
         if operations.is_empty() {
             return Vec::new();
         }
-        if self.bounds.is_large(operations.len(), bytes) {
+        if self.carriage.bounds.is_large(operations.len(), bytes) {
             return self.ask_alone(operations).await;
         }
         let mut reply = self.queue(operations, bytes).await;
@@ -99,7 +88,7 @@ impl<K: Kind> Lane<K> {
                 biased;
                 answered = &mut reply => answered,
                 // Requests may have become slow since: then there are more slots.
-                () = self.clock.sleep(SLOW) => {
+                () = self.carriage.clock.sleep(SLOW) => {
                     self.send_queued();
                     continue;
                 }
@@ -114,14 +103,31 @@ impl<K: Kind> Lane<K> {
     }
 
     /// A request of its own, in a slot for large ones, which it leaves when it becomes slow.
-    async fn ask_alone(&self, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
+    ///
+    /// A task sends it: a caller that holds its future and does not poll it would keep the slot.
+    async fn ask_alone(self: &Arc<Self>, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
+        let (this, owned) = (self.clone(), operations.to_vec());
+        let sending = async move { this.send_alone(&owned).await };
+        // Dropped with its caller, as a batch that is queued.
+        let sent = AbortOnDropHandle::new(self.carriage.tasks.spawn_on(sending, &self.runtime));
+        match sent.await {
+            Ok(answers) => answers,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // It may have been sent, and its runtime has ended.
+                Err(_) => operations.iter().map(|_| K::Operation::abandoned()).collect(),
+            },
+        }
+    }
+
+    async fn send_alone(&self, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
         // Closed never: without a permit it would be sent beyond the bound, and no worse.
         let mut slot = self.large.acquire().await;
-        let mut request = K::send(&*self.store, operations);
+        let mut request = K::send(&*self.carriage.store, operations);
         let mut answers = tokio::select! {
             biased;
             answers = &mut request => answers,
-            () = self.clock.sleep(SLOW) => {
+            () = self.carriage.clock.sleep(SLOW) => {
                 if let Ok(spare) = self.spare_large.try_acquire() {
                     slot = Ok(spare);
                 }
@@ -142,45 +148,44 @@ impl<K: Kind> Lane<K> {
         let (caller, reply) = oneshot::channel();
         let permits =
             |wanted: usize, most: usize| u32::try_from(wanted.min(most)).unwrap_or(u32::MAX);
-        let most = permits(operations.len(), self.bounds.queued);
-        let kilobytes = permits(bytes / KILOBYTE + 1, self.bounds.queued_bytes / KILOBYTE);
+        let most = permits(operations.len(), self.carriage.bounds.queued);
+        let kilobytes = permits(bytes / KILOBYTE + 1, self.carriage.bounds.queued_bytes / KILOBYTE);
         // Closed never; the caller would learn that nobody carries its request.
         let Ok(room) = self.room.clone().acquire_many_owned(most).await else { return reply };
         let bytes_room = self.room_for_bytes.clone().acquire_many_owned(kilobytes).await;
         let Ok(bytes_room) = bytes_room else { return reply };
-        let (runtime, operations) = (Handle::current(), operations.to_vec());
-        let batch = Batch { operations, bytes, caller, runtime, _room: [room, bytes_room] };
+        let operations = operations.to_vec();
+        let batch = Batch { operations, bytes, caller, _room: [room, bytes_room] };
         self.state.lock().queue.push_back(batch);
         self.send_queued();
         reply
     }
 
-    /// Has what is queued sent, if there is a slot. A request is carried where the caller runs that has waited longest: a
-    /// runtime that rests carries nothing of others.
+    /// Has what is queued sent, if there is a slot.
     fn send_queued(self: &Arc<Self>) {
         let carrier = {
             let mut state = self.state.lock();
-            let now = self.clock.monotonic();
+            let now = self.carriage.clock.monotonic();
             if state.under_way.len() >= self.slots(&state, now) {
                 // Whoever waits for room is let in where nobody waits for an answer any more.
                 state.queue.retain(|batch| !batch.caller.is_closed());
                 return;
             }
-            let Some(first) = state.queue.front() else { return };
-            let runtime = first.runtime.clone();
+            if state.queue.is_empty() {
+                return;
+            }
             let number = state.next_request;
             state.next_request += 1;
             state.under_way.insert(number, now);
-            (runtime, Carrier { lane: self.clone(), number, ended: false })
+            Carrier { lane: self.clone(), number, ended: false }
         };
-        let (runtime, carrier) = carrier;
-        self.tasks.spawn_on(carrier.run(), &runtime);
+        self.carriage.tasks.spawn_on(carrier.run(), &self.runtime);
     }
 
     fn slots(&self, state: &State<K>, now: Duration) -> usize {
         let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
         let slow = state.under_way.values().filter(is_slow).count();
-        self.bounds.slots + slow.min(self.bounds.spare_slots)
+        self.carriage.bounds.slots + slow.min(self.carriage.bounds.spare_slots)
     }
 
     /// What goes out in the next request, oldest first.
@@ -194,7 +199,8 @@ impl<K: Kind> Lane<K> {
             }
             operations += next.operations.len();
             bytes += next.bytes;
-            let fits = operations <= self.bounds.operations && bytes <= self.bounds.bytes;
+            let fits = operations <= self.carriage.bounds.operations
+                && bytes <= self.carriage.bounds.bytes;
             if !fits && !batches.is_empty() {
                 state.queue.push_front(next);
                 break;
@@ -202,7 +208,7 @@ impl<K: Kind> Lane<K> {
             batches.push(next);
         }
         if !batches.is_empty() {
-            let now = self.clock.monotonic();
+            let now = self.carriage.clock.monotonic();
             state.under_way.insert(number, now);
         }
         batches
@@ -237,7 +243,7 @@ impl<K: Kind> Carrier<K> {
             callers.push((batch.operations.len(), batch.caller));
             operations.extend(batch.operations);
         }
-        let request = async { K::send(&*self.lane.store, &operations).await };
+        let request = async { K::send(&*self.lane.carriage.store, &operations).await };
         match AssertUnwindSafe(request).catch_unwind().await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();

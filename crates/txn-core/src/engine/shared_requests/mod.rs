@@ -12,6 +12,8 @@
 //! - A caller that is dropped while its batch is queued takes it out: it is not sent. Once it is sent it goes on to its
 //!   end, and the answer is thrown away. To the caller both are what a dropped future always was: an unknown
 //!   outcome.
+//! - Each runtime has lanes of its own, so that a request carries callers of one runtime alone. Callers that can stop
+//!   driving theirs use the lanes of another one ([`ServingRuntime`]).
 //! - A panic of the store reaches those whose operations were in the request, and nobody else.
 
 mod kind;
@@ -21,14 +23,17 @@ mod lane;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::runtime::{self, Handle};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
+use crate::engine::serving_runtime::ServingRuntime;
 use crate::store::{Key, Layer, Outcome, Read, Store, Write};
-use kind::{AnyCopy, Primary, Writes};
+use kind::{AnyCopy, Kind, Primary, Writes};
 use lane::Lane;
 
 /// How much goes out at once.
@@ -73,55 +78,108 @@ impl Bounds {
 
 /// The user's store, with requests that are shared.
 pub(crate) struct SharedRequests {
+    carriage: Carriage,
+    serving: Arc<ServingRuntime>,
+    reads: Lanes<AnyCopy>,
+    primary_reads: Lanes<Primary>,
+    writes: Lanes<Writes>,
+}
+
+/// What all requests of a store have in common.
+#[derive(Clone)]
+struct Carriage {
     store: Arc<dyn Store>,
-    reads: Arc<Lane<AnyCopy>>,
-    primary_reads: Arc<Lane<Primary>>,
-    writes: Arc<Lane<Writes>>,
+    tasks: TaskTracker,
+    clock: Arc<dyn Clock>,
+    bounds: Bounds,
+}
+
+/// The lanes of one kind of call, one for each runtime that carries requests.
+struct Lanes<K: Kind>(Mutex<LanesByRuntime<K>>);
+
+struct LanesByRuntime<K: Kind> {
+    /// The lane that was asked for last. It stays while it is idle, so that a process with one runtime
+    /// makes one lane.
+    last: Option<(runtime::Id, Arc<Lane<K>>)>,
+    /// Lanes with callers or requests. An idle lane is dropped: its handle would keep the files of a
+    /// runtime open that has ended.
+    busy: Vec<(runtime::Id, Weak<Lane<K>>)>,
+}
+
+impl<K: Kind> Lanes<K> {
+    fn new() -> Self {
+        Self(Mutex::new(LanesByRuntime { last: None, busy: Vec::new() }))
+    }
+
+    /// The lane of a runtime.
+    fn of(&self, runtime: &Handle, carriage: &Carriage) -> Arc<Lane<K>> {
+        let id = runtime.id();
+        let mut lanes = self.0.lock();
+        if let Some((of, lane)) = &lanes.last
+            && *of == id
+        {
+            return lane.clone();
+        }
+        let known =
+            lanes.busy.iter().find(|(of, _)| *of == id).and_then(|(_, lane)| lane.upgrade());
+        let lane = known.unwrap_or_else(|| {
+            let lane = Lane::new(carriage.clone(), runtime.clone());
+            lanes.busy.retain(|(_, lane)| lane.strong_count() > 0);
+            lanes.busy.push((id, Arc::downgrade(&lane)));
+            lane
+        });
+        // What was the last one may go with its handle: not under the lock.
+        let before = lanes.last.replace((id, lane.clone()));
+        drop(lanes);
+        drop(before);
+        lane
+    }
 }
 
 impl SharedRequests {
     /// In front of `store`; its requests are tasks of `tasks`.
-    pub(crate) fn new(store: Arc<dyn Store>, tasks: &TaskTracker, clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        tasks: TaskTracker,
+        clock: Arc<dyn Clock>,
+        serving: Arc<ServingRuntime>,
+    ) -> Self {
         let bounds = Bounds::of(store.limits().max_document_bytes);
-        Self::with(store, tasks, clock, bounds)
+        Self::with(Carriage { store, tasks, clock, bounds }, serving)
     }
 
-    fn with(
-        store: Arc<dyn Store>,
-        tasks: &TaskTracker,
-        clock: &Arc<dyn Clock>,
-        bounds: Bounds,
-    ) -> Self {
-        Self {
-            reads: Lane::new(store.clone(), tasks.clone(), clock.clone(), bounds),
-            primary_reads: Lane::new(store.clone(), tasks.clone(), clock.clone(), bounds),
-            writes: Lane::new(store.clone(), tasks.clone(), clock.clone(), bounds),
-            store,
-        }
+    fn with(carriage: Carriage, serving: Arc<ServingRuntime>) -> Self {
+        let (reads, primary_reads, writes) = (Lanes::new(), Lanes::new(), Lanes::new());
+        Self { carriage, serving, reads, primary_reads, writes }
+    }
+
+    /// The lane in which the caller's operations go.
+    fn lane<K: Kind>(&self, lanes: &Lanes<K>) -> Arc<Lane<K>> {
+        lanes.of(self.serving.of(&Handle::current()), &self.carriage)
     }
 }
 
 impl fmt::Debug for SharedRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SharedRequests").field(&self.store).finish()
+        f.debug_tuple("SharedRequests").field(&self.carriage.store).finish()
     }
 }
 
 #[async_trait]
 impl Layer for SharedRequests {
     fn inner(&self) -> &dyn Store {
-        &*self.store
+        &*self.carriage.store
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.reads.ask(keys).await
+        self.lane(&self.reads).ask(keys).await
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.primary_reads.ask(keys).await
+        self.lane(&self.primary_reads).ask(keys).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.writes.ask(writes).await
+        self.lane(&self.writes).ask(writes).await
     }
 }

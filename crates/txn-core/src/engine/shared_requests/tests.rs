@@ -79,6 +79,27 @@ const BOUNDS: Bounds = Bounds {
     queued_bytes: 1 << 20,
 };
 
+fn shared(
+    store: Arc<dyn Store>,
+    tasks: &TaskTracker,
+    clock: &Arc<dyn Clock>,
+    bounds: Bounds,
+) -> SharedRequests {
+    shared_in(None, store, tasks, clock, bounds)
+}
+
+fn shared_in(
+    runtime: Option<Handle>,
+    store: Arc<dyn Store>,
+    tasks: &TaskTracker,
+    clock: &Arc<dyn Clock>,
+    bounds: Bounds,
+) -> SharedRequests {
+    let (tasks, clock) = (tasks.clone(), clock.clone());
+    let serving = Arc::new(ServingRuntime::new(runtime));
+    SharedRequests::with(Carriage { store, tasks, clock, bounds }, serving)
+}
+
 async fn items(store: &dyn Store) {
     let role = Role::Data { owner: None };
     let spec = CollectionSpec { name: "items".to_owned(), role, create: true, mappings: None };
@@ -87,6 +108,10 @@ async fn items(store: &dyn Store) {
 
 impl Fixture {
     async fn new(bounds: Bounds) -> Self {
+        Self::with_runtime(None, bounds).await
+    }
+
+    async fn with_runtime(runtime: Option<Handle>, bounds: Bounds) -> Self {
         let gate = Arc::new(Gate {
             inner: MemoryStore::new(),
             open: Semaphore::new(0),
@@ -97,7 +122,7 @@ impl Fixture {
         items(&*gate).await;
         let tasks = TaskTracker::new();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let layer = Arc::new(SharedRequests::with(gate.clone(), &tasks, &clock, bounds));
+        let layer = Arc::new(shared_in(runtime, gate.clone(), &tasks, &clock, bounds));
         Self { gate, layer, tasks }
     }
 
@@ -202,6 +227,45 @@ async fn a_large_batch_has_a_request_of_its_own_and_holds_nobody_up() {
     fixture.let_go(4).await;
     assert!(applied(&small.await.unwrap()) && applied(&other.await.unwrap()));
     assert!(join_all(large).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+}
+
+/// A caller that keeps its future and polls it no more does not keep the slot for large batches.
+#[tokio::test]
+async fn unpolled_large_batch_leaves_its_slot() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let writes =
+        ["b", "c", "d"].map(|id| Write::new(Key::new("items", id), WriteOp::Create("{}".into())));
+    let mut unpolled = Box::pin(Store::write_many(&*fixture.layer, &writes));
+    assert!(futures::poll!(&mut unpolled).is_pending());
+    fixture.calm().await;
+    let other = fixture.create("e f g");
+    fixture.let_go(2).await;
+    assert_eq!(fixture.requests(), ["b c d", "e f g"]);
+    assert!(applied(&other.await.unwrap()));
+    assert!(applied(&unpolled.await));
+}
+
+/// A runtime that rests keeps what it carries. So it carries nothing of callers in other runtimes.
+#[test]
+fn runtimes_share_no_request() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (resting, other) = (runtime(), runtime());
+    let fixture = other.block_on(Fixture::new(BOUNDS));
+    resting.block_on(async {
+        fixture.create("a");
+        fixture.calm().await;
+        // It is queued behind the first.
+        fixture.create("b");
+        fixture.calm().await;
+    });
+    // The first ends when its runtime is driven: nothing of it and of its slot is in the way.
+    other.block_on(async {
+        fixture.gate.open.add_permits(3);
+        assert!(applied(&fixture.create("c").await.unwrap()));
+    });
+    assert_eq!(fixture.requests(), ["a", "c"]);
+    resting.block_on(fixture.calm());
+    assert_eq!(fixture.requests(), ["a", "c", "b"]);
 }
 
 #[tokio::test]
@@ -312,9 +376,9 @@ async fn a_slow_request_leaves_its_slot_to_others() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_runtime_that_has_ended() {
-    let fixture = Fixture::new(BOUNDS).await;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_time().build().unwrap();
+    let fixture = Fixture::with_runtime(Some(runtime.handle().clone()), BOUNDS).await;
     let layer = fixture.layer.clone();
     runtime.spawn(async move {
         let write = Write::new(Key::new("items", "a"), WriteOp::Create("{}".into()));
@@ -325,6 +389,7 @@ async fn nobody_waits_for_a_runtime_that_has_ended() {
     }
     let queued = fixture.create("b");
     fixture.calm().await;
+    assert_eq!(fixture.requests(), ["a"], "the one slot is taken");
     tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(5)))
         .await
         .unwrap();
@@ -341,7 +406,7 @@ async fn the_conformance_suite_passes_through_it() {
     for bounds in [BOUNDS, Bounds { operations: 100, queued: 7, ..BOUNDS }, usual] {
         let tasks = TaskTracker::new();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let layer = SharedRequests::with(store, &tasks, &clock, bounds);
+        let layer = shared(store, &tasks, &clock, bounds);
         conformance::run(Arc::new(layer), Options::new("shared").with_race(4, 10)).await;
     }
 }
@@ -419,7 +484,7 @@ proptest! {
             let tasks = TaskTracker::new();
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
             let bounds = Bounds { operations, queued, ..BOUNDS };
-            let layer = SharedRequests::with(inner.clone(), &tasks, &clock, bounds);
+            let layer = shared(inner.clone(), &tasks, &clock, bounds);
             let outcomes = join_all(all.iter().map(|writes| Store::write_many(&layer, writes))).await;
             assert_eq!(outcomes, expected);
             assert_eq!(inner.get_many(&keys()).await, plain.get_many(&keys()).await);

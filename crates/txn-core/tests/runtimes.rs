@@ -1,0 +1,158 @@
+//! Threads that call a domain by runtimes of their own, and rest in between.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::runtime::{Builder, Runtime};
+use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write};
+use txn_core::{Collection, Config, Domain, Error, Raw, Result};
+
+/// Every request takes a while, in the time of the machine.
+#[derive(Debug, Default)]
+struct Slow(MemoryStore);
+
+const TRIP: Duration = Duration::from_millis(40);
+
+#[async_trait]
+impl Layer for Slow {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        tokio::time::sleep(TRIP).await;
+        self.0.get_many(keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        tokio::time::sleep(TRIP).await;
+        self.0.write_many(writes).await
+    }
+}
+
+#[derive(Clone)]
+struct Shop {
+    domain: Domain,
+    items: Collection<Raw>,
+}
+
+impl Shop {
+    async fn open(config: Config) -> Self {
+        let config = config.with_janitor_interval(None).with_shared_requests(Some(true));
+        let domain =
+            Domain::create(Arc::new(Slow::default()), "shop", config).await.expect("opens");
+        let items = domain.create_collection("items", None).await.expect("opens");
+        Self { domain, items }
+    }
+
+    async fn put(&self, ids: [&str; 2]) -> Result<()> {
+        let text = Raw::new("{\"n\":1}");
+        let put = self.domain.transact::<_, Error, _>(async |tx| {
+            tx.get_many(&self.items, ids).await?;
+            ids.iter().try_for_each(|id| tx.put(&self.items, *id, &text))
+        });
+        put.await
+    }
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("starts")
+}
+
+fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("starts")
+}
+
+/// A thread commits in a runtime of its own, and rests. Others want the same documents.
+fn assert_rest_delays_nobody(shop: &Shop) {
+    let (rests, resting) = channel();
+    let (wakes, waking) = channel::<()>();
+    let of_thread = shop.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = current_thread();
+        runtime.block_on(of_thread.put(["a", "b"])).expect("commits");
+        rests.send(()).expect("goes on");
+        waking.recv().expect("goes on");
+    });
+    resting.recv().expect("goes on");
+    let began = Instant::now();
+    multi_thread().block_on(shop.put(["a", "b"])).expect("commits");
+    let took = began.elapsed();
+    wakes.send(()).expect("goes on");
+    thread.join().expect("goes on");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn commit_is_applied_while_its_caller_rests() {
+    let runtime = multi_thread();
+    assert_rest_delays_nobody(&runtime.block_on(Shop::open(Config::default())));
+}
+
+#[test]
+fn configured_runtime_applies_for_all_callers() {
+    let (opens, serves) = (current_thread(), multi_thread());
+    let config = Config::default().with_runtime(Some(serves.handle().clone()));
+    assert_rest_delays_nobody(&opens.block_on(Shop::open(config)));
+}
+
+#[test]
+fn domain_outlives_the_runtime_it_was_opened_in() {
+    let runtime = multi_thread();
+    let shop = runtime.block_on(Shop::open(Config::default()));
+    runtime.block_on(shop.put(["a", "b"])).unwrap();
+    drop(runtime);
+    current_thread().block_on(async {
+        shop.put(["c", "d"]).await.unwrap();
+        shop.put(["a", "b"]).await.unwrap();
+    });
+}
+
+/// As a handler that blocks every thread of the application, beside the heartbeat of its lease.
+#[test]
+fn blocked_runtime_delays_no_caller_of_another() {
+    let opened_in = multi_thread();
+    let shop = opened_in.block_on(Shop::open(Config::default()));
+    let (wakes, waking) = channel::<()>();
+    let blocked = opened_in.spawn(async move { waking.recv() });
+    multi_thread().block_on(async {
+        for _ in 0..2 {
+            shop.put(["a", "b"]).await.expect("commits");
+        }
+    });
+    wakes.send(()).expect("still blocked");
+    opened_in.block_on(blocked).expect("ends").expect("was blocked until now");
+}
+
+/// Callers of a multi-thread runtime do not depend on those who give up and rest.
+#[test]
+fn callers_that_give_up_and_rest_stop_no_request() {
+    for opens in [current_thread(), multi_thread()] {
+        let shop = opens.block_on(Shop::open(Config::default()));
+        let (wakes, waking) = channel::<()>();
+        let of_thread = shop.clone();
+        let (rests, resting) = channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = current_thread();
+            runtime.block_on(async {
+                let puts = ["a", "b", "c", "d", "e", "f"].map(|id| of_thread.put([id, "z"]));
+                let all = futures::future::join_all(puts);
+                let _ = tokio::time::timeout(TRIP * 3 / 2, all).await;
+            });
+            rests.send(()).unwrap();
+            waking.recv().unwrap();
+        });
+        resting.recv().unwrap();
+        let other = multi_thread();
+        let began = Instant::now();
+        for _ in 0..4 {
+            other.block_on(shop.put(["x", "y"])).unwrap();
+        }
+        let took = began.elapsed();
+        wakes.send(()).unwrap();
+        thread.join().unwrap();
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+}
