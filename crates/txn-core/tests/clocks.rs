@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use txn_core::clock::Clock;
+use txn_core::clock::{Clock, Entropy};
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, Write};
 use txn_core::{Collection, CommitVersion, Config, Domain, Error, ErrorKind, Options, Raw};
 
@@ -42,8 +42,12 @@ impl World {
 
     /// A process whose wall clock is off by so many seconds, and its collection.
     async fn process(self: &Arc<Self>, off: i64) -> Process {
+        self.process_with(off, Config::default()).await
+    }
+
+    async fn process_with(self: &Arc<Self>, off: i64, config: Config) -> Process {
         let wall = Arc::new(Wall { world: self.clone(), off: Mutex::new(off) });
-        let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
+        let config = config.with_janitor_interval(None).with_clock(wall.clone());
         let domain = Domain::create(self.clone(), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Process { wall, domain, items }
@@ -69,6 +73,16 @@ impl Layer for World {
     async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
         *self.asked.lock() += 1;
         Ok(self.tells_time.then(|| self.now()))
+    }
+}
+
+/// What a copy of a running process goes on from. The operating system still tells the two apart.
+#[derive(Debug)]
+struct Copied;
+
+impl Entropy for Copied {
+    fn next_u64(&self) -> u64 {
+        0x1234_5678_9abc_def0
     }
 }
 
@@ -179,7 +193,7 @@ async fn source_of_ids_recovers_without_a_server_time() {
     let version = process.write(1).await.expect("writes");
     assert!(version.unix_time() <= world.now() + DRIFT, "{version:?}");
     let tx = process.domain.begin(&Options::default()).expect("begins");
-    assert!(tx.tid() < ahead && tx.tid().node() != ahead.node());
+    assert!(tx.tid() < ahead && tx.tid().process() != ahead.process());
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,4 +280,29 @@ async fn clock_far_behind_is_refused_for_writes_only() {
     assert!(error.to_string().contains("behind"), "{error}");
     let read = behind.domain.transact::<_, Error, _>(async |tx| tx.get(&behind.items, "a").await);
     assert!(read.await.expect("reads").is_some());
+}
+
+/// As after a virtual machine was cloned while it ran. They begin at one moment, and under one node.
+#[tokio::test(start_paused = true)]
+async fn copies_of_a_process_commit_apart() {
+    let world = World::new(true);
+    let config = || Config::default().with_entropy(Arc::new(Copied));
+    let (one, two) = tokio::join!(world.process_with(0, config()), world.process_with(0, config()));
+    for round in 0..10 {
+        let put = async |copy: &Process, ids: [&str; 2]| {
+            let options = Options::default();
+            let run = copy.domain.run::<_, Error, _>(&options, async |tx| {
+                ids.iter().try_for_each(|id| tx.put(&copy.items, *id, &raw(round)))
+            });
+            run.await.expect("commits").receipt.tid
+        };
+        let (first, second) = tokio::join!(put(&one, ["a", "b"]), put(&two, ["c", "d"]));
+        assert!(first.is_some() && first != second);
+    }
+    let reader = world.process(0).await;
+    let read = reader
+        .domain
+        .transact::<_, Error, _>(async |tx| tx.get_many(&reader.items, ["a", "b", "c", "d"]).await);
+    let found: Vec<_> = read.await.expect("reads").into_iter().flatten().collect();
+    assert!(found.len() == 4 && found.iter().all(|found| *found == raw(9)), "{found:?}");
 }

@@ -12,7 +12,7 @@ use super::waiting::Queues;
 use super::want::Want;
 use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::contested::Node;
+use crate::engine::contested::Process;
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
 use crate::engine::store_access::{Look, ReadPreference};
@@ -225,18 +225,18 @@ impl Attempt {
     }
 
     /// Who of another process holds the document, or has changed what was read.
-    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> Option<Node> {
+    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> Option<Process> {
         match (step, &want.view) {
             (Ok(Step::Blocked(holder)), _) => {
                 let is_foreign = !self.engine.live_attempts.is_live(*holder);
-                is_foreign.then(|| holder.node())
+                is_foreign.then(|| holder.process())
             }
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
             ) => {
                 let foreign = stored.tid.filter(|version| !self.engine.ids.is_own(*version));
-                foreign.map(CommitVersion::node)
+                foreign.map(CommitVersion::process)
             }
             _ => None,
         }

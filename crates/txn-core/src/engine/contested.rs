@@ -32,8 +32,8 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// Most processes that are told apart.
 const PROCESSES: usize = 16;
 
-/// A process, by the node of its ids.
-pub(crate) type Node = [u8; 6];
+/// A process, by the bytes that its ids have in common.
+pub(crate) type Process = [u8; 2];
 
 /// What is known of a contested document.
 #[derive(Clone, Debug, Default)]
@@ -41,20 +41,20 @@ struct Known {
     /// When another process was last met there, on the monotonic clock.
     met: Duration,
     /// The other processes, each with when it was last met there.
-    others: Vec<(Node, Duration)>,
+    others: Vec<(Process, Duration)>,
     /// Who was met last since this process had its turn, if anybody was.
-    last: Option<Node>,
+    last: Option<Process>,
     /// How many turns of others were seen since then.
     turns: usize,
 }
 
 impl Known {
-    fn meets(&mut self, node: Node, now: Duration) {
+    fn meets(&mut self, process: Process, now: Duration) {
         self.met = now;
-        self.others.retain(|(other, met)| *other != node && now.saturating_sub(*met) < FOR);
+        self.others.retain(|(other, met)| *other != process && now.saturating_sub(*met) < FOR);
         self.others.truncate(PROCESSES - 1);
-        self.others.push((node, now));
-        if self.last.replace(node) != Some(node) {
+        self.others.push((process, now));
+        if self.last.replace(process) != Some(process) {
             self.turns += 1;
         }
     }
@@ -119,7 +119,7 @@ impl State {
 
 impl Contested {
     /// A transaction of another process held the document, or had changed it.
-    pub(crate) fn meets(&self, key: &Key, other: Node, now: Duration) {
+    pub(crate) fn meets(&self, key: &Key, other: Process, now: Duration) {
         let state = &mut *self.0.lock();
         state.met = now;
         let known = state.documents.get_or_insert_mut(key.clone(), Known::default);
@@ -212,8 +212,8 @@ mod tests {
         Key::new("c", id.to_string())
     }
 
-    fn of(process: u8) -> Node {
-        [0x15, 0xee, 0x4f, 0xa6, 0xea, process]
+    fn of(process: u8) -> Process {
+        [0x15, process]
     }
 
     #[test]

@@ -11,8 +11,9 @@ pub const MAX_ATTEMPT: u16 = MAX_SEQUENCE;
 /// The id of one attempt of a transaction: its lock in documents and the id of its record.
 ///
 /// A version 1 UUID whose timestamp is the start of the *logical* transaction, kept over its attempts: the age that wound-wait
-/// compares (RESTBase). The clock sequence is the number of the attempt, the node belongs to the process. Ordered by age: the older
-/// transaction is less. The order of the text is another one.
+/// compares (RESTBase). The clock sequence is the number of the attempt. The node begins with two bytes of the process; four random bytes
+/// of the transaction follow, so that copies of one process share no id. Ordered by age: the older transaction is less. The order of the
+/// text is another one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttemptId(TimeUuid);
 
@@ -24,9 +25,10 @@ pub struct Age {
 }
 
 impl AttemptId {
-    /// The first attempt of a transaction that started at `ticks`.
-    pub(super) fn first(ticks: u64, node: [u8; 6]) -> Self {
-        Self(TimeUuid::from_parts(Parts { ticks, sequence: 0, node }))
+    /// The first attempt of a transaction that started at `ticks`, with random bits of its own.
+    pub(super) fn first(ticks: u64, process: [u8; 2], own: u32) -> Self {
+        let ([a, b], [c, d, e, f]) = (process, own.to_be_bytes());
+        Self(TimeUuid::from_parts(Parts { ticks, sequence: 0, node: [a, b, c, d, e, f] }))
     }
 
     pub(super) fn ticks(self) -> u64 {
@@ -52,10 +54,10 @@ impl AttemptId {
         Self(TimeUuid::from_parts(Parts { sequence: attempt, ..self.0.parts() }))
     }
 
-    /// The node of the process that runs it.
+    /// The process that runs it, by the first bytes of its node. Rarely two processes share them.
     #[must_use]
-    pub fn node(self) -> [u8; 6] {
-        self.0.parts().node
+    pub fn process(self) -> [u8; 2] {
+        self.0.parts().process()
     }
 
     /// When the transaction started, since the Unix epoch.

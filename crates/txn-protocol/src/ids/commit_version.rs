@@ -31,6 +31,12 @@ impl CommitVersion {
         self.0.parts().node
     }
 
+    /// The process that committed, by the bytes that its [`AttemptId`](super::AttemptId)s begin their nodes with.
+    #[must_use]
+    pub fn process(self) -> [u8; 2] {
+        self.0.parts().process()
+    }
+
     /// The moment of the commit, since the Unix epoch.
     #[must_use]
     pub fn unix_time(self) -> Duration {

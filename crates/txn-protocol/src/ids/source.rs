@@ -60,7 +60,10 @@ impl IdSource {
         } else {
             state.last_start = ticks;
         }
-        AttemptId::first(state.last_start, state.node)
+        // Drawn for each: a copy of this process, as of a cloned machine, goes on from the same state.
+        let [a, b, ..] = state.node;
+        let [c, d, e, f, ..] = entropy.word().to_be_bytes();
+        AttemptId::first(state.last_start, [a, b], u32::from_be_bytes([c, d, e, f]))
     }
 
     /// The version of a commit: `now`, not before its own transaction `began`, and later than everything that was read or is overwritten
@@ -91,7 +94,7 @@ impl IdSource {
         } else {
             state.last_commit = ticks.max(state.last_commit + 1);
         }
-        // Two processes of one node would have to agree on these bits, too.
+        // Two copies of one process would have to agree on these bits, too.
         let sequence = u16::try_from(entropy.word() & u64::from(MAX_SEQUENCE)).unwrap_or(0);
         Ok(CommitVersion::new(Parts { ticks: state.last_commit, sequence, node: state.node }))
     }
@@ -121,7 +124,11 @@ mod tests {
 
     impl Entropy for Counter {
         fn next_u64(&self) -> u64 {
-            self.0.fetch_add(1 << 32, Ordering::Relaxed)
+            self.0.fetch_add(1 << 50, Ordering::Relaxed)
+        }
+
+        fn word(&self) -> u64 {
+            self.next_u64()
         }
     }
 
@@ -143,7 +150,7 @@ mod tests {
         assert_eq!((retry.age(), retry.attempt()), (first.age(), 3));
         assert!(retry > first && retry < second);
         assert_eq!(first.to_string().parse(), Ok(first));
-        assert_eq!(first.node()[0] & 1, 1, "multicast bit");
+        assert_eq!(first.process()[0] & 1, 1, "multicast bit");
         assert_eq!(first.with_attempt(MAX_SEQUENCE).attempt(), MAX_SEQUENCE);
         assert!("not a tid".parse::<AttemptId>().is_err());
         let version_4 = "7d444840-9dc0-41d1-b245-5ffdce74fad2";
@@ -193,10 +200,20 @@ mod tests {
         source.commit(NOON + HOUR, None, None, DRIFT, &entropy).expect("by that clock in time");
         let after = source.start(NOON, DRIFT, &entropy);
         assert_eq!(after.unix_time(), NOON);
-        assert_ne!(after.node(), before.node(), "or ids would be handed out twice");
+        assert_ne!(after.process(), before.process(), "or ids would be handed out twice");
         let commit = source.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
         assert!(commit.unix_time() < NOON + DRIFT);
         assert!(source.is_own(commit));
+    }
+
+    #[test]
+    fn copies_of_a_process_share_no_attempt_id() {
+        let (source, entropy) = source();
+        let state = source.0.into_inner();
+        let copies = [(); 2].map(|()| IdSource(Mutex::new(State { ..state })));
+        let [one, two] = copies.map(|copy| copy.start(NOON, DRIFT, &entropy));
+        assert_eq!((one.unix_time(), one.process()), (two.unix_time(), two.process()));
+        assert_ne!(one, two);
     }
 
     #[test]

@@ -25,6 +25,14 @@ pub(super) struct Parts {
     pub(super) node: [u8; 6],
 }
 
+impl Parts {
+    /// What all ids of a process have in common.
+    pub(super) fn process(self) -> [u8; 2] {
+        let [a, b, ..] = self.node;
+        [a, b]
+    }
+}
+
 impl TimeUuid {
     /// The earliest of all.
     pub(super) const EPOCH: Self = Self(Uuid::from_u128(0x00000000_0000_1000_8000_000000000000));
