@@ -53,6 +53,8 @@ pub(crate) struct Application {
     pub(super) told: mpsc::UnboundedReceiver<Told>,
     /// Of the whole transaction, on the monotonic clock.
     pub(super) ends_at: Duration,
+    /// When it goes by itself if nobody has taken it, on the monotonic clock.
+    pub(super) leaves_at: Option<Duration>,
 }
 
 impl Application {
@@ -67,7 +69,7 @@ impl Application {
                 }
                 () = engine.config.clock.sleep(SLOW) => {
                     self.groups.call_if_free(Some(self.place));
-                    if let Some(error) = self.too_late() {
+                    if let Some(error) = self.too_late().or_else(|| self.gives_up_waiting()) {
                         return Told::Ended(Err(error));
                     }
                 }
@@ -89,6 +91,16 @@ impl Application {
                 Some(too_late(uses.as_ref().and_then(|uses| uses.keys().next())).into())
             }
         }
+    }
+
+    /// Leaves the queue to go by itself, if it has waited for long enough.
+    fn gives_up_waiting(&self) -> Option<AttemptError> {
+        let waits_on = self.leaves_at.is_none_or(|at| self.groups.engine.now() < at);
+        if waits_on || self.standing.leave(false) != Certainty::Out {
+            return None;
+        }
+        cov_mark::hit!(reader_leaves_the_queue);
+        Some(AttemptError::Retry(RetryReason::LeftGroup))
     }
 
     /// Whoever composed it is gone.

@@ -36,6 +36,12 @@ pub(crate) use application::{Application, Told};
 /// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
 const SLOW: Duration = Duration::from_millis(100);
 
+/// How long a transaction that only reads waits in the queue, before it validates its reads by itself.
+///
+/// Those before it keep a document until all of theirs are applied. It reads what is free in the store, though one of theirs
+/// may never be: its index is blocked.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How many rounds of the runtime an offer stands: those who are ready to run are composed.
 const ROUNDS: usize = 4;
 
@@ -127,10 +133,11 @@ impl Groups {
             runtime,
         };
         let ends_at = attempt.ends_at();
+        let leaves_at = only_reads.then(|| now + READER_PATIENCE);
         let place = self.queue.lock().enter(applicant);
         self.call_if_free(Some(place));
         self.moved.notify_waiters();
-        Some(Application { groups: self.clone(), place, standing, told, ends_at })
+        Some(Application { groups: self.clone(), place, standing, told, ends_at, leaves_at })
     }
 
     /// Has those composed whose turn it is.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep};
-use txn_core::store::Outcome;
+use txn_core::store::{Outcome, Write};
 use txn_core::{Error, ErrorKind, Options, Receipt, Result};
 
 use super::{Bank, Refused};
-use crate::behaviour::support::{Scripted, is_commit, refuse_and_go_down};
+use crate::behaviour::support::{Fate, Scripted, is_commit, refuse_and_go_down, writes};
 
 /// Reads accounts in a transaction that only reads.
 async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {
@@ -148,6 +148,27 @@ async fn who_only_reads_is_never_in_doubt() {
     let is_unknown = |refused: &Refused| matches!(refused, Refused::Failed(error) if error.kind() == ErrorKind::Unknown);
     assert!(writes.iter().any(is_unknown), "a commit is in doubt: {writes:?}");
     assert!(!looks.contains(&ErrorKind::Unknown), "{looks:?}");
+}
+
+/// An index was blocked between a commit and its apply. What is applied can be read.
+#[tokio::test(start_paused = true)]
+async fn reader_does_not_wait_for_documents_of_a_blocked_index() {
+    cov_mark::check!(reader_leaves_the_queue);
+    let store = Arc::new(Scripted::new(Bank::slow_store()));
+    let bank = Bank::on(store.clone(), 3).await;
+    bank.settle().await;
+    let is_blocked = |write: &Write| &*write.key.id == "1" && writes(write, "\"balance\":110");
+    store.play(move |write| match is_blocked(write) {
+        true => Fate::RefuseWith(Outcome::Rejected("blocked".to_owned())),
+        false => Fate::Pass,
+    });
+    bank.transfer(0, 1, 10).await.expect("commits");
+    let begun = Instant::now();
+    let (sum, _) = look(&bank, &[0, 2]).await.expect("reads");
+    assert_eq!(sum, 190);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    store.play(|_| Fate::Pass);
+    assert_eq!(bank.balances(3).await, [90, 110, 100]);
 }
 
 #[tokio::test(start_paused = true)]
