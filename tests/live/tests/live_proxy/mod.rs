@@ -5,6 +5,7 @@ mod late;
 mod refused;
 mod rough;
 mod unknown;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,4 +45,5 @@ txn_fixtures::everywhere! {
     unknown::a_commit_that_arrives_after_its_transaction_was_aborted;
     late::an_insert_that_is_repeated_after_the_document_was_deleted;
     late::an_apply_that_is_repeated_after_later_transfers;
+    ways::domain_below_a_path_prefix;
 }
