@@ -40,10 +40,6 @@ impl ShownBy {
 }
 
 const BOTH: ShownBy = ShownBy::Both;
-/// A rule whose absence shows in one world of thousands.
-const RARE: ShownBy = ShownBy::Model {
-    no_mutation: "hundreds of worlds did not notice: a schedule of its own has to show it",
-};
 /// A rule of groups that what a process remembers of its commits makes hard to break.
 const REMEMBERED: ShownBy = ShownBy::Model {
     no_mutation: "what is composed was read of the commit, as long as it is remembered",
@@ -106,7 +102,7 @@ rules! {
     /// A read that somebody else holds is not valid, though its version is the same.
     ValidateHolders = "VALIDATE_HOLDERS", BOTH;
     /// A read-only transaction waits for the undecided holders it meets.
-    ReadOnlyWaits = "READ_ONLY_WAITS", RARE;
+    ReadOnlyWaits = "READ_ONLY_WAITS", BOTH;
     /// Of several documents that were absent when they were read each is locked by a placeholder.
     LockAbsentReads = "LOCK_ABSENT_READS", BOTH;
     /// An absence is verified first, alone, and the versions after it.
@@ -126,7 +122,7 @@ rules! {
     /// An `aborted` record of somebody else is touched before its locks are void.
     TouchAborted = "TOUCH_ABORTED", BOTH;
     /// A `committed` record of somebody else is touched before it is applied.
-    TouchCommitted = "TOUCH_COMMITTED", RARE;
+    TouchCommitted = "TOUCH_COMMITTED", BOTH;
     /// Readers answer for a locked document by the record of its holder.
     ReadTheRecord = "READ_THE_RECORD", BOTH;
     /// A lock that the committed record of its holder does not name is void.

@@ -14,15 +14,10 @@ use txn_sim::server::{Manners, Server};
 
 use super::directed::{Directed, Fate};
 use super::left_behind::{ground, number, thing, told};
-use super::{coordinator, coordinator_on};
+use super::{coordinator, coordinator_on, hangs};
 
 /// Long enough for whatever does not wait for a replica that hangs.
 const WHILE: Duration = Duration::from_secs(1);
-
-/// Writes stand on their primary alone.
-fn hangs() -> Manners {
-    Manners { slow_replication: 1.0, hung_replication: true, ..Manners::default() }
-}
 
 /// Whoever writes `a`, by a way that is directed.
 struct Writer {

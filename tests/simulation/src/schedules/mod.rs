@@ -8,11 +8,12 @@ mod made_again;
 mod moved;
 mod refused;
 mod staged;
+mod undecided;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::store::{Key, Read, Store};
+use txn_core::store::{Key, Read, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, Options, Raw};
 use txn_protocol::rule::Rules;
 
@@ -24,7 +25,7 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 21] = [
+pub const OF_RULES: [Schedule; 23] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
@@ -34,6 +35,8 @@ pub const OF_RULES: [Schedule; 21] = [
     ("an absence that ends and begins", in_between::an_absence_that_ends_and_begins),
     ("absences that change places", in_between::absences_that_change_places),
     ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
+    ("a commit that vanishes", undecided::a_commit_that_vanishes),
+    ("a reader beside a late commit", undecided::a_reader_beside_a_late_commit),
     ("a watermark that vanishes", days::a_watermark_that_vanishes),
     ("a commit behind a lifted block", days::a_commit_behind_a_lifted_block),
     ("a commit behind a late lift", days::a_commit_behind_a_late_lift),
@@ -195,4 +198,15 @@ fn settings(rules: &Rules, store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<
         .with_janitor_interval(None)
         .with_rules(rules.clone());
     (process, config)
+}
+
+/// Whether a write makes a transaction committed.
+fn is_committed(write: &Write) -> bool {
+    let committed = |source: &str| source.contains("\"state\":\"committed\"");
+    matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if committed(source))
+}
+
+/// Writes stand on their primary alone.
+fn hangs() -> Manners {
+    Manners { slow_replication: 1.0, hung_replication: true, ..Manners::default() }
 }

@@ -14,7 +14,7 @@ use txn_sim::server::{Manners, Server};
 
 use super::directed::{Directed, Fate};
 use super::left_behind::{ground, number, passes, thing, told};
-use super::{coordinator, coordinator_on, settings};
+use super::{coordinator, coordinator_on, hangs, is_committed, settings};
 use crate::process::{Process, StoreOf};
 
 /// What becomes of the lock of a staged transaction on `b`. The rest of its bulk is carried out and answered.
@@ -46,15 +46,6 @@ impl fmt::Debug for Owning {
 fn is_lock_of_b(write: &Write) -> bool {
     let locks = |source: &str| source.contains(&format!("\"{}\":\"", fields::TRANSACTION_TID));
     &*write.key.id == "b" && matches!(&write.op, WriteOp::Replace(source, _) if locks(source))
-}
-
-fn is_committed(write: &Write) -> bool {
-    let committed = |source: &str| source.contains("\"state\":\"committed\"");
-    matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if committed(source))
-}
-
-fn hangs() -> Manners {
-    Manners { slow_replication: 1.0, hung_replication: true, ..Manners::default() }
 }
 
 #[async_trait]
