@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use txn_core::{AttemptId, Config, Domain, ErrorKind, Options, TransactionOutcome};
 use txn_fixtures::bank::{self, Accounts};
-use txn_fixtures::fixture::{Fixture, PATIENCE};
+use txn_fixtures::fixture::{Fixture, PATIENCE, all_is_applied};
 use txn_testkit::servers::{ServerKind, up_private};
 
 const ACCOUNTS: usize = 6;
@@ -73,21 +73,6 @@ impl Load {
             assert!(began.elapsed() < 2 * PATIENCE, "transfers do not go on");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    }
-}
-
-/// Everything that was committed is applied, by whoever does it: the owner's own patience may have ended while the
-/// server was away.
-async fn all_is_applied(witness: &Domain) {
-    let began = Instant::now();
-    loop {
-        let left = match witness.janitor_pass().await {
-            Ok(report) if report.is_clean() => return,
-            Ok(report) => format!("{report:?}"),
-            Err(error) => error.to_string(),
-        };
-        assert!(began.elapsed() < 2 * PATIENCE, "left over: {left}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -136,7 +136,7 @@ async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
         refusing.go_on.notify_one();
     };
     let both = async { tokio::join!(ours, theirs) };
-    tokio::time::timeout(Duration::from_secs(60), both)
+    tokio::time::timeout(Duration::from_secs(60), Box::pin(both))
         .await
         .expect("a lock is written over a commit");
     let settled = bank.domain.shutdown(Duration::from_secs(60));

@@ -2,7 +2,7 @@
 
 use txn_core::Options;
 use txn_fixtures::bank;
-use txn_fixtures::fixture::Fixture;
+use txn_fixtures::fixture::{Fixture, all_is_applied};
 use txn_fixtures::wire;
 use txn_testkit::proxy::Point;
 
@@ -33,8 +33,7 @@ async fn replaced(fixture: &Fixture, at: txn_testkit::proxy::Matching) {
         })
         .await
         .expect("the document is free");
-    let report = stage.witness.janitor_pass().await.expect("passes");
-    assert!(report.is_clean(), "{report:?}");
+    all_is_applied(&stage.witness).await;
     stage.spread().await.expect("goes on");
     let expected = [OPENING - 4, OPENING + 2, OPENING + 2].map(Some);
     assert_eq!(stage.balances().await, expected);
@@ -71,8 +70,7 @@ pub(crate) async fn a_deletion_after_the_commit(fixture: &Fixture) {
     until("the document", || !stage.log.damages().is_empty()).await;
     assert_eq!(stage.log.damaged(), ["a1"], "{:?}", stage.log);
     until_unlocked(fixture, &stage, &["a0", "a1", "a2"]).await;
-    let report = stage.witness.janitor_pass().await.expect("passes");
-    assert!(report.is_clean(), "{report:?}");
+    all_is_applied(&stage.witness).await;
     let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
     assert_eq!(stage.balances().await, expected);
     stage.ends().await;
@@ -173,6 +171,5 @@ pub(crate) async fn a_forged_lock_of_a_finished_transaction(fixture: &Fixture) {
 
 /// Everything that was committed is applied.
 async fn settle(stage: &Stage) {
-    let report = stage.witness.janitor_pass().await.expect("passes");
-    assert!(report.is_clean(), "{report:?}");
+    all_is_applied(&stage.witness).await;
 }
