@@ -72,8 +72,8 @@ pub struct Config {
     /// runtimes that want the same documents wait.
     ///
     /// Set it if several current-thread runtimes use one domain. The cost is a change of threads for each
-    /// task, and the runtime must be driven until the domain is shut down. If the runtime ends earlier,
-    /// tasks run in the runtimes of their callers.
+    /// task. The runtime needs its time driver, and must be driven until the domain is shut down. If it
+    /// ends earlier, later tasks run in the runtimes of their callers.
     pub runtime: Option<Handle>,
     /// Where time comes from. Tests may put a clock of their own here.
     pub clock: Arc<dyn Clock>,

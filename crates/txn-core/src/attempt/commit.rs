@@ -50,14 +50,18 @@ impl Attempt {
         let (acknowledge, acknowledged) = oneshot::channel();
         let this = self.clone();
         self.engine.lifecycle.spawn(async move {
+            let mut unended = Unended(Some(this.clone()));
             let run = AssertUnwindSafe(this.run_commit(acknowledge));
             if run.catch_unwind().await.is_err() {
                 this.give_up().await;
             }
+            unended.0 = None;
         });
         match self.by_deadline(async { Ok(acknowledged.await) }).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => self.cut_short("a task of the engine panicked"),
+            Ok(Err(_)) => self.cut_short(
+                "the task of its commit panicked, or the runtime of that task has ended",
+            ),
             Err(_) => self.cut_short("the store did not answer before the deadline"),
         }
     }
@@ -544,6 +548,21 @@ fn too_large(refusal: &Refusal) -> Error {
         "the transaction is too large, for its record is one document: {}",
         refusal.reason
     ))
+}
+
+/// The attempt of a commit task that has not ended. Dropped with its runtime, the task leaves what it held to others.
+struct Unended(Option<Arc<Attempt>>);
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        let Some(attempt) = self.0.take() else { return };
+        if !attempt.progress.close() {
+            return attempt.leave_to_others();
+        }
+        let engine = attempt.engine.clone();
+        let release = async move { attempt.release("its runtime has ended", false).await };
+        engine.lifecycle.spawn_from_anywhere(release);
+    }
 }
 
 /// A document that is the whole transaction.

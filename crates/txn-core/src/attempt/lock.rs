@@ -235,7 +235,7 @@ impl Attempt {
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
             ) => {
-                let foreign = stored.tid.filter(|version| !self.engine.ids.is_own(*version));
+                let foreign = stored.tid.filter(|version| !self.engine.ids.shares_node(*version));
                 foreign.map(CommitVersion::process)
             }
             _ => None,

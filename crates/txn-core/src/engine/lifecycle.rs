@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,6 +30,9 @@ impl Lifecycle {
     }
 
     /// Spawns a task that a shutdown waits for, also after it has begun.
+    ///
+    /// # Panics
+    /// If neither the caller nor the domain has a runtime.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -47,7 +50,12 @@ impl Lifecycle {
         }
     }
 
-    /// Spawns a task on behalf of callers of another runtime.
+    /// Where the tasks of callers in the runtime `callers` run.
+    pub(crate) fn served_in(&self, callers: &Handle) -> runtime::Id {
+        self.serving.of(callers).id()
+    }
+
+    /// Spawns a task for callers in the runtime `callers`.
     pub(crate) fn spawn_for(
         &self,
         callers: &Handle,

@@ -272,7 +272,7 @@ impl Engine {
         let longest = self.store.request_timeout().saturating_mul(2).max(self.config.deadline);
         let horizon = self.utc().saturating_sub(longest);
         let keeps = |tid| self.rules.decides(Rule::KeepInDoubt) && self.in_doubt.contains(tid);
-        let is_known = |version| self.ids.is_own(version) && !keeps(version);
+        let is_known = |version| self.ids.has_issued(version) && !keeps(version);
         recent_with(recent, commit, is_known, horizon)
     }
 

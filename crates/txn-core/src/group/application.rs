@@ -53,7 +53,7 @@ pub(crate) struct Application {
     pub(super) told: mpsc::UnboundedReceiver<Told>,
     /// Of the whole transaction, on the monotonic clock.
     pub(super) ends_at: Duration,
-    /// When it goes by itself if nobody has taken it, on the monotonic clock.
+    /// When a reader leaves the queue if no group has taken it, on the monotonic clock.
     pub(super) leaves_at: Option<Duration>,
 }
 
@@ -68,8 +68,9 @@ impl Application {
                     return told.unwrap_or_else(|| Told::Ended(Err(self.left_alone())));
                 }
                 () = engine.config.clock.sleep(SLOW) => {
-                    self.groups.call_if_free(Some(self.place));
-                    if let Some(error) = self.too_late().or_else(|| self.gives_up_waiting()) {
+                    let is_called = self.groups.call_if_free(Some(self.place));
+                    let gives_up = || if is_called { None } else { self.gives_up_waiting() };
+                    if let Some(error) = self.too_late().or_else(gives_up) {
                         return Told::Ended(Err(error));
                     }
                 }

@@ -38,9 +38,9 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// How long a transaction that only reads waits in the queue, before it validates its reads by itself.
 ///
-/// Those before it keep a document until all of theirs are applied. It reads what is free in the store, though one of theirs
-/// may never be: its index is blocked.
-const READER_PATIENCE: Duration = Duration::from_secs(1);
+/// A group keeps each of its documents until all of them are applied. If one index is blocked, that never happens, and a
+/// reader of the other documents would wait until its deadline.
+const READER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How many rounds of the runtime an offer stands: those who are ready to run are composed.
 const ROUNDS: usize = 4;
@@ -130,6 +130,7 @@ impl Groups {
             passed_over: false,
             standing: standing.clone(),
             tell,
+            served_in: self.engine.lifecycle.served_in(&runtime),
             runtime,
         };
         let ends_at = attempt.ends_at();
@@ -145,14 +146,17 @@ impl Groups {
         self.call_if_free(None);
     }
 
-    fn call_if_free(self: &Arc<Self>, only: Option<Place>) {
+    /// Returns whether somebody has a turn now.
+    fn call_if_free(self: &Arc<Self>, only: Option<Place>) -> bool {
         let now = self.engine.now();
         let called = self.queue.lock().call(now, only);
+        let is_called = called.is_some();
         if let Some((number, runtime)) = called {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
             let composing = self.clone().compose_next(turn, runtime.id());
             self.engine.lifecycle.spawn_for(&runtime, composing);
         }
+        is_called
     }
 
     /// Takes an applicant out of the queue, if it is still there, and has those composed who waited for it alone. Returns its

@@ -52,7 +52,10 @@ pub(super) struct Applicant {
     pub(super) passed_over: bool,
     pub(super) standing: SharedStanding,
     pub(super) tell: mpsc::UnboundedSender<Told>,
+    /// Where its closure runs.
     pub(super) runtime: Handle,
+    /// Where its groups are composed.
+    pub(super) served_in: runtime::Id,
 }
 
 impl Applicant {
@@ -134,7 +137,7 @@ pub(super) struct Queue {
     in_use: InUse,
     /// The turns that are taken, and since when.
     turns: BTreeMap<u64, Duration>,
-    /// Turns that were given, and in which nobody was taken yet, and the runtime of each.
+    /// Turns that were given, and in which nobody was taken yet, and the runtime in which each is composed.
     called: BTreeMap<u64, runtime::Id>,
     arrivals: u64,
     next_turn: u64,
@@ -175,8 +178,8 @@ impl Queue {
         keys.any(|key| self.wanted.contains_key(key))
     }
 
-    /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest: callers of
-    /// one that rests cannot run again, so a group has callers of one runtime.
+    /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest. A
+    /// group has callers of one runtime, because a resting runtime cannot run a closure again.
     ///
     /// `only`: nobody else is looked at, for all others were, and were not free.
     pub(super) fn call(&mut self, now: Duration, only: Option<Place>) -> Option<(u64, Handle)> {
@@ -189,18 +192,18 @@ impl Queue {
         if self.called.keys().filter_map(since).any(|since| !is_slow(&since)) {
             return None;
         }
-        let rests = |next: &Applicant| self.called.values().any(|id| *id == next.runtime.id());
+        let rests = |next: &Applicant| self.called.values().any(|id| *id == next.served_in);
         let is_free =
             |next: &&Applicant| !rests(next) && self.in_use.allows(&next.uses, next.takes_over());
         let next = match only {
             Some(place) => self.waiting.get(&place).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
         };
-        let runtime = next.runtime.clone();
+        let (runtime, served_in) = (next.runtime.clone(), next.served_in);
         let number = self.next_turn;
         self.next_turn += 1;
         self.turns.insert(number, now);
-        self.called.insert(number, runtime.id());
+        self.called.insert(number, served_in);
         Some((number, runtime))
     }
 

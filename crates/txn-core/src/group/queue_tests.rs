@@ -47,6 +47,7 @@ impl Scene {
             standing: SharedStanding::default(),
             tell,
             runtime: Handle::current(),
+            served_in: Handle::current().id(),
         }
     }
 

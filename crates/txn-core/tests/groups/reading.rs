@@ -166,7 +166,7 @@ async fn reader_does_not_wait_for_documents_of_a_blocked_index() {
     let begun = Instant::now();
     let (sum, _) = look(&bank, &[0, 2]).await.expect("reads");
     assert_eq!(sum, 190);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     store.play(|_| Fate::Pass);
     assert_eq!(bank.balances(3).await, [90, 110, 100]);
 }

@@ -1,5 +1,6 @@
 //! Where a process takes its ids from.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,7 +25,12 @@ struct State {
     node: [u8; 6],
     last_start: u64,
     last_commit: u64,
+    /// The last versions that were handed out.
+    issued: BTreeSet<CommitVersion>,
 }
+
+/// Most versions that are remembered.
+const ISSUED: usize = 10_000;
 
 /// A version that was read lies further in the future than the clocks may drift apart.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,16 +43,24 @@ impl IdSource {
     /// Ids of a node of its own.
     #[must_use]
     pub fn new(entropy: &dyn Entropy) -> Self {
-        Self(Mutex::new(State { node: node_of(entropy.next_u64()), last_start: 0, last_commit: 0 }))
+        let node = node_of(entropy.next_u64());
+        let (last_start, last_commit, issued) = (0, 0, BTreeSet::new());
+        Self(Mutex::new(State { node, last_start, last_commit, issued }))
     }
 
-    /// Whether a version is one of these.
+    /// Whether a version carries this node: a hint, for copies of a process have one node.
     #[must_use]
-    pub fn is_own(&self, version: CommitVersion) -> bool {
+    pub fn shares_node(&self, version: CommitVersion) -> bool {
         version.node() == self.0.lock().node
     }
 
-    /// Goes on under a new node: another process may hand out ids of the present one, if this machine was cloned or restored.
+    /// Whether a version was handed out here. Of the oldest this is not remembered.
+    #[must_use]
+    pub fn has_issued(&self, version: CommitVersion) -> bool {
+        self.0.lock().issued.contains(&version)
+    }
+
+    /// Goes on under a new node: another process may commit under the present one, if this machine was cloned or restored.
     pub fn renew_node(&self, entropy: &dyn Entropy) {
         self.0.lock().node = node_of(entropy.word());
     }
@@ -96,13 +110,20 @@ impl IdSource {
         }
         // Two copies of one process would have to agree on these bits, too.
         let sequence = u16::try_from(entropy.word() & u64::from(MAX_SEQUENCE)).unwrap_or(0);
-        Ok(CommitVersion::new(Parts { ticks: state.last_commit, sequence, node: state.node }))
+        let parts = Parts { ticks: state.last_commit, sequence, node: state.node };
+        let version = CommitVersion::new(parts);
+        state.issued.insert(version);
+        if state.issued.len() > ISSUED {
+            state.issued.pop_first();
+        }
+        Ok(version)
     }
 }
 
 impl State {
     fn begin_anew(&mut self, ticks: u64, entropy: &dyn Entropy) {
-        *self = Self { node: node_of(entropy.word()), last_start: ticks, last_commit: ticks };
+        self.node = node_of(entropy.word());
+        (self.last_start, self.last_commit) = (ticks, ticks);
     }
 }
 
@@ -200,20 +221,28 @@ mod tests {
         source.commit(NOON + HOUR, None, None, DRIFT, &entropy).expect("by that clock in time");
         let after = source.start(NOON, DRIFT, &entropy);
         assert_eq!(after.unix_time(), NOON);
-        assert_ne!(after.process(), before.process(), "or ids would be handed out twice");
+        assert_ne!(after.process(), before.process(), "or versions would be handed out twice");
         let commit = source.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
         assert!(commit.unix_time() < NOON + DRIFT);
-        assert!(source.is_own(commit));
+        assert!(source.has_issued(commit) && source.shares_node(commit));
     }
 
     #[test]
-    fn copies_of_a_process_share_no_attempt_id() {
+    fn copies_of_a_process_share_no_ids() {
         let (source, entropy) = source();
-        let state = source.0.into_inner();
-        let copies = [(); 2].map(|()| IdSource(Mutex::new(State { ..state })));
-        let [one, two] = copies.map(|copy| copy.start(NOON, DRIFT, &entropy));
+        let before = source.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
+        let State { node, last_start, last_commit, issued } = source.0.into_inner();
+        let copies = [(); 2].map(|()| {
+            let issued = issued.clone();
+            IdSource(Mutex::new(State { node, last_start, last_commit, issued }))
+        });
+        let [one, two] = copies.each_ref().map(|copy| copy.start(NOON, DRIFT, &entropy));
         assert_eq!((one.unix_time(), one.process()), (two.unix_time(), two.process()));
         assert_ne!(one, two);
+        let [one, two] = copies;
+        let version = one.commit(NOON, None, None, DRIFT, &entropy).expect("in time");
+        assert!(one.has_issued(version) && two.shares_node(version) && !two.has_issued(version));
+        assert!(one.has_issued(before) && two.has_issued(before));
     }
 
     #[test]

@@ -12,7 +12,7 @@ const UNIX_EPOCH_TICKS: u64 = 0x01B2_1DD2_1381_4000;
 /// Largest value of the 14 bits that RFC 9562 calls the clock sequence.
 pub(super) const MAX_SEQUENCE: u16 = (1 << 14) - 1;
 
-/// A moment, 14 bits of the owner's choice, and the node of a process.
+/// A moment, 14 bits of the owner's choice, and a random node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct TimeUuid(Uuid);
 

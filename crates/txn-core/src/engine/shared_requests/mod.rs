@@ -10,8 +10,8 @@
 //! - Nothing is ever sent twice.
 //! - A large batch has a request of its own, in a slot for large ones, so that no small one waits for it.
 //! - A caller that is dropped while its batch is queued takes it out: it is not sent. Once it is sent it goes on to its
-//!   end, and the answer is thrown away. To the caller both are what a dropped future always was: an unknown
-//!   outcome.
+//!   end, and the answer is thrown away. A large batch ends with its caller, even if it was sent. To the caller each of
+//!   these is what a dropped future always was: an unknown outcome.
 //! - Each runtime has lanes of its own, so that a request carries callers of one runtime alone. Callers that can stop
 //!   driving theirs use the lanes of another one ([`ServingRuntime`]).
 //! - A panic of the store reaches those whose operations were in the request, and nobody else.
