@@ -35,8 +35,6 @@ pub enum Way {
     Shared,
     /// Transactions that are composed into groups: the default.
     Groups,
-    /// The same, committed in parallel where a transaction is alone.
-    Parallel,
     /// Groups in several processes, which have nothing in common but the server.
     Several,
 }
@@ -59,7 +57,6 @@ impl Way {
             Self::Own => "own requests",
             Self::Shared => "shared requests",
             Self::Groups => "groups",
-            Self::Parallel => "parallel commit",
             Self::Several => "several processes",
         }
     }
@@ -73,7 +70,6 @@ impl Way {
             Self::Own => "own",
             Self::Shared => "shared",
             Self::Groups => "groups",
-            Self::Parallel => "parallel",
             Self::Several => "several",
         }
     }
@@ -153,7 +149,6 @@ pub struct World {
     batched: Batched,
     own: Bank,
     shared: Bank,
-    parallel: Bank,
     /// The first of them is alone, unless a load has several.
     groups: Vec<Bank>,
     ledgers: Mutex<BTreeMap<Way, Ledger>>,
@@ -184,13 +179,11 @@ impl World {
         }
         let own = Bank::open(setup, &name, with(false, false)).await?;
         let shared = Bank::open(setup, &name, with(true, false)).await?;
-        let in_parallel = with(true, true).with_parallel_commit(true);
-        let parallel = Bank::open(setup, &name, in_parallel).await?;
         let plain = Plain::new(setup, &index(&name));
         let server = Process::of_server(plain.client(), plain.url()).await?;
         let batched = Batched::new(&plain);
         let ledgers = Mutex::default();
-        Ok(Arc::new(Self { plain, batched, own, shared, parallel, groups, ledgers, server }))
+        Ok(Arc::new(Self { plain, batched, own, shared, groups, ledgers, server }))
     }
 
     /// The plain clients.
@@ -203,12 +196,6 @@ impl World {
     #[must_use]
     pub fn bank(&self) -> &Bank {
         &self.groups[0]
-    }
-
-    /// The process that commits in parallel.
-    #[must_use]
-    pub fn parallel(&self) -> &Bank {
-        &self.parallel
     }
 
     /// The server's process, if it is on this machine.
@@ -225,7 +212,6 @@ impl World {
             Way::Own | Way::Locking => std::slice::from_ref(&self.own),
             Way::Shared => std::slice::from_ref(&self.shared),
             Way::Groups => &self.groups[..1],
-            Way::Parallel => std::slice::from_ref(&self.parallel),
             Way::Several => &self.groups[..processes.clamp(1, PROCESSES)],
         }
     }
@@ -278,7 +264,6 @@ impl World {
             Way::Own => Ok(self.own.transact(ids, options).await?),
             Way::Shared => Ok(self.shared.transact(ids, options).await?),
             Way::Groups => Ok(self.bank().transact(ids, options).await?),
-            Way::Parallel => Ok(self.parallel.transact(ids, options).await?),
             Way::Several => Ok(self.groups[process % PROCESSES].transact(ids, options).await?),
         }
     }
@@ -345,7 +330,7 @@ impl World {
     /// # Errors
     /// As the server says.
     pub async fn close(&self) -> Result<(), Failure> {
-        let others = self.groups.iter().skip(1).chain([&self.own, &self.shared, &self.parallel]);
+        let others = self.groups.iter().skip(1).chain([&self.own, &self.shared]);
         for bank in others {
             bank.leave().await;
         }
@@ -394,7 +379,6 @@ mod tests {
             Way::Own,
             Way::Shared,
             Way::Groups,
-            Way::Parallel,
             Way::Several,
         ];
         let ids: std::collections::BTreeSet<_> = ways.map(|way| World::id(way, 0)).into();

@@ -83,12 +83,9 @@ async fn main() -> Result<(), Error> {
         Config::default().with_janitor_interval(None).with_observer(Some(at_commit.clone()));
     // What takes long costs more: it says that it is alive, and looks again before it writes.
     let config = config.with_lease(std::time::Duration::from_secs(5));
-    let in_parallel = config.clone().with_parallel_commit(true);
     let domain = Domain::create(store.clone(), "cost", config).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
-    let domain_in_parallel = Domain::open(store.clone(), "cost", in_parallel).await?;
-    let bench = Bench { store: store.clone(), at_commit: at_commit.clone(), domain };
-    let parallel = Bench { store, at_commit, domain: domain_in_parallel };
+    let bench = Bench { store, at_commit, domain };
     let image = Raw::new(r#"{"n":1}"#);
     let ids = |n: usize| (0..n).map(|i| format!("d{i}"));
     let update = async |tx: &Transaction, n: usize| {
@@ -109,8 +106,6 @@ async fn main() -> Result<(), Error> {
     bench.cost("read and write 1", &plain, async |tx| update(tx, 1).await).await?.is(2, 1);
     bench.cost("read and write 2", &plain, async |tx| update(tx, 2).await).await?.is(3, 6);
     bench.cost("read and write 10", &plain, async |tx| update(tx, 10).await).await?.is(3, 22);
-    let what = "the same, parallel commit";
-    parallel.cost(what, &plain, async |tx| update(tx, 10).await).await?.is(2, 23);
     bench.cost("the same, pessimistic", &pessimistic, async |tx| update(tx, 10).await).await?;
     let reads_more = async |tx: &Transaction| {
         tx.get_many(&documents, ids(10)).await?;
@@ -123,9 +118,7 @@ async fn main() -> Result<(), Error> {
     let delete = async |tx: &Transaction| tx.delete(&documents, "d0");
     bench.cost("delete 1", &plain, delete).await?.is(3, 4);
 
-    for one in [bench, parallel] {
-        one.domain.shutdown(Duration::from_secs(5)).await;
-    }
+    bench.domain.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 

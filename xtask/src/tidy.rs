@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: [Rule; 2] = [Rule::TouchAborted, Rule::FenceNeverWaits];
+    const RULES: [Rule; 2] = [Rule::TouchAborted, Rule::TouchKeepsLock];
 
     fn places(reasons: &str, model: &str, mutations: &str) -> Places {
         Places {
@@ -240,10 +240,10 @@ mod tests {
     }
 
     const REASONS: &str =
-        "`TOUCH_ABORTED`, `FENCE_NEVER_WAITS`, `TOUCH_ABORTED`, `FENCE_NEVER_WAITS`";
-    const MODEL: &str = "flaws: vec![(Rule::TouchAborted), (Rule::FenceNeverWaits)]";
+        "`TOUCH_ABORTED`, `TOUCH_KEEPS_LOCK`, `TOUCH_ABORTED`, `TOUCH_KEEPS_LOCK`";
+    const MODEL: &str = "flaws: vec![(Rule::TouchAborted), (Rule::TouchKeepsLock)]";
     const MUTATIONS: &str =
-        "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::FenceNeverWaits";
+        "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::TouchKeepsLock";
 
     #[test]
     fn what_is_named_everywhere_is_tidy() {
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn an_excuse_that_is_stale_is_a_gap() {
-        let mutations = MUTATIONS.replace("&[(Rule::", "&[(Rule::FenceNeverWaits), (Rule::");
+        let mutations = MUTATIONS.replace("&[(Rule::", "&[(Rule::TouchKeepsLock), (Rule::");
         let gaps = unnamed(&RULES, &places(REASONS, MODEL, &mutations));
         assert_eq!(gaps.len(), 1, "{gaps:?}");
-        assert!(gaps[0].starts_with("FENCE_NEVER_WAITS has a mutation"), "{gaps:?}");
+        assert!(gaps[0].starts_with("TOUCH_KEEPS_LOCK has a mutation"), "{gaps:?}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) async fn latencies(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let most = scale.sizes.iter().max().copied().unwrap_or_default();
-    for way in [Way::Plain, Way::Groups, Way::Parallel] {
+    for way in [Way::Plain, Way::Groups] {
         world.prepare(way, scale.accounts.max(2 * most)).await?;
     }
     for &documents in &scale.sizes {
@@ -36,41 +36,31 @@ pub(super) async fn latencies(
         let size = size(world, (scale.accounts, samples), documents).await?;
         findings.sizes.push(size);
         let detail = |of| format!("{of:.2} ms to {:.2} ms, {samples} times", size.plain);
-        let [parallel, parallel_from_memory] = size.parallel;
         if let Some(aim) = aim {
-            for (how, of) in [("", size.transaction), (", parallel commit", parallel)] {
-                findings.rows.push(Row::found(
-                    format!("1 client, {documents} existing documents{how}: latency / plain"),
-                    Aim::AtMost(aim),
-                    of / size.plain,
-                    detail(of),
-                ));
-            }
+            findings.rows.push(Row::found(
+                format!("1 client, {documents} existing documents: latency / plain"),
+                Aim::AtMost(aim),
+                size.transaction / size.plain,
+                detail(size.transaction),
+            ));
         }
         if documents == 2 {
-            for (what, aim, of) in [
-                ("2 documents that this process wrote last", 1.0, size.from_memory),
-                ("the same, parallel commit", 1.0, parallel_from_memory),
-            ] {
-                findings.rows.push(Row::found(
-                    format!("1 client, {what}: latency / plain"),
-                    Aim::AtMost(aim),
-                    of / size.plain,
-                    detail(of),
-                ));
-            }
+            findings.rows.push(Row::found(
+                "1 client, 2 documents that this process wrote last: latency / plain",
+                Aim::AtMost(1.0),
+                size.from_memory / size.plain,
+                detail(size.from_memory),
+            ));
         }
     }
-    let [plain, transaction, parallel] = back_to_back(world, scale.samples).await?;
-    for (how, of) in [("", transaction), (", parallel commit", parallel)] {
-        findings.rows.push(Row::found(
-            format!("1 client, back to back on the same 2 documents{how}: latency / plain"),
-            Aim::AtMost(1.6),
-            of / plain,
-            format!("{of:.2} ms to {plain:.2} ms"),
-        ));
-    }
-    for way in [Way::Plain, Way::Groups, Way::Parallel] {
+    let [plain, transaction] = back_to_back(world, scale.samples).await?;
+    findings.rows.push(Row::found(
+        "1 client, back to back on the same 2 documents: latency / plain",
+        Aim::AtMost(1.6),
+        transaction / plain,
+        format!("{transaction:.2} ms to {plain:.2} ms"),
+    ));
+    for way in [Way::Plain, Way::Groups] {
         world.audit(way).await?.none_after(way.name())?;
     }
     Ok(())
@@ -83,7 +73,6 @@ async fn size(
 ) -> Result<Size, Failure> {
     let mut random = fastrand::Rng::with_seed(documents as u64);
     let (mut plain, mut fresh, mut known) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut parallel_fresh, mut parallel_known) = (Vec::new(), Vec::new());
     let mut writes = 0;
     for _ in 0..samples {
         let first = random.usize(..accounts - documents);
@@ -95,49 +84,41 @@ async fn size(
         world.plain().transfer(&of).await?;
         plain.push(millis(began));
         world.acknowledged(Way::Plain, documents, 1);
-        let ([cold, warm], written) = both(world, Way::Groups, &ids(Way::Groups)).await?;
+        let ([cold, warm], written) = both(world, &ids(Way::Groups)).await?;
         fresh.push(cold);
         known.push(warm);
         writes = written;
-        let ([cold, warm], _) = both(world, Way::Parallel, &ids(Way::Parallel)).await?;
-        parallel_fresh.push(cold);
-        parallel_known.push(warm);
     }
     let [plain, transaction, from_memory] = [plain, fresh, known].map(median);
-    let parallel = [parallel_fresh, parallel_known].map(median);
-    Ok(Size { documents, plain, transaction, from_memory, parallel, writes })
+    Ok(Size { documents, plain, transaction, from_memory, writes })
 }
 
 /// A transfer of documents that are read from the server, and one of what this process wrote last: ms until each was acknowledged, and
 /// the document writes of the first, counted.
-async fn both(world: &World, way: Way, of: &[String]) -> Result<([f64; 2], u64), Failure> {
-    let bank = match way {
-        Way::Parallel => world.parallel(),
-        _ => world.bank(),
-    };
-    let options = Options::default();
+async fn both(world: &World, of: &[String]) -> Result<([f64; 2], u64), Failure> {
+    let (bank, options) = (world.bank(), Options::default());
     tokio::time::sleep(BETWEEN).await;
     let before = bank.counts().documents_written;
     let began = Instant::now();
     bank.transfer(of, &options).await?;
     let fresh = millis(began);
-    world.acknowledged(way, of.len(), 1);
+    world.acknowledged(Way::Groups, of.len(), 1);
     tokio::time::sleep(BETWEEN).await;
     let written = bank.counts().documents_written - before;
     let began = Instant::now();
     bank.transact(of, &options).await?;
     let known = millis(began);
-    world.acknowledged(way, of.len(), 1);
+    world.acknowledged(Way::Groups, of.len(), 1);
     Ok(([fresh, known], written))
 }
 
-/// The medians of plain requests, of transactions and of those that commit in parallel, each on the heels of the one before, in blocks
+/// The medians of plain requests and of transactions, each on the heels of the one before, in blocks
 /// of ten in turn.
-async fn back_to_back(world: &World, samples: usize) -> Result<[f64; 3], Failure> {
+async fn back_to_back(world: &World, samples: usize) -> Result<[f64; 2], Failure> {
     const BLOCK: usize = 10;
     let ids = |way| [World::id(way, 0), World::id(way, 1)];
-    let mut plain = Vec::new();
-    let mut transactions = [Vec::new(), Vec::new()];
+    let bank = world.bank();
+    let (mut plain, mut transactions) = (Vec::new(), Vec::new());
     for _ in 0..samples.div_ceil(BLOCK) {
         for _ in 0..BLOCK {
             let began = Instant::now();
@@ -145,19 +126,15 @@ async fn back_to_back(world: &World, samples: usize) -> Result<[f64; 3], Failure
             plain.push(millis(began));
         }
         world.acknowledged(Way::Plain, 2, BLOCK);
-        let ways = [(Way::Groups, world.bank()), (Way::Parallel, world.parallel())];
-        for ((way, bank), times) in ways.into_iter().zip(&mut transactions) {
-            for _ in 0..BLOCK {
-                let began = Instant::now();
-                bank.transact(&ids(way), &Options::default()).await?;
-                times.push(millis(began));
-            }
-            world.acknowledged(way, 2, BLOCK);
-            bank.settle().await?;
+        for _ in 0..BLOCK {
+            let began = Instant::now();
+            bank.transact(&ids(Way::Groups), &Options::default()).await?;
+            transactions.push(millis(began));
         }
+        world.acknowledged(Way::Groups, 2, BLOCK);
+        bank.settle().await?;
     }
-    let [transaction, parallel] = transactions.map(median);
-    Ok([median(plain), transaction, parallel])
+    Ok([plain, transactions].map(median))
 }
 
 fn millis(since: Instant) -> f64 {
@@ -186,13 +163,6 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
     let what = "read from memory and write 2 documents";
     let recalled = async || bank.transact(&twenty[..2], &plain).await.map(drop);
     paths.push(count(bank, what, recalled).await?);
-    let parallel = world.parallel();
-    let what = "read and write 2 documents, parallel commit";
-    let staged = async || parallel.transfer(&twenty[2..4], &plain).await;
-    paths.push(count(parallel, what, staged).await?);
-    let what = "read from memory and write 2 documents, parallel commit";
-    let recalled = async || parallel.transact(&twenty[2..4], &plain).await.map(drop);
-    paths.push(count(parallel, what, recalled).await?);
     let fresh = |name: &str| ["1", "2"].map(|at| format!("path-new-{name}-{at}"));
     paths.push(
         count(bank, "read and insert 2 documents", async || {
@@ -272,15 +242,9 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
 
 /// The counted rows of the table.
 fn rows(paths: &[Path], rows: &mut Vec<Row>) {
-    let trips: [(&str, &str, f64); 7] = [
+    let trips: [(&str, &str, f64); 5] = [
         ("existing documents", "read and write 2 documents", 3.0),
-        ("the same, parallel commit", "read and write 2 documents, parallel commit", 2.0),
         ("read from memory", "read from memory and write 2 documents", 2.0),
-        (
-            "read from memory, parallel commit",
-            "read from memory and write 2 documents, parallel commit",
-            1.0,
-        ),
         ("inserts", "read and insert 2 documents", 3.0),
         ("blind inserts", "insert 2 documents", 2.0),
         ("read-only", "read 2, read-only", 2.0),
@@ -289,9 +253,6 @@ fn rows(paths: &[Path], rows: &mut Vec<Row>) {
         let what = format!("sequential round trips from first read to acknowledgement: {name}");
         rows.push(counted(paths, path, what, most, |path| path.to_acknowledge));
     }
-    let path = "read and write 2 documents, parallel commit";
-    let what = "document writes of one transaction of 2, alone, parallel commit".to_owned();
-    rows.push(counted(paths, path, what, 7.0, |path| path.writes));
     for (n, most) in [(1, 1), (2, 6), (5, 12), (20, 42)] {
         let path = format!("read and write {n} document{}", if n == 1 { "" } else { "s" });
         let what = format!("document writes of one transaction of {n}, alone");

@@ -43,8 +43,6 @@ pub(super) struct Size {
     pub(super) transaction: f64,
     /// A transaction on what its process wrote last.
     pub(super) from_memory: f64,
-    /// The same two, committed in parallel.
-    pub(super) parallel: [f64; 2],
     /// Document writes in all, counted.
     pub(super) writes: u64,
 }

@@ -195,22 +195,12 @@ fn others(findings: &Findings) -> String {
             number(size.plain),
             to(size.transaction),
             to(size.from_memory),
-            to(size.parallel[0]),
-            to(size.parallel[1]),
             size.writes.to_string(),
         ]
     });
     add(
         "One client, ms (to plain)",
-        &[
-            "documents",
-            "plain",
-            "transaction",
-            "from memory",
-            "parallel commit",
-            "parallel commit, from memory",
-            "document writes",
-        ],
+        &["documents", "plain", "transaction", "from memory", "document writes"],
         lines.collect(),
     );
     let lines = findings.paths.iter().map(|path| {

@@ -51,11 +51,6 @@ pub struct Config {
     /// waiting for each other; a transaction that is alone goes as it always did. Closures may be called more often. `None`, the default, does as the store
     /// says, as for [`Config::shared_requests`]: on servers yes, in this process no.
     pub groups: Option<bool>,
-    /// Whether a transaction commits in parallel where it can: its record goes out together with its locks, one round trip earlier
-    /// than behind them, and once more behind the acknowledgement. That is in its first attempt, where it is composed with no other, and
-    /// does nothing but update and delete several documents that it read and that nobody held. All others commit as they always did, and so
-    /// do further and pessimistic attempts. One that is not answered within a lease is aborted, and tried again. Processes of a domain need not agree. Default no.
-    pub parallel_commit: bool,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,
     /// A name of this process, kept in its records for people. Default: the process id.
@@ -96,7 +91,6 @@ impl Default for Config {
             janitor_interval: Some(Duration::from_secs(10)),
             shared_requests: None,
             groups: None,
-            parallel_commit: false,
             application: None,
             coordinator: format!("pid {}", std::process::id()),
             observer: None,
@@ -148,8 +142,6 @@ impl Config {
         with_shared_requests: shared_requests: Option<bool>;
         /// Sets [`Config::groups`].
         with_groups: groups: Option<bool>;
-        /// Sets [`Config::parallel_commit`].
-        with_parallel_commit: parallel_commit: bool;
         /// Sets [`Config::application`].
         with_application: application: Option<String>;
         /// Sets [`Config::coordinator`].

@@ -61,11 +61,6 @@ pub enum Event {
         /// The document both want.
         document: Key,
     },
-    /// An attempt commits in parallel: its record and its locks are about to be sent together.
-    Staged {
-        /// The attempt.
-        tid: AttemptId,
-    },
     /// The commit was acknowledged.
     Committed {
         /// The attempt.

@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn queries() {
-        let body = first(&Filter::any_of("state", ["pending", "staged"]), 10);
+        let body = first(&Filter::any_of("state", ["pending", "committed"]), 10);
         let value: serde_json::Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(value["query"], json!({"terms": {"state": ["pending", "staged"]}}));
+        assert_eq!(value["query"], json!({"terms": {"state": ["pending", "committed"]}}));
         let body = first(&Filter::any_of("owner", ["Ann \"A\""]), 10);
         let value: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(value["query"], json!({"terms": {"owner": ["Ann \"A\""]}}));

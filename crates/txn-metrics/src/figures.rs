@@ -75,8 +75,6 @@ figures! {
         "Attempts that ended without a commit, if they had locks or the transaction may start again, as the label says.";
     GROUP_TRANSACTIONS = "txn_group_transactions", Histogram, Count, None,
         "How many transactions were composed into one, group by group.";
-    STAGED = "txn_staged_total", Counter, Count, None,
-        "Attempts that committed in parallel: their record went out together with their locks.";
     LOCKS = "txn_locks_total", Counter, Count, None,
         "Documents that were locked.";
     LOCKS_OVER = "txn_locks_over_commits_total", Counter, Count, None,

@@ -46,7 +46,6 @@ pub struct Metrics {
     group_transactions: Histogram,
     locks: Counter,
     locks_over: Counter,
-    staged: Counter,
     waits: Counter,
     wounds: Counter,
     replays: Counter,
@@ -81,7 +80,6 @@ impl Metrics {
             group_transactions: spread(figures::GROUP_TRANSACTIONS),
             locks: count(figures::LOCKS),
             locks_over: count(figures::LOCKS_OVER),
-            staged: count(figures::STAGED),
             waits: count(figures::WAITS),
             wounds: count(figures::WOUNDS),
             replays: count(figures::REPLAYS),
@@ -129,7 +127,6 @@ impl Observer for Metrics {
             Event::LockedOver { documents, .. } => {
                 self.locks_over.increment(as_u64(documents.len()));
             }
-            Event::Staged { .. } => self.staged.increment(1),
             Event::Waiting { .. } => self.waits.increment(1),
             Event::Wounded { .. } => self.wounds.increment(1),
             Event::Committed { tid, written, .. } => {

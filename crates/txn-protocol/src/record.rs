@@ -17,9 +17,6 @@ use txn_store::{Key, Source, Version};
 pub enum State {
     /// A heartbeat of a transaction that is still under way.
     Pending,
-    /// Written together with the locks by a coordinator that commits in parallel; decides nothing
-    /// by itself.
-    Staged,
     /// Committed; perhaps not yet applied to all participants.
     Committed,
     /// Committed, and every participant is applied.
@@ -30,7 +27,7 @@ pub enum State {
 
 impl State {
     /// The states of records that still need somebody's work.
-    pub const OPEN: [&'static str; 3] = ["pending", "staged", "committed"];
+    pub const OPEN: [&'static str; 2] = ["pending", "committed"];
 
     /// Whether the transaction is committed.
     #[must_use]
@@ -282,7 +279,7 @@ impl Record {
 
     /// Whether it still needs somebody's work.
     pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Pending | State::Staged | State::Committed)
+        matches!(self.state, State::Pending | State::Committed)
     }
 }
 

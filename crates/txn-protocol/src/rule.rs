@@ -182,54 +182,9 @@ rules! {
     WatermarkBeforeBlock = "WATERMARK_BEFORE_BLOCK", BOTH;
     /// A day is not dropped while somebody may be lifting its block.
     LiftSettles = "LIFT_SETTLES", BOTH;
-    /// A staged transaction is aborted only behind an acknowledged fence.
-    FenceBeforeAbort = "FENCE_BEFORE_ABORT", BOTH;
-    /// A document past the version that a staged record expects is touched as well: to see it is no fence.
-    FencePastVersions = "FENCE_PAST_VERSIONS", BOTH;
-    /// A fence waits for nobody who holds the document.
-    FenceNeverWaits = "FENCE_NEVER_WAITS", ShownBy::Model {
-        no_mutation: "whoever waits in a ring is taken for dead: the fence has no step in which it could wait",
-    };
-    /// A placeholder is never touched by a fence.
-    FenceNoPlaceholder = "FENCE_NO_PLACEHOLDER", BOTH;
-    /// Every lock of a staged record is touched before it is committed by somebody else.
-    TouchStagedLocks = "TOUCH_STAGED_LOCKS", BOTH;
-    /// A staged record decides nothing for a reader, even with every lock in place.
-    StagedDecidesNothing = "STAGED_DECIDES_NOTHING", BOTH;
-    /// A reader that misses a lock of a staged record reads the record again.
-    ReadStagedAgain = "READ_STAGED_AGAIN", BOTH;
-    /// The owner decides its staged record before it tells of a failure.
-    DecideBeforeTelling = "DECIDE_BEFORE_TELLING", BOTH;
-    /// The owner acknowledges a staged transaction only if every dry run fits.
-    DryRunsFit = "DRY_RUNS_FIT", BOTH;
-    /// Only a transaction that inserts nothing is staged.
-    StageNoInserts = "STAGE_NO_INSERTS", ShownBy::Model {
-        no_mutation: "an insert has no version that a staged record could name: there is nothing to send",
-    };
-    /// Only a transaction without reads to validate is staged.
-    StageNoReads = "STAGE_NO_READS", BOTH;
 }
 
 impl Rule {
-    /// Whether it is a rule of parallel commit.
-    #[must_use]
-    pub const fn is_staged(self) -> bool {
-        matches!(
-            self,
-            Self::FenceBeforeAbort
-                | Self::FencePastVersions
-                | Self::FenceNeverWaits
-                | Self::FenceNoPlaceholder
-                | Self::TouchStagedLocks
-                | Self::StagedDecidesNothing
-                | Self::ReadStagedAgain
-                | Self::DecideBeforeTelling
-                | Self::DryRunsFit
-                | Self::StageNoInserts
-                | Self::StageNoReads
-        )
-    }
-
     /// The rule of this id.
     #[must_use]
     pub fn of_id(id: &str) -> Option<Self> {

@@ -242,10 +242,7 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
     let each = (0..processes)
         .map(|process| {
             let composes = process < processes.saturating_sub(lone).max(1);
-            Config::default()
-                .with_groups(Some(composes))
-                .with_parallel_commit(below(2) == 0)
-                .with_observer(Some(counts.clone()))
+            Config::default().with_groups(Some(composes)).with_observer(Some(counts.clone()))
         })
         .collect();
     under_faults(each, config, faults, (400, 10)).await;

@@ -2,10 +2,8 @@
 
 use txn_protocol::machines::attempt::{self, Footprint, locks_absences, operation};
 use txn_protocol::record::Op;
-use txn_protocol::rule::Rule;
 
 use crate::scenario::{Kind, Scenario, Use};
-use crate::staging::all_answered;
 use crate::state::{DOCS, Phase, Told, Txn, World};
 use crate::translate::change;
 
@@ -49,7 +47,6 @@ fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
             }
             (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Releasing, 0);
         }
-        Phase::Staging => return all_answered(scenario, w, t),
         Phase::Releasing => {
             if (0..DOCS).any(|d| has_or_had(txn, d) && before.done & (1 << d) == 0) {
                 return false;
@@ -81,18 +78,9 @@ fn released(txn: &mut Txn, attempts: u8) {
 
 fn after_reads(scenario: &Scenario, w: &mut World, t: usize) {
     let (script, txn) = (&scenario.scripts[t], &mut w.txns[t]);
-    // A create has no condition that a fence could shut out.
-    let inserts = script.written().any(|d| txn.seen[d].absent);
-    // Whoever recovers could not validate them.
-    let reads = script.documents().any(|d| script.uses[d] == Use::Read);
-    let explicit = (inserts && !scenario.lacks(Rule::StageNoInserts))
-        || (reads && !scenario.lacks(Rule::StageNoReads));
     txn.done = 0;
     match script.kind {
-        Kind::Parallel if !explicit => txn.phase = Phase::Staging,
-        Kind::Explicit | Kind::ReadOnly | Kind::Parallel => {
-            go_on(scenario, w, t, attempt::Phase::Reading);
-        }
+        Kind::Explicit | Kind::ReadOnly => go_on(scenario, w, t, attempt::Phase::Reading),
         Kind::Single => txn.phase = Phase::Committing,
         Kind::Reader | Kind::Instant => {
             (txn.phase, txn.told) = (Phase::Done, Told::Committed);

@@ -42,12 +42,6 @@ impl World {
         let slot = &mut self.recs[usize::from(who) - 1];
         visit(&mut slot.now.version);
         visit(&mut slot.durable.version);
-        let txns = self.txns.iter_mut().map(|txn| &mut txn.help);
-        for help in txns.chain(self.janitors.iter_mut().map(|janitor| &mut janitor.help)) {
-            if help.who == who {
-                visit(&mut help.version);
-            }
-        }
         let txn = &mut self.txns[txn_of(who)];
         if self::who(txn_of(who), txn.attempt) == who {
             visit(&mut txn.own.record);

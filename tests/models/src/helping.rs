@@ -1,5 +1,5 @@
-//! Meeting somebody's lock: deciding its holder, applying or voiding, and recovering a staged one. Owners,
-//! readers and janitors alike.
+//! Meeting somebody's lock: deciding its holder, applying or voiding. Owners, readers and janitors
+//! alike.
 
 use txn_protocol::machines::record::{Decide, Decision, Finish};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
@@ -8,12 +8,11 @@ use txn_protocol::record::{Op, Participant};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::{Applying, Committed, applying, is_held_by, unlocking};
 use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
-use txn_protocol::rules::staged::{Probed, Probing, Verdict, probing, verdict};
 
 use crate::scenario::Death;
 use crate::state::{
-    Body, DOCS, Doc, Fault, Help, Mark, Message, Own, Phase, Rec, Stage, Told, Txn, Who, World,
-    attempt_of, txn_of, who,
+    Body, DOCS, Doc, Fault, Help, Mark, Message, Own, Phase, Rec, Told, Who, World, attempt_of,
+    txn_of, who,
 };
 use crate::translate::{self, commit_version, holder_state, standing, tid, view};
 use crate::turn::{Actor, Object, Turn, help_of, learn};
@@ -37,7 +36,7 @@ impl Turn<'_> {
     }
 
     /// Decides a holder.
-    pub(crate) fn decide(&mut self, holder: Who) {
+    fn decide(&mut self, holder: Who) {
         let standing = standing(self.world.rec(holder));
         let known_aborted = self.knows(holder);
         let decide = Decide { rules: &self.scenario.rules, known_aborted };
@@ -72,30 +71,15 @@ impl Turn<'_> {
                     acknowledged(w, a, decision);
                 });
             }
-            // Staged: its participants decide it.
-            Settle::Stuck => {
-                self.go("begins to recover", Object::Rec(holder), |w| {
-                    if let Some(help) = help_of(w, actor) {
-                        let version = rec.version;
-                        *help = Help { who: holder, stage: Stage::Probe, done: 0, version };
-                    }
-                });
-            }
+            // Only a partition that is gone has no record to decide, and none is here.
+            Settle::Stuck => {}
         }
     }
 
     /// Goes on with what was begun about somebody else's transaction.
     pub(crate) fn go_on(&mut self, requester: Requester) {
         let help = self.help();
-        match help.stage {
-            Stage::Apply => self.apply(help.who, help.done, requester),
-            Stage::Probe => self.probe(help, requester),
-            Stage::Abort => {
-                let aborted = Rec { mark: Mark::Aborted, ..Rec::default() };
-                self.swap_staged("aborts the staged", help, aborted);
-            }
-            Stage::Idle | Stage::Look | Stage::Again => {}
-        }
+        self.apply(help.who, help.done, requester);
     }
 
     /// Applies what is left of a committed transaction, then marks it finished.
@@ -325,108 +309,6 @@ impl Turn<'_> {
             _ => {}
         }
     }
-
-    /// Recovers a staged transaction: touches every lock, or fences one that is missing.
-    fn probe(&mut self, help: Help, requester: Requester) {
-        let actor = self.actor;
-        let rec = *self.world.rec(help.who);
-        if rec.mark != Mark::Staged || rec.version != help.version {
-            self.go("finds decided", Object::Rec(help.who), |w| set_done(w, actor, None));
-            return;
-        }
-        let participants = (0..DOCS).filter(|d| translate::participant(&rec, *d).is_some());
-        let probed =
-            |d: usize| if help.done & (1 << d) == 0 { Probed::Open } else { Probed::Locked };
-        if verdict(participants.clone().map(probed)) == Verdict::Commit {
-            let committed = Rec { mark: Mark::Committed, ..rec };
-            self.swap_staged("commits the staged", help, committed);
-            return;
-        }
-        for d in participants.filter(|d| help.done & (1 << d) == 0) {
-            self.probe_member(help, &rec, d, requester);
-        }
-    }
-
-    fn probe_member(&mut self, help: Help, rec: &Rec, d: usize, requester: Requester) {
-        let actor = self.actor;
-        let doc = self.world.docs[d].now;
-        let fenced = move |w: &mut World, answer: Option<u8>| {
-            if answer.is_some()
-                && let Some(help) = help_of(w, actor)
-            {
-                help.stage = Stage::Abort;
-            }
-        };
-        let elsewhere = doc.era != rec.eras[d];
-        let expected = Some(translate::version_in(rec.eras[d], rec.versions[d]));
-        let me = match actor {
-            Actor::Owner(t) => Some((who(t, self.world.txns[t].attempt), self.world.txns[t])),
-            Actor::Janitor(_) | Actor::Store => None,
-        };
-        let is_mine = |(me, txn): (Who, Txn)| doc.lock == me && txn.held[d] == doc.version;
-        let (holder, now) = (tid(help.who), view(&doc));
-        let acknowledged = me.is_some_and(is_mine);
-        let rules = &self.scenario.rules;
-        let step = probing(rules, holder, expected, &now, acknowledged, elsewhere);
-        if self.lacks(Rule::FenceNeverWaits)
-            && let Probing::Fence(_) = step
-            && doc.lock > 0
-        {
-            self.aside(d, doc.lock, requester, None);
-            return;
-        }
-        let locked = move |w: &mut World, answer: Option<u8>| {
-            if answer.is_some() {
-                set_done(w, actor, Some(help.done | 1 << d));
-            }
-        };
-        match step {
-            Probing::TouchLock(_) => self.put_doc("touches its lock on", d, doc, locked),
-            Probing::Known(Probed::Locked) => {
-                self.go("sees its lock on", Object::Doc(d), |w| locked(w, Some(0)));
-            }
-            Probing::Known(Probed::Fenced) => {
-                self.go("misses its lock on", Object::Doc(d), |w| fenced(w, Some(0)));
-            }
-            Probing::Known(Probed::Open) => {}
-            // Once it was so for ten minutes.
-            Probing::Elsewhere => self.go("takes for gone", Object::Doc(d), |w| {
-                locked(w, Some(0));
-            }),
-            Probing::Fence(_) => self.put_doc("fences", d, doc, fenced),
-            Probing::ProveAbsence => self.put_doc("proves the absence of", d, doc, fenced),
-            Probing::Decide(other) => {
-                let other = translate::who(other);
-                if me.is_some_and(|(me, _)| me == other) {
-                    // Its own, not acknowledged yet: it sees to that first.
-                    self.go("comes back later to", Object::Rec(help.who), |w| {
-                        set_done(w, actor, None);
-                    });
-                } else if self.knows(other) {
-                    self.unlock(d, other, None);
-                } else {
-                    self.decide(other);
-                }
-            }
-        }
-    }
-
-    /// The decisive write about a staged record, on the version that was read before the first probe.
-    fn swap_staged(&mut self, verb: &'static str, help: Help, rec: Rec) {
-        let (actor, holder) = (self.actor, help.who);
-        let message = Message { expected: help.version, body: Body::Rec(holder, rec) };
-        self.send(verb, message, move |w, answer| {
-            let Some(help) = help_of(w, actor) else { return };
-            *help = Help::default();
-            match (answer, rec.mark) {
-                (Some(_), Mark::Committed) => {
-                    *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
-                }
-                (Some(_), _) => learn(w, actor, holder),
-                (None, _) => {}
-            }
-        });
-    }
 }
 
 impl Doc {
@@ -445,7 +327,7 @@ fn learned_committed(w: &mut World, actor: Actor, holder: Who) {
         let txn = &mut w.txns[t];
         (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
     } else if let Some(help) = help_of(w, actor) {
-        *help = Help { who: holder, stage: Stage::Apply, done: 0, version: 0 };
+        *help = Help { who: holder, done: 0 };
     }
 }
 

@@ -3,22 +3,18 @@ mod advance;
 mod canonical;
 pub mod chains;
 pub mod check;
-pub mod everything;
 pub mod explicit_insert;
 mod helping;
 pub mod made_again;
 pub mod moved_locks;
 pub mod one_document;
 mod owner;
-mod parallel;
-pub mod parallel_commit;
 pub mod partition_drop;
 mod properties;
 pub mod protocol;
 mod reading;
 pub mod refused_writes;
 pub mod scenario;
-mod staging;
 pub mod state;
 mod steps;
 pub mod suite;
@@ -44,7 +40,5 @@ pub fn all() -> Vec<suite::Suite> {
         one_document::suite(),
         refused_writes::suite(),
         partition_drop::suite(),
-        parallel_commit::suite(),
-        everything::suite(),
     ]
 }

@@ -3,7 +3,7 @@
 
 use txn_protocol::rule::Rule;
 
-use crate::scenario::{Death, Kind, Scenario, Script, Use};
+use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
@@ -47,28 +47,6 @@ fn deleted() -> Scenario {
     }
 }
 
-/// One transaction commits in parallel, and a reader reads one of its documents.
-fn staged() -> Scenario {
-    Scenario {
-        scripts: vec![
-            Script {
-                kind: Kind::Parallel,
-                uses: [Use::Put, Use::Put, Use::No],
-                ..Script::default()
-            },
-            Script {
-                kind: Kind::Reader,
-                uses: [Use::No, Use::Read, Use::No],
-                after: Some(0),
-                ..Script::default()
-            },
-        ],
-        budget: Budget { made_again: 1, deaths: 1, ..Budget::default() },
-        death: Death::Rightly,
-        ..written()
-    }
-}
-
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -79,7 +57,6 @@ pub fn suite() -> Suite {
             Case::new("a write, and an insert into the new one", all, written(), 393_560).ends(),
             Case::new("two inserts", all, inserted(), 219_353).ends(),
             Case::new("a deletion, and an insert into the new one", all, deleted(), 492_564).ends(),
-            Case::new("a staged write, and a reader", "1 janitor", staged(), 1_675),
         ],
         flaws: vec![
             Flaw::of(
@@ -91,12 +68,6 @@ pub fn suite() -> Suite {
             Flaw::of(
                 "an owner never writes a collection that was made again",
                 &inserted(),
-                Rule::SameCollection,
-                Shows::Wrong,
-            ),
-            Flaw::of(
-                "a collection that was made again is no fence",
-                &staged(),
                 Rule::SameCollection,
                 Shows::Wrong,
             ),

@@ -2,14 +2,14 @@
 //! engine's own, from `txn-protocol`.
 
 use txn_protocol::machines::attempt::{operation, validated_first};
-use txn_protocol::machines::record::{Commit, Decide, DecideOwn, Decision};
+use txn_protocol::machines::record::{Commit, Decide, Decision};
 use txn_protocol::machines::settle::{Machine, Settle};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::validate::{Validity, validity};
 
-use crate::scenario::{Kind, Script, Use};
+use crate::scenario::{Kind, Script};
 use crate::state::{DOCS, Doc, Fault, Mark, Phase, Rec, Told, Txn, Who, World, ended, seen, who};
 use crate::translate::{self, change, deed, observed, stamp, standing, tid, view};
 use crate::turn::{Actor, Object, Turn};
@@ -23,10 +23,7 @@ impl Turn<'_> {
         }
         let me = who(t, txn.attempt);
         let began = txn.phase != Phase::Reading || txn.held.iter().any(|v| *v > 0);
-        if self.world.budget.deaths > 0
-            && began
-            && matches!(script.kind, Kind::Explicit | Kind::Parallel)
-        {
+        if self.world.budget.deaths > 0 && began && script.kind == Kind::Explicit {
             self.go("dies", Object::Nothing, |w| {
                 w.budget.deaths -= 1;
                 w.txns[t].phase = Phase::Dead;
@@ -35,7 +32,7 @@ impl Turn<'_> {
         let holds = txn.held.iter().any(|v| *v > 0) || script.writes();
         let requester = if holds { Requester::Locking(tid(me)) } else { Requester::Patient };
         if txn.help.who > 0 {
-            self.look_or_go_on(t, requester);
+            self.go_on(requester);
             return;
         }
         self.heartbeat(me, &script, &txn);
@@ -48,16 +45,11 @@ impl Turn<'_> {
             Phase::Verifying => self.verify_locks(t),
             Phase::Committing if script.kind == Kind::Single => self.write_single(t, &script),
             Phase::Committing => self.commit(t, me, &script),
-            Phase::Staging | Phase::Marking => self.parallel(t, me, &script),
             Phase::Applying => self.apply(me, txn.done, Requester::Patient),
             Phase::Aborting => {
                 let standing = standing(self.world.rec(me));
-                let rules = &self.scenario.rules;
-                let settle = match script.kind {
-                    Kind::Parallel => DecideOwn { rules }.next(&standing),
-                    _ => Decide { rules, known_aborted: false }.next(&standing),
-                };
-                self.carry_out(me, settle);
+                let decide = Decide { rules: &self.scenario.rules, known_aborted: false };
+                self.carry_out(me, decide.next(&standing));
             }
             Phase::Releasing => self.release(t, me),
             Phase::Done | Phase::Dead => {}
@@ -265,7 +257,7 @@ impl Turn<'_> {
         };
         match (Commit { rules: &self.scenario.rules }).next(&standing(&rec)) {
             Settle::Write(..) => {
-                let Some(record) = self.record(t, script, Mark::Committed) else {
+                let Some(record) = self.record(t, script) else {
                     self.go("cannot insert what exists", Object::Nothing, |w| {
                         give_up(&mut w.txns[t], script.heartbeat);
                         w.txns[t].attempt = self.scenario.attempts - 1;
@@ -288,18 +280,13 @@ impl Turn<'_> {
     }
 
     /// The record with its participants; none if what is to be inserted exists.
-    pub(crate) fn record(&self, t: usize, script: &Script, mark: Mark) -> Option<Rec> {
+    fn record(&self, t: usize, script: &Script) -> Option<Rec> {
         let txn = &self.world.txns[t];
-        let mut rec = Rec { mark, ..Rec::default() };
-        let staged = |d: usize| mark == Mark::Staged && script.uses[d] != Use::Read;
-        for d in script.documents().filter(|d| staged(*d) || txn.held[*d] > 0) {
+        let mut rec = Rec { mark: Mark::Committed, ..Rec::default() };
+        for d in script.documents().filter(|d| txn.held[*d] > 0) {
             let absent = txn.seen[d].absent;
             rec.deeds[d] = deed(operation(change(script.uses[d]), !absent).ok()?);
-            rec.versions[d] = match mark {
-                Mark::Staged => txn.seen[d].version,
-                _ if absent => txn.held[d],
-                _ => 0,
-            };
+            rec.versions[d] = if absent { txn.held[d] } else { 0 };
             rec.before[d] = txn.seen[d].stamp;
             rec.eras[d] = txn.seen[d].era;
         }

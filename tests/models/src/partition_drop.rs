@@ -259,7 +259,7 @@ impl Drops {
             }
             Dropping::Look => {
                 let record = day.partitions[usize::from(name) - 1].record;
-                let open = matches!(record, Mark::Pending | Mark::Staged | Mark::Committed);
+                let open = matches!(record, Mark::Pending | Mark::Committed);
                 (step.next(&self.rules, !open), "a janitor scans the partition")
             }
             Dropping::MoveWatermark => {

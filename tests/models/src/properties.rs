@@ -38,7 +38,7 @@ fn commit(w: &World, t: usize) -> Option<(Who, &Rec)> {
     })
 }
 
-/// A transaction that was told as committed has a record that says so or will; one that was told as failed
+/// A transaction that was told as committed has a record that says so; one that was told as failed
 /// has none.
 fn told_is_true(scenario: &Scenario, w: &World) -> bool {
     (0..scenario.scripts.len()).all(|t| {
@@ -46,9 +46,7 @@ fn told_is_true(scenario: &Scenario, w: &World) -> bool {
         match w.txns[t].told {
             Told::Nothing => true,
             Told::Failed => !marks.any(is_committed),
-            Told::Committed if has_record(scenario, w, t) => {
-                marks.any(|mark| is_committed(mark) || mark == Mark::Staged)
-            }
+            Told::Committed if has_record(scenario, w, t) => marks.any(is_committed),
             Told::Committed => true,
         }
     })
@@ -62,7 +60,7 @@ fn has_record(scenario: &Scenario, w: &World, t: usize) -> bool {
         Use::Delete => !w.txns[t].seen[d].absent,
         Use::Read | Use::No => false,
     };
-    matches!(script.kind, Kind::Explicit | Kind::Parallel) && script.documents().any(writes)
+    script.kind == Kind::Explicit && script.documents().any(writes)
 }
 
 /// The transaction whose content a transaction read or overwrote, plus one.
@@ -115,7 +113,6 @@ fn counts(scenario: &Scenario, w: &World, t: usize) -> bool {
     let txn = &w.txns[t];
     match scenario.scripts[t].kind {
         _ if has_record(scenario, w, t) => commit(w, t).is_some() || txn.told == Told::Committed,
-        Kind::Reader if scenario.readers_may_be_fooled => false,
         Kind::Single => txn.landed || txn.told == Told::Committed,
         _ => txn.told == Told::Committed,
     }

@@ -22,7 +22,7 @@ pub fn is_over(scenario: &Scenario, world: &World) -> bool {
         let unlocked = world.docs.iter().all(|slot| slot.now.lock == 0);
         let decided = (0..RECORDS).all(|r| {
             let mark = world.recs[r].now.mark;
-            !matches!(mark, Mark::Pending | Mark::Staged | Mark::Committed)
+            !matches!(mark, Mark::Pending | Mark::Committed)
         });
         unlocked && decided
     };

@@ -5,14 +5,12 @@ use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
-use txn_protocol::rules::staged::{StagedReading, is_locked, staged_reading};
 
 use crate::scenario::{Kind, Script, Use};
 use crate::state::{
-    Body, DOCS, Doc, Help, Mark, Message, Phase, Rec, Seen, Stage, Told, Who, World, ended, seen,
-    txn_of,
+    Body, DOCS, Doc, Mark, Message, Phase, Rec, Seen, Told, Who, World, ended, seen, txn_of,
 };
-use crate::translate::{self, holder_state, stamp, tid, view};
+use crate::translate::{self, holder_state, stamp, tid};
 use crate::turn::{Object, Turn};
 
 impl Turn<'_> {
@@ -28,11 +26,7 @@ impl Turn<'_> {
         }
         let Some(d) = script.documents().find(|d| !txn.seen[*d].read) else { return };
         let doc = self.world.docs[d].now;
-        let sees_locks = match script.kind {
-            Kind::Parallel => true,
-            Kind::Single => !self.lacks(Rule::SingleSeesLocks),
-            Kind::Explicit | Kind::ReadOnly | Kind::Reader | Kind::Instant => false,
-        };
+        let sees_locks = script.kind == Kind::Single && !self.lacks(Rule::SingleSeesLocks);
         if doc.lock > 0 && sees_locks {
             // What carries a lock is no version to send a write on.
             self.aside(d, doc.lock, Requester::Locking(tid(me)), None);
@@ -58,12 +52,7 @@ impl Turn<'_> {
         let state = holder_state(rec.mark);
         let answer = reading(&self.scenario.rules, state, written);
         self.go("reads the record of", Object::Rec(holder), |w| {
-            if answer == Reading::Staged {
-                let version = rec.version;
-                w.txns[t].help = Help { who: holder, stage: Stage::Look, done: 0, version };
-            } else {
-                answer_read(w, t, d, holder, &rec, answer);
-            }
+            answer_read(w, t, d, holder, &rec, answer);
         });
     }
 
@@ -77,69 +66,6 @@ impl Turn<'_> {
             writes(participant.op)
                 && is_held_by(rules, &participant, tid(read.holder), is_open, &seen)
         })
-    }
-
-    /// A reader that found a staged record, or an owner that helps.
-    pub(crate) fn look_or_go_on(&mut self, t: usize, requester: Requester) {
-        let txn = self.world.txns[t];
-        let help = txn.help;
-        let Some(d) = (0..DOCS).find(|d| txn.unsure & (1 << *d) != 0) else {
-            self.go_on(requester);
-            return;
-        };
-        let rec = *self.world.rec(help.who);
-        match help.stage {
-            Stage::Look => self.look(t, d, help, &rec),
-            Stage::Again => {
-                let written = self.is_written(&rec, d, &txn.seen[d]);
-                let all_locked = help.done != 0;
-                match staged_reading(
-                    &self.scenario.rules,
-                    all_locked,
-                    holder_state(rec.mark),
-                    written,
-                ) {
-                    StagedReading::Answer(answer) => {
-                        self.go("reads again the record of", Object::Rec(help.who), |w| {
-                            answer_read(w, t, d, help.who, &rec, answer);
-                        });
-                    }
-                    // The owner's mark does not come: recover, then read the record again.
-                    StagedReading::AwaitMark => self.meet(requester, help.who),
-                }
-            }
-            _ => self.go_on(requester),
-        }
-    }
-
-    /// Looks at the participants of a staged transaction, one after the other.
-    fn look(&mut self, t: usize, d: usize, help: Help, rec: &Rec) {
-        let participants = || (0..DOCS).filter_map(|k| Some((k, translate::participant(rec, k)?)));
-        let next = participants().find(|(k, _)| help.done & (1 << *k) == 0);
-        let Some((k, participant)) = next else {
-            let all_locked = participants().next().is_some();
-            self.go("sees every lock of", Object::Rec(help.who), |w| {
-                let help = &mut w.txns[t].help;
-                (help.stage, help.done) = (Stage::Again, u8::from(all_locked));
-            });
-            return;
-        };
-        let now = self.world.docs[k].now;
-        let (rules, holder) = (&self.scenario.rules, tid(help.who));
-        // It may have been locked in the collection before.
-        let is_elsewhere = now.era != rec.eras[k] && !self.lacks(Rule::SameCollection);
-        if is_elsewhere || is_locked(rules, holder, &participant, &view(&now)) {
-            self.go("sees locked", Object::Doc(k), |w| w.txns[t].help.done |= 1 << k);
-        } else if self.lacks(Rule::ReadStagedAgain) {
-            self.go("sees unlocked", Object::Doc(k), |w| {
-                answer_read(w, t, d, help.who, rec, Reading::CommittedImage);
-            });
-        } else {
-            self.go("sees unlocked", Object::Doc(k), |w| {
-                let help = &mut w.txns[t].help;
-                (help.stage, help.done) = (Stage::Again, 0);
-            });
-        }
     }
 
     /// The one write of a one-document transaction. Without an answer it is never told.
@@ -192,7 +118,6 @@ impl Turn<'_> {
 fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer: Reading) {
     let txn = &mut w.txns[t];
     txn.unsure &= !(1 << d);
-    txn.help = Help::default();
     if answer == Reading::RecordImage {
         let deleted = translate::participant(rec, d)
             .is_some_and(|m| m.op == txn_protocol::record::Op::Delete);

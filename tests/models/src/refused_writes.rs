@@ -40,15 +40,6 @@ fn alone() -> Scenario {
     }
 }
 
-/// Staged and explicit.
-fn staged() -> Scenario {
-    let mut scenario = crossing();
-    scenario.scripts[0].uses = [Use::Put, Use::Put, Use::No];
-    scenario.scripts[0].kind = Kind::Parallel;
-    scenario.death = Death::Rightly;
-    scenario
-}
-
 /// One finds that a document was changed, once its lock of another was refused. Nobody but the owner is there to take
 /// that lock off.
 fn changed() -> Scenario {
@@ -80,7 +71,6 @@ pub fn suite() -> Suite {
                 15_294,
             )
             .ends(),
-            Case::new("staged and explicit cross", "1 refused, 1 janitor", staged(), 55_752).ends(),
             Case::new("one finds a document changed", "1 refused", changed(), 110).ends(),
         ],
         flaws: vec![

@@ -26,8 +26,6 @@ pub enum Kind {
     /// Locks, validates, commits by one write of its record.
     #[default]
     Explicit,
-    /// Sends its staged record with its locks.
-    Parallel,
     /// Reads and validates.
     ReadOnly,
     /// One lock-free read per document, or several that claim to be a snapshot.
@@ -57,8 +55,6 @@ pub struct Script {
     pub after: Option<usize>,
     /// The transaction of the same process over whose commit it may lock, without waiting for the apply.
     pub over: Option<usize>,
-    /// Whether its content may not fit: a dry run fails.
-    pub may_misfit: bool,
     /// Whether it may write its record as `pending` first.
     pub heartbeat: bool,
 }
@@ -76,12 +72,6 @@ impl Script {
     /// Whether it locks at its reads.
     pub(crate) fn is_pessimistic(&self, txn: &Txn) -> bool {
         self.pessimistic || txn.attempt > 0 && self.kind == Kind::Explicit
-    }
-
-    /// Those that it writes.
-    pub fn written(&self) -> impl Iterator<Item = usize> {
-        let uses = self.uses;
-        self.documents().filter(move |d| uses[*d] != Use::Read)
     }
 
     /// Whether it writes anything.
@@ -122,8 +112,6 @@ pub struct Scenario {
     pub rules: Rules,
     /// Whether several reads without validation have to be a snapshot (they are not).
     pub snapshots: bool,
-    /// Whether lock-free reads may show what vanishes with its primary, as they do.
-    pub readers_may_be_fooled: bool,
     /// Whether owners leave nothing behind, though nobody recovers it.
     pub tidy: bool,
     /// Whether the oldest transaction has to get through.

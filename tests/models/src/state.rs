@@ -81,8 +81,6 @@ pub enum Mark {
     Missing,
     /// A heartbeat.
     Pending,
-    /// Sent together with the locks.
-    Staged,
     /// Committed.
     Committed,
     /// Applied.
@@ -126,7 +124,7 @@ pub struct Rec {
     pub stamp: u8,
     /// The participants.
     pub deeds: [Deed; DOCS],
-    /// For each the version that the lock is conditioned on (staged), or at which the placeholder stood.
+    /// For each the version at which the placeholder stood; 0 where a document was locked.
     pub versions: [u8; DOCS],
     /// For each the commit under the lock, where there was a document.
     pub before: [u8; DOCS],
@@ -222,10 +220,6 @@ pub enum Phase {
     Verifying,
     /// It commits by its record.
     Committing,
-    /// Its bulk of locks and staged record is under way.
-    Staging,
-    /// It marks its staged record as committed.
-    Marking,
     /// It applies.
     Applying,
     /// It decides its own record, for it gives up.
@@ -250,35 +244,13 @@ pub enum Told {
     Failed,
 }
 
-/// What an actor does about somebody else's transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// Nothing.
-    #[default]
-    Idle,
-    /// Apply it.
-    Apply,
-    /// Probe and fence a staged one.
-    Probe,
-    /// Abort a staged one that is fenced.
-    Abort,
-    /// As a reader: look whether each participant of a staged one is locked.
-    Look,
-    /// As a reader: read the staged record again; not all were locked.
-    Again,
-}
-
-/// Work about somebody else's transaction.
+/// The apply of somebody else's committed transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Help {
-    /// Whose.
+    /// Whose; 0: nobody's.
     pub who: Who,
-    /// What.
-    pub stage: Stage,
     /// The participants that are dealt with.
     pub done: u8,
-    /// Where the record stood.
-    pub version: u8,
 }
 
 /// A transaction, as its owner's process knows it.
@@ -298,8 +270,6 @@ pub struct Txn {
     pub unsure: u8,
     /// Participants that the current phase is done with.
     pub done: u8,
-    /// A dry run failed.
-    pub misfit: bool,
     /// A one-document write landed.
     pub landed: bool,
     /// Transactions that ended, to their callers, before this one began.
@@ -403,8 +373,6 @@ pub enum Fault {
     Overtaken,
     /// A transaction was acknowledged, and its record says aborted.
     Undone,
-    /// The content of a transaction was acknowledged, though it does not fit.
-    Misfit,
 }
 
 impl World {

@@ -58,7 +58,7 @@ impl Turn<'_> {
                 .map(|(d, _)| d)
                 .collect();
             let mark = world.rec(holder).mark;
-            let open = matches!(mark, Mark::Pending | Mark::Staged | Mark::Committed);
+            let open = matches!(mark, Mark::Pending | Mark::Committed);
             if self.knows(holder) {
                 for d in locked {
                     self.unlock(d, holder, None);

@@ -140,7 +140,6 @@ pub(crate) fn holder_state(mark: Mark) -> HolderState {
     match mark {
         Mark::Missing => HolderState::Missing,
         Mark::Pending => HolderState::Record(State::Pending),
-        Mark::Staged => HolderState::Record(State::Staged),
         Mark::Committed => HolderState::Record(State::Committed),
         Mark::Finished => HolderState::Record(State::Finished),
         Mark::Aborted => HolderState::Record(State::Aborted),

@@ -58,6 +58,17 @@ fn validated() -> Scenario {
     }
 }
 
+/// A lock-free read beside a commit that may vanish: the other case that the promise excludes.
+fn lock_free() -> Scenario {
+    Scenario {
+        scripts: vec![
+            Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() },
+            Script { kind: Kind::Reader, uses: [Use::Read, Use::No, Use::No], ..Script::default() },
+        ],
+        ..writers()
+    }
+}
+
 /// The model.
 #[must_use]
 pub fn suite() -> Suite {
@@ -112,6 +123,7 @@ pub fn suite() -> Suite {
                 validated(),
                 Shows::Wrong,
             ),
+            Flaw::new("a lock-free read may show what vanishes", lock_free(), Shows::Wrong),
         ],
     }
 }

@@ -98,9 +98,7 @@ models!(
     two_recoverers,
     one_document,
     refused_writes,
-    partition_drop,
-    parallel_commit,
-    everything
+    partition_drop
 );
 
 #[test]

@@ -36,8 +36,6 @@ pub struct Counts {
     pub composed: u64,
     /// Documents that were locked over the commit before.
     pub locked_over: u64,
-    /// Attempts that sent their record together with their locks.
-    pub staged: u64,
     /// Whatever went wrong, by kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -59,7 +57,6 @@ impl Counts {
         self.drops += other.drops;
         self.composed += other.composed;
         self.locked_over += other.locked_over;
-        self.staged += other.staged;
         for (kind, times) in &other.faults {
             self.fault(kind, *times);
         }

@@ -24,7 +24,7 @@ pub(crate) fn left_over(
                 }
             }
             let state = document.get(fields::STATE).and_then(|state| state.as_str());
-            if let Some(state @ ("pending" | "staged" | "committed")) = state
+            if let Some(state @ ("pending" | "committed")) = state
                 && !(lost && state == "committed")
             {
                 violations.push(format!("left over: {collection}/{id} is {state}"));

@@ -132,7 +132,6 @@ fn told(result: &Campaign, took: Duration) -> String {
         ("partitions dropped".to_owned(), counts.drops),
         ("transactions composed with others".to_owned(), counts.composed),
         ("documents locked over the commit before".to_owned(), counts.locked_over),
-        ("attempts staged with their locks".to_owned(), counts.staged),
     ];
     lines.extend(counts.faults.iter().map(|(kind, times)| (format!("fault: {kind}"), *times)));
     lines.push(("worlds with violations".to_owned(), result.failed.len() as u64));

@@ -10,8 +10,6 @@ use txn_sim::server::{Manners, SHARDS};
 
 /// How long an attempt may take, and the longest lease.
 pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
-/// How long an index is missing, by the clock of whoever meets it, before it counts as gone.
-const GONE: Duration = Duration::from_secs(600);
 /// How often a process looks for what is left behind.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -81,8 +79,6 @@ pub struct Troubles {
     pub groups: bool,
     /// What is overwritten is kept, and moments of the past are read.
     pub past: bool,
-    /// Processes commit in parallel where they can.
-    pub parallel_commit: bool,
     /// The store tells its time, and the clocks of the processes are far from it.
     pub server_time: bool,
 }
@@ -107,12 +103,11 @@ impl Troubles {
         lost_pages: false,
         groups: false,
         past: false,
-        parallel_commit: false,
         server_time: false,
     };
 
     /// The name of each, and how it is switched.
-    pub const SWITCHES: [(&'static str, Switch); 16] = [
+    pub const SWITCHES: [(&'static str, Switch); 15] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
         ("outages", |troubles| troubles.outages = true),
@@ -127,7 +122,6 @@ impl Troubles {
         ("lost-pages", |troubles| troubles.lost_pages = true),
         ("groups", |troubles| troubles.groups = true),
         ("past", |troubles| troubles.past = true),
-        ("parallel-commit", |troubles| troubles.parallel_commit = true),
         ("server-time", |troubles| troubles.server_time = true),
     ];
 
@@ -226,8 +220,6 @@ pub struct Scenario {
     pub groups: bool,
     /// What is overwritten is kept.
     pub past: bool,
-    /// Most processes commit in parallel where they can.
-    pub parallel_commit: bool,
     /// The store tells its time.
     pub server_time: bool,
     /// What is slow.
@@ -304,8 +296,6 @@ impl Scenario {
         let mut world = world.grouped(troubles.groups);
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7374);
         world.past = troubles.past && dice.u8(..3) == 0;
-        let mut dice = fastrand::Rng::with_seed(seed ^ 0x7061_7261_6c6c_656c);
-        world.parallel_commit = troubles.parallel_commit && dice.bool();
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x636c_6f63_6b73);
         let is_tame = world.clocks == Clocks::Tame;
         world.server_time = troubles.server_time && is_tame && dice.bool();
@@ -404,7 +394,6 @@ impl Scenario {
             shared_requests: false,
             groups: false,
             past: false,
-            parallel_commit: false,
             server_time: false,
             slow: Slow::Nothing,
             calm: false,
@@ -438,16 +427,7 @@ impl Scenario {
     #[must_use]
     pub fn longest_lock(&self) -> Duration {
         let limits = TRANSACTION_LIMIT * self.slowest() + TRANSACTION_LIMIT;
-        limits + 5 * JANITOR_INTERVAL + self.until_it_is_gone()
-    }
-
-    /// How much longer everything may take because an index is lost: what was staged over it is undecided until then.
-    #[must_use]
-    pub fn until_it_is_gone(&self) -> Duration {
-        match self.annex {
-            Annex::Lost | Annex::MadeAgain if self.parallel_commit => GONE * self.slowest(),
-            _ => Duration::ZERO,
-        }
+        limits + 5 * JANITOR_INTERVAL
     }
 
     /// By how much the slowest clock may be slower.

@@ -108,7 +108,7 @@ fn look(server: &Server, seen: &mut Seen) {
                 held.insert(document, (holder, since));
             }
             if source.contains(fields::STATE)
-                && let Some("pending" | "staged" | "committed") = text(fields::STATE).as_deref()
+                && let Some("pending" | "committed") = text(fields::STATE).as_deref()
             {
                 seen.open.insert(id);
             }

@@ -95,7 +95,6 @@ impl Observer for Witness {
             Event::PartitionDropped { .. } => counts.drops += 1,
             Event::Composed { transactions, .. } => counts.composed += *transactions as u64,
             Event::LockedOver { documents, .. } => counts.locked_over += documents.len() as u64,
-            Event::Staged { .. } => counts.staged += 1,
             _ => {}
         }
         let rash = self.told.rash.lock().as_mut().is_some_and(|dice| dice.f64() < RASH);

@@ -55,15 +55,6 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::BlockBeforeDrop, Schedule("a commit while its day is dropped")),
     (Rule::RefusalInDoubt, Schedule("a refusal of what was applied")),
     (Rule::UnnamedLockVoid, Schedule("a lock that was copied")),
-    (Rule::TouchStagedLocks, Schedule("a staged lock that vanishes")),
-    (Rule::FencePastVersions, Schedule("a version that vanishes")),
-    (Rule::FenceNoPlaceholder, Schedule("a placeholder in the way")),
-    (Rule::DryRunsFit, Schedule("a content that does not fit")),
-    (Rule::FenceBeforeAbort, Schedule("a version that vanishes")),
-    (Rule::StagedDecidesNothing, Seed(199)),
-    (Rule::ReadStagedAgain, Schedule("an apply behind a reader")),
-    (Rule::DecideBeforeTelling, Seed(237)),
-    (Rule::StageNoReads, Seed(315)),
 ];
 
 /// How many seeds are tried where the known one does not notice.
@@ -72,8 +63,7 @@ const TRIES: u64 = 6_000;
 /// The seeds of the table are those of worlds without what is switched, but for what a rule is about.
 fn troubles(rule: Rule) -> Troubles {
     let by_time = rule == Rule::VersionByServer;
-    let parallel_commit = rule.is_staged();
-    Troubles { parallel_commit, past: by_time, server_time: by_time, ..Troubles::NONE }
+    Troubles { past: by_time, server_time: by_time, ..Troubles::NONE }
 }
 
 fn noticed(rule: Rule) -> Option<Noticed> {

@@ -31,8 +31,7 @@ pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Repor
     let config = Config::default()
         .with_lease(Duration::from_secs(2))
         .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_deadline(Duration::from_secs(10))
-        .with_parallel_commit(shape.parallel_commit);
+        .with_deadline(Duration::from_secs(10));
     let mut coordinators = Vec::new();
     for _ in 0..shape.coordinators {
         coordinators.push(store(&cluster).await?);

@@ -15,7 +15,7 @@ use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
 /// How long anything may take that is not meant to fail.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How large a load is, and how it commits.
+/// How large a load is.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Shape {
     /// Coordinators: each is a process to the others.
@@ -27,9 +27,6 @@ pub struct Shape {
     /// Accounts of the bank; where they are few, the coordinators take turns.
     #[arg(long, default_value_t = 30)]
     pub accounts: usize,
-    /// Transactions commit in parallel where they can.
-    #[arg(long)]
-    pub parallel_commit: bool,
 }
 
 /// Counts what the engine did for the dead.

@@ -30,11 +30,11 @@ struct Arguments {
     /// Which faults, in turn; all that the target knows if none is named.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// How large the load is, and how it commits.
+    /// How large the load is.
     #[command(flatten)]
     shape: Shape,
     /// A kill soak of this system instead, on one server.
-    #[arg(long, conflicts_with_all = ["faults", "parallel_commit", "coordinators", "accounts"])]
+    #[arg(long, conflicts_with_all = ["faults", "coordinators", "accounts"])]
     system: Option<System>,
 }
 

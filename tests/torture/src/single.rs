@@ -35,8 +35,7 @@ pub async fn run(
     let config = Config::default()
         .with_lease(Duration::from_millis(500))
         .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_deadline(Duration::from_secs(5))
-        .with_parallel_commit(shape.parallel_commit);
+        .with_deadline(Duration::from_secs(5));
     let mut coordinators = Vec::new();
     for _ in 0..shape.coordinators {
         coordinators.push(store(&proxy.url()).await?);

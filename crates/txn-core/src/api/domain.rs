@@ -12,8 +12,6 @@ use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::claims::IfMissing;
-use crate::engine::deadline::Deadline;
-use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::{Attempts, Groups, Told};
 use crate::store::Store;
@@ -298,10 +296,6 @@ impl Domain {
             }
             drop(tx);
             self.check_retry(tid, tries, deadline, &reason)?;
-            if let RetryReason::Unacknowledged(why) = reason {
-                // Rare, and large.
-                Box::pin(self.give_a_moment(deadline, why)).await?;
-            }
         }
     }
 
@@ -407,14 +401,6 @@ impl Domain {
             return give_up(&format!("the deadline passed after {attempt} attempts"));
         }
         Ok(())
-    }
-
-    /// Waits before a further attempt where nobody was faster, but the store did not carry it out. Nothing is held meanwhile.
-    async fn give_a_moment(&self, deadline: Duration, why: String) -> Result<()> {
-        let (deadline, why) = (Deadline::until(deadline), WaitReason::Store(why));
-        let mut backoff = self.engine.backoff();
-        let paused = self.engine.pause(&deadline, &mut backoff, why).await;
-        paused.map_err(AttemptError::into_error)
     }
 
     /// Begins a transaction that the caller commits or rolls back, without retries. Dropping the handle rolls

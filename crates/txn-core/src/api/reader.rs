@@ -21,8 +21,7 @@ use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 
 /// Reads without a transaction and without locks: committed content only, each document by itself. A reader waits for nobody and
-/// writes nothing, but where it meets a [parallel commit](crate::Config::parallel_commit) that is not marked yet: it waits a moment for
-/// the mark, and recovers the transaction if its owner is dead.
+/// writes nothing.
 ///
 /// Several of them are no snapshot. By default any copy answers, so with replicas two reads of one
 /// document may go back in time; [`Reader::verified`] asks the primary.

@@ -252,10 +252,6 @@ impl Attempt {
         let mut checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;
-        if self.commits_in_parallel(&wanted, !only_read.is_empty(), &writes) {
-            // Large, and for some only.
-            return Box::pin(self.commit_in_parallel(wanted, &writes, checks)).await;
-        }
         let mut phase = Phase::Reading;
         loop {
             let before = phase;
@@ -311,19 +307,16 @@ impl Attempt {
         }
         let Participants { list: participants, images, known, past } = participants;
         self.keep(past).await?;
-        let (record, commit) = self.deciding_record(State::Committed, participants, images).await?;
+        let (record, commit) = self.deciding_record(participants, images).await?;
         let (version, first) = self.commit_record(&record).await?;
         let standing = Standing::at(State::Committed, version);
-        Ok(self.is_committed(
-            CommittedRecord { record: Arc::new(record), standing, first, known },
-            commit,
-        ))
+        let record = Arc::new(record);
+        Ok(self.note_committed(CommittedRecord { record, standing, first, known }, commit))
     }
 
     /// The record by which the attempt commits, and the version of what it writes.
-    pub(super) async fn deciding_record(
+    async fn deciding_record(
         &self,
-        state: State,
         participants: Vec<Participant>,
         images: Vec<Option<Image>>,
     ) -> Result<(Record, CommitVersion), AttemptError> {
@@ -336,13 +329,13 @@ impl Attempt {
             participants,
             images,
             metadata: self.options.metadata.clone(),
-            ..self.engine.record(self.tid, state)
+            ..self.engine.record(self.tid, State::Committed)
         };
         Ok((record, commit))
     }
 
     /// It is committed by acknowledged writes: everybody may know.
-    pub(super) fn is_committed(
+    fn note_committed(
         &self,
         committed: CommittedRecord,
         commit_version: CommitVersion,
@@ -536,7 +529,7 @@ impl Attempt {
 
 /// The error where the store refuses the record for good. Its size is that of all documents
 /// together, and the fault of none.
-pub(super) fn refused_record(outcome: &Outcome, key: &Key) -> Error {
+fn refused_record(outcome: &Outcome, key: &Key) -> Error {
     match outcome {
         Outcome::Invalid(refusal) if refusal.kind == RefusalKind::TooLarge => too_large(refusal),
         outcome => Error::from_refused(outcome, key, "commit"),

@@ -15,30 +15,19 @@ use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::store::Key;
 use txn_protocol::document::View;
-use txn_protocol::record::{Participant, Record, State};
-use txn_protocol::rules::conflict::HolderState;
+use txn_protocol::record::{Participant, Record};
 
 /// How many rounds of the runtime somebody is waited for who takes documents over.
 const ROUNDS: usize = 4;
 
 impl Attempt {
-    /// Everything behind the acknowledgement. What was committed in parallel is marked first. `hands_over`: whoever comes next
+    /// Everything behind the acknowledgement. `hands_over`: whoever comes next
     /// may lock documents over this commit. Returns whether all of it is done.
     pub(super) async fn complete(
         self: &Arc<Self>,
-        mut committed: CommittedRecord,
+        committed: CommittedRecord,
         hands_over: bool,
     ) -> bool {
-        if committed.standing.state == HolderState::Record(State::Staged) {
-            match self.mark_committed(&committed.record, committed.standing).await {
-                Ok(standing) => committed.standing = standing,
-                Err(error) => {
-                    self.tell_unfinished(&error);
-                    self.leave_to_others();
-                    return false;
-                }
-            }
-        }
         let left = match hands_over {
             true => self.leave_to_next(&committed).await,
             false => BTreeMap::new(),

@@ -543,9 +543,6 @@ impl Attempt {
         let (view, read_at) = (View::Absent, self.engine.now());
         let entry = ReadEntry { observed, view, read_at };
         self.working.lock().note_read(key.clone(), entry);
-        if before.absent {
-            self.handle.holds_placeholder(key, version);
-        }
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
         locks.held.insert(key.clone(), Held { version, expected, before, source, chain });

@@ -12,7 +12,6 @@ mod lock;
 mod mutation;
 pub(crate) mod nesting;
 mod order;
-mod parallel;
 mod participants;
 mod read;
 mod receipt;

@@ -8,7 +8,6 @@ use super::Attempt;
 use crate::engine::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
-use txn_protocol::rules::conflict::Requester;
 
 impl Attempt {
     /// Takes the locks off, once. No commit of this attempt may have been sent, or its `aborted` is acknowledged.
@@ -39,10 +38,9 @@ impl Attempt {
         if has_record || !uncertain.is_empty() {
             // A lock may land late, or a heartbeat says that we live: a record spares others the wait.
             let found = engine.record_of(self.tid, ReadPreference::Primary, &deadline).await;
-            let by = Requester::Locking(self.tid);
             if let Ok(found) = found
                 && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
-                && let Err(error) = engine.decide(self.tid, found, by, why, &deadline).await
+                && let Err(error) = Box::pin(engine.decide(self.tid, found, why, &deadline)).await
             {
                 tracing::warn!(tid = %self.tid, why = %error.into_error(), "the aborted record could not be written");
             }

@@ -501,7 +501,7 @@ impl Engine {
         }
         let missing = crate::engine::transaction_table::RecordLookup::missing();
         let why = "marks placeholders that only prove an absence";
-        self.decide_by_table(fresh, missing, why, deadline).await?;
+        Box::pin(self.decide(fresh, missing, why, deadline)).await?;
         *absence_probe = Some(fresh);
         Ok(fresh)
     }

@@ -28,8 +28,6 @@ pub(crate) enum RetryReason {
     Waited(Key),
     /// A write without a record was overtaken.
     Overtaken(Key),
-    /// The store did not carry out all of what would have committed it, and it is aborted; why.
-    Unacknowledged(String),
     /// It could not be composed with others, and runs by itself.
     LeftGroup,
 }
@@ -42,7 +40,7 @@ impl RetryReason {
             Self::Expired(Some(WaitReason::Others { key, .. } | WaitReason::Changing(key))) => {
                 Some(key)
             }
-            Self::Expired(_) | Self::Wounded | Self::Unacknowledged(_) | Self::LeftGroup => None,
+            Self::Expired(_) | Self::Wounded | Self::LeftGroup => None,
         }
     }
 }
@@ -64,7 +62,6 @@ impl fmt::Display for RetryReason {
             }
             Self::Waited(key) => write!(f, "{key} was locked by another transaction"),
             Self::Overtaken(key) => write!(f, "another write to {key} came first"),
-            Self::Unacknowledged(why) => write!(f, "the store did not carry it out: {why}"),
             Self::LeftGroup => f.write_str("it could not be composed with others"),
         }
     }
@@ -74,9 +71,7 @@ impl RetryReason {
     /// The error for a caller when no further attempt follows.
     pub(crate) fn into_error(self, prefix: &str) -> Error {
         let kind = match &self {
-            Self::Expired(Some(WaitReason::Store(_))) | Self::Unacknowledged(_) => {
-                ErrorKind::Unavailable
-            }
+            Self::Expired(Some(WaitReason::Store(_))) => ErrorKind::Unavailable,
             _ => ErrorKind::Conflict,
         };
         let error = Error::new(kind, format!("{prefix}{self}"));

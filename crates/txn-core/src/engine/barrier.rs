@@ -155,7 +155,7 @@ impl Engine {
         awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let open = Filter::any_of(crate::fields::STATE, ["staged", "committed"]);
+        let open = Filter::any_of(crate::fields::STATE, ["committed"]);
         match self.refresh(partition, deadline).await {
             // Dropped meanwhile: everything in it was finished.
             Err(AttemptError::Fail(error))
@@ -226,19 +226,16 @@ impl Engine {
         let at = LookedAt { asked, answered: self.now() };
         let mut left = Vec::new();
         for (tid, found) in records {
-            let HolderState::Record(state @ (State::Committed | State::Staged)) = found.state()
-            else {
+            if found.state() != HolderState::Record(State::Committed) {
                 awaited.settle(tid);
                 self.liveness.forget_committed(tid);
                 continue;
-            };
+            }
             let (key, lease) = (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
             let is_dead = self.liveness.is_dead(tid, &key, found.version(), lease, at);
             // A transaction that meets a damaged document touches the record each time. So a
             // committed record may move for ever, and its moves are no sign of the owner's life.
-            let is_left =
-                state == State::Committed && self.liveness.stays_committed(tid, lease, at);
-            if is_dead || is_left {
+            if self.liveness.stays_committed(tid, lease, at) || is_dead {
                 left.push(Holding { holder: tid, locks: Vec::new(), found, at, whole: true });
             }
         }

@@ -124,15 +124,12 @@ impl Engine {
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
-        let decided = self.decide(holder, found.clone(), requester, &why, deadline).await;
+        let decided = Box::pin(self.decide(holder, found.clone(), &why, deadline)).await;
         let Some(decided) = decided.map_err(|error| error.at(met_at))? else { return Ok(None) };
         for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
             self.liveness.forget(holder, key);
         }
-        let undecided = matches!(
-            state,
-            HolderState::Missing | HolderState::Record(State::Pending | State::Staged)
-        );
+        let undecided = matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
         match decided {
             // Its owner is this very process and is at it.
             Decided::Committed { .. } if live => return Ok(None),
@@ -166,28 +163,9 @@ impl Engine {
     }
 
     /// Carries out the recovery table, until the transaction is decided by an acknowledged write. It must be dead, wounded or
-    /// decided already. None if it was staged meanwhile, or if its participants did not tell what became of it: it has to be
-    /// looked at again.
+    /// decided already. None if its record has to be looked at again.
     #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(crate) async fn decide(
-        &self,
-        tid: AttemptId,
-        found: RecordLookup,
-        by: Requester,
-        why: &str,
-        deadline: &Deadline,
-    ) -> Result<Option<Decided>, AttemptError> {
-        // Rare, and large.
-        match found.state() {
-            HolderState::Record(State::Staged) => {
-                Box::pin(self.decide_staged(tid, &found, by, why, deadline)).await
-            }
-            _ => Box::pin(self.decide_by_table(tid, found, why, deadline)).await,
-        }
-    }
-
-    /// The same by writes of the record alone.
-    pub(super) async fn decide_by_table(
         &self,
         tid: AttemptId,
         found: RecordLookup,

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::store::{Key, Version};
-use txn_protocol::document::{Stored, View};
+use crate::store::Key;
 use txn_protocol::ids::{Age, AttemptId};
 
 /// One attempt that runs in this process.
@@ -22,8 +21,6 @@ pub(crate) struct AttemptHandle {
     pub(crate) expired: AtomicBool,
     /// Woken when one of them changes.
     pub(crate) notify: Notify,
-    /// Where its placeholders stood when they were acknowledged.
-    placeholders: Mutex<BTreeMap<Key, Version>>,
 }
 
 impl AttemptHandle {
@@ -37,11 +34,6 @@ impl AttemptHandle {
     pub(crate) fn expire(&self) {
         self.expired.store(true, Ordering::Release);
         self.notify.notify_one();
-    }
-
-    /// Its placeholder was acknowledged.
-    pub(crate) fn holds_placeholder(&self, key: &Key, version: Version) {
-        self.placeholders.lock().insert(key.clone(), version);
     }
 
     /// An older transaction aborted it.
@@ -68,7 +60,6 @@ impl LiveAttempts {
             cancelled: AtomicBool::new(false),
             expired: AtomicBool::new(false),
             notify: Notify::new(),
-            placeholders: Mutex::default(),
         });
         self.live.lock().insert(tid, handle.clone());
         handle
@@ -81,18 +72,6 @@ impl LiveAttempts {
 
     pub(crate) fn is_live(&self, tid: AttemptId) -> bool {
         self.live.lock().contains_key(&tid)
-    }
-
-    /// Whether what stands there is the placeholder of an attempt of this process, as it was acknowledged.
-    pub(crate) fn has_placeholder(&self, key: &Key, view: &View) -> bool {
-        let View::Present {
-            version, stored: Stored { absent: true, lock: Some(holder), .. }, ..
-        } = view
-        else {
-            return false;
-        };
-        let handle = self.live.lock().get(holder).cloned();
-        handle.is_some_and(|handle| handle.placeholders.lock().get(key) == Some(version))
     }
 
     pub(crate) fn live_count(&self) -> usize {

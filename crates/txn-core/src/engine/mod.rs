@@ -37,7 +37,6 @@ pub(crate) mod serving_runtime;
 pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
-mod staged;
 pub(crate) mod store_access;
 pub(crate) mod succession;
 pub(crate) mod survey;

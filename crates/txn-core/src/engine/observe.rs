@@ -8,9 +8,7 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::is_held_by;
-use txn_protocol::rules::conflict::HolderState;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
-use txn_protocol::rules::staged::{StagedReading, staged_reading};
 use txn_protocol::rules::validate::Observed;
 
 use super::Engine;
@@ -61,19 +59,10 @@ impl Engine {
     ) -> Result<Vec<ReadEntry>, AttemptError> {
         let read_at = self.now();
         let holders: BTreeSet<AttemptId> = views.iter().filter_map(View::holder).collect();
-        let mut records = if holders.is_empty() {
+        let records = if holders.is_empty() {
             BTreeMap::new()
         } else {
             self.records(&holders, from, deadline).await?
-        };
-        let is_staged = |found: &RecordLookup| found.state() == HolderState::Record(State::Staged);
-        let staged = match records.values().any(is_staged) {
-            // Rare, and large.
-            true => {
-                let look = self.look_behind_staged(&mut records, keys, &views, from, deadline);
-                Box::pin(look).await?
-            }
-            false => BTreeMap::new(),
         };
         let participants: BTreeMap<AttemptId, BTreeMap<Key, usize>> = records
             .iter()
@@ -85,9 +74,7 @@ impl Engine {
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
                 let participant =
                     participants.get(&holder).and_then(|participants| participants.get(key));
-                let all_locked = staged.get(&holder).copied();
-                let participant = participant.copied();
-                resolve_observed(&self.rules, &mut observed, &view, found, participant, all_locked);
+                resolve_observed(&self.rules, &mut observed, &view, found, participant.copied());
             }
             entries.push(ReadEntry { observed, view, read_at });
         }
@@ -95,15 +82,13 @@ impl Engine {
     }
 }
 
-/// Puts the record's content in the place of the document's own, where the holder is committed. `all_locked`: of a holder whose
-/// record was found staged, whether every participant carried its lock, each looked at before `found` was read.
+/// Puts the record's content in the place of the document's own, where the holder is committed.
 fn resolve_observed(
     rules: &Rules,
     observed: &mut Observed,
     view: &View,
     found: &RecordLookup,
     participant: Option<usize>,
-    all_locked: Option<bool>,
 ) {
     let record = found.record.as_ref();
     let written = record.zip(participant).filter(|(record, index)| {
@@ -111,11 +96,7 @@ fn resolve_observed(
         let is_open = record.state == State::Committed;
         writes(participant.op) && is_held_by(rules, participant, record.tid, is_open, view)
     });
-    let answer = match all_locked {
-        Some(all_locked) => staged_reading(rules, all_locked, found.state(), written.is_some()),
-        None => StagedReading::Answer(reading(rules, found.state(), written.is_some())),
-    };
-    if answer == StagedReading::Answer(Reading::RecordImage) {
+    if reading(rules, found.state(), written.is_some()) == Reading::RecordImage {
         observed.image = written.and_then(|(record, index)| record.images[index].clone());
         observed.tid = record.and_then(|record| record.commit_version);
         // The content is not that of this version: only the commit identifies it.

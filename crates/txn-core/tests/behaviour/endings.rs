@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
 use txn_core::{Acknowledge, Error, ErrorKind, Options, TransactionOutcome};
 
-use super::support::{Fate, Item, Shop, config, is_commit, is_lock, writes};
+use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
 fn pessimistic() -> Options {
     Options::default().with_pessimistic(true)
@@ -238,21 +238,18 @@ async fn an_aborted_record_carries_no_contents() {
 
 #[tokio::test(start_paused = true)]
 async fn record_above_a_size_limit_is_invalid() {
-    for parallel in [false, true] {
-        let shop = Shop::open_with(&["a", "b"], config().with_parallel_commit(parallel)).await;
-        let reason = "the server refuses a request of 400000 bytes".to_owned();
-        let refusal = Outcome::Invalid(Refusal { kind: RefusalKind::TooLarge, reason });
-        let decides = |write: &Write| is_commit(write) || writes(write, "\"state\":\"staged\"");
-        shop.store.play(move |write| match write.require_alias && decides(write) {
-            true => Fate::RefuseWith(refusal.clone()),
-            false => Fate::Pass,
-        });
-        let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        for words in ["the transaction is too large", "400000 bytes"] {
-            assert!(error.to_string().contains(words), "{error}");
-        }
-        shop.drained().await;
-        assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
+    let shop = Shop::open(&["a", "b"]).await;
+    let reason = "the server refuses a request of 400000 bytes".to_owned();
+    let refusal = Outcome::Invalid(Refusal { kind: RefusalKind::TooLarge, reason });
+    shop.store.play(move |write| match is_commit(write) {
+        true => Fate::RefuseWith(refusal.clone()),
+        false => Fate::Pass,
+    });
+    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    for words in ["the transaction is too large", "400000 bytes"] {
+        assert!(error.to_string().contains(words), "{error}");
     }
+    shop.drained().await;
+    assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
 }

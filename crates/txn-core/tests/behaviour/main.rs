@@ -4,8 +4,6 @@ mod endings;
 mod in_doubt;
 mod logs;
 mod panics;
-mod parallel;
 mod reading;
-mod staged;
 mod succession;
 pub(crate) mod support;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
@@ -32,8 +31,6 @@ pub(crate) enum Fate {
     RefuseWith(Outcome),
     /// It is carried out and never answered.
     Hang,
-    /// It is carried out, and answered once somebody says so.
-    AnswerWhen(Arc<Notify>),
     /// The call panics.
     Panic,
 }
@@ -134,10 +131,6 @@ impl Layer for Scripted {
             outcomes.push(match fate {
                 Fate::AnswerWith(outcome) => outcome,
                 Fate::Hang => std::future::pending().await,
-                Fate::AnswerWhen(told) => {
-                    told.notified().await;
-                    carried_out.swap_remove(0)
-                }
                 Fate::Panic => panic!("the store panics"),
                 Fate::Pass | Fate::RefuseWith(_) => carried_out.swap_remove(0),
             });

@@ -8,7 +8,6 @@ use crate::record::State;
 use crate::rule::{Rule, Rules};
 use crate::rules::conflict::HolderState;
 use crate::rules::resolve::{Recovery, recovery};
-use crate::rules::staged::own_record;
 
 /// A record as it was seen: its state, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,41 +60,18 @@ impl Machine for Decide<'_> {
     type Proven = Decision;
 
     fn next(&self, seen: &Standing) -> Settle<Decision> {
-        by_table(self.rules, recovery(self.rules, seen.state, self.known_aborted), seen)
-    }
-}
-
-/// Decides one's own record, staged or not, having acknowledged nothing. What is written is `aborted`.
-#[derive(Clone, Copy, Debug)]
-pub struct DecideOwn<'a> {
-    /// The rules that stand.
-    pub rules: &'a Rules,
-}
-
-impl Machine for DecideOwn<'_> {
-    type Seen = Standing;
-    type Proven = Decision;
-
-    fn next(&self, seen: &Standing) -> Settle<Decision> {
-        match seen.state {
-            // Others decided it, and finished it perhaps; nobody knows any more.
-            HolderState::Gone => Settle::Stuck,
-            state => by_table(self.rules, own_record(self.rules, state), seen),
+        use Decision::{Aborted, Committed};
+        let rules = self.rules;
+        match recovery(rules, seen.state, self.known_aborted) {
+            Recovery::Void => Settle::Known(Aborted),
+            Recovery::CreateAborted => Settle::Write(Condition::Absent, Aborted),
+            Recovery::SwapToAborted => seen.replace(Aborted),
+            Recovery::TouchAborted => seen.touch(Aborted),
+            Recovery::RollForward if !rules.decides(Rule::TouchCommitted) => {
+                Settle::Known(Committed)
+            }
+            Recovery::RollForward | Recovery::ApplyOrVoid => seen.touch(Committed),
         }
-    }
-}
-
-fn by_table(rules: &Rules, recovery: Recovery, seen: &Standing) -> Settle<Decision> {
-    use Decision::{Aborted, Committed};
-    match recovery {
-        Recovery::Void => Settle::Known(Aborted),
-        Recovery::CreateAborted => Settle::Write(Condition::Absent, Aborted),
-        Recovery::SwapToAborted => seen.replace(Aborted),
-        Recovery::TouchAborted => seen.touch(Aborted),
-        Recovery::RollForward if !rules.decides(Rule::TouchCommitted) => Settle::Known(Committed),
-        Recovery::RollForward | Recovery::ApplyOrVoid => seen.touch(Committed),
-        // By its participants, not by a write of the record.
-        Recovery::DecideStaged => Settle::Stuck,
     }
 }
 
@@ -115,12 +91,12 @@ impl Machine for Commit<'_> {
         use Decision::{Aborted, Committed};
         match seen.state {
             HolderState::Missing => Settle::Write(Condition::Absent, Committed),
-            HolderState::Record(State::Pending | State::Staged) => seen.replace(Committed),
+            HolderState::Record(State::Pending) => seen.replace(Committed),
             HolderState::Record(State::Aborted) if !self.rules.decides(Rule::AbortFlag) => {
                 seen.replace(Committed)
             }
             HolderState::Record(State::Aborted) => seen.touch(Aborted),
-            // Only the owner commits what was not staged: it was its own write.
+            // Only the owner commits: it was its own write.
             HolderState::Record(State::Committed | State::Finished)
                 if !self.rules.decides(Rule::CommitSettled) =>
             {
@@ -151,7 +127,7 @@ impl Machine for Finish {
             HolderState::Record(State::Committed) => seen.replace(()),
             // Somebody removed it: it is written again.
             HolderState::Missing => Settle::Write(Condition::Absent, ()),
-            HolderState::Record(State::Pending | State::Staged | State::Aborted) => Settle::Stuck,
+            HolderState::Record(State::Pending | State::Aborted) => Settle::Stuck,
         }
     }
 }
@@ -220,16 +196,6 @@ impl Slot {
             Self::Unwritten | Self::InDoubt => Some(Standing::MISSING),
             Self::Sealed => None,
         }
-    }
-
-    /// The record is about to be sent as the first write of the owner, which is its last but for what decides it. Returns
-    /// whether nothing was sent before; else the slot stays as it was.
-    pub fn seal_unwritten(&mut self) -> bool {
-        let unwritten = *self == Self::Unwritten;
-        if unwritten {
-            *self = Self::Sealed;
-        }
-        unwritten
     }
 
     /// Whether there may be a record.

@@ -72,7 +72,6 @@ pub fn conflict(
         }
         _ if dead => Conflict::Resolve,
         // About to finish: nobody wounds it.
-        HolderState::Record(State::Staged) => Conflict::Wait,
         HolderState::Missing | HolderState::Record(State::Pending) => match requester.tid() {
             // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
             Some(me) if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) => {
@@ -92,14 +91,13 @@ mod tests {
     fn every_row() {
         use Conflict::{Resolve, Wait};
         use HolderState::{Gone, Missing, Record};
-        use State::{Aborted, Committed, Finished, Pending, Staged};
+        use State::{Aborted, Committed, Finished, Pending};
         let me = tid(5, 2);
         let (older, younger, mine) = (tid(4, 0), tid(6, 0), tid(5, 1));
         // state, then what to do with an older, a younger and one's own earlier attempt, then when dead
         for (state, older_does, younger_does, mine_does, dead_does) in [
             (Missing, Wait, Resolve, Resolve, Resolve),
             (Record(Pending), Wait, Resolve, Resolve, Resolve),
-            (Record(Staged), Wait, Wait, Wait, Resolve),
             (Record(Committed), Resolve, Resolve, Resolve, Resolve),
             (Record(Finished), Resolve, Resolve, Resolve, Resolve),
             (Record(Aborted), Resolve, Resolve, Resolve, Resolve),
@@ -117,7 +115,7 @@ mod tests {
             }
             let courteous = Requester::Courteous(me);
             let asks = |holder, dead| conflict(&Rules::all(), courteous, holder, state, dead);
-            let at_it = matches!(state, Missing | Record(Pending | Staged | Committed | Finished));
+            let at_it = matches!(state, Missing | Record(Pending | Committed | Finished));
             for holder in [older, younger] {
                 assert_eq!(asks(holder, false), if at_it { Wait } else { Resolve }, "{state:?}");
                 assert_eq!(asks(holder, true), dead_does, "{state:?} courteous, dead");

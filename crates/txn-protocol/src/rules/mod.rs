@@ -8,7 +8,6 @@
 //! - [`apply`]: what remains to be done to one participant of a committed or aborted transaction.
 //! - [`single`]: did a write without a record happen?
 //! - [`recent`]: which of its last commits does a document keep, to tell?
-//! - [`staged`]: parallel commit: may it be staged, is it committed, and who decides it when its owner is dead?
 
 pub mod apply;
 pub mod conflict;
@@ -18,7 +17,6 @@ pub mod recent;
 mod recent_histories;
 pub mod resolve;
 pub mod single;
-pub mod staged;
 pub mod validate;
 
 #[cfg(any(test, feature = "testing"))]

@@ -11,8 +11,6 @@ pub enum Reading {
     CommittedImage,
     /// The content that the holder's record has for it.
     RecordImage,
-    /// The record decides nothing by itself: the participants have to be probed.
-    Staged,
 }
 
 /// `written`: the record names the document as a participant that it writes, deletes or inserts, and the
@@ -24,7 +22,6 @@ pub fn reading(rules: &Rules, state: HolderState, written: bool) -> Reading {
         {
             Reading::RecordImage
         }
-        HolderState::Record(State::Staged) => Reading::Staged,
         HolderState::Missing
         | HolderState::Gone
         | HolderState::Record(
@@ -57,8 +54,6 @@ pub enum Recovery {
     RollForward,
     /// Apply where a participant is still locked; a lock that is no participant's is void.
     ApplyOrVoid,
-    /// Probe, touch and fence the participants, then decide.
-    DecideStaged,
 }
 
 /// `ours`: the `aborted` record was written by this process and acknowledged to it.
@@ -77,7 +72,6 @@ pub fn recovery(rules: &Rules, state: HolderState, ours: bool) -> Recovery {
         }
         HolderState::Record(State::Aborted) => Recovery::TouchAborted,
         HolderState::Record(State::Committed) => Recovery::RollForward,
-        HolderState::Record(State::Staged) => Recovery::DecideStaged,
         HolderState::Record(State::Finished) => Recovery::ApplyOrVoid,
     }
 }
@@ -90,7 +84,7 @@ mod tests {
     fn every_row() {
         use HolderState::{Gone, Missing, Record};
         use Reading::{CommittedImage, RecordImage};
-        use State::{Aborted, Committed, Finished, Pending, Staged};
+        use State::{Aborted, Committed, Finished, Pending};
         let rules = Rules::all();
         for (state, member_reads, other_reads, does) in [
             (Missing, CommittedImage, CommittedImage, Recovery::CreateAborted),
@@ -98,7 +92,6 @@ mod tests {
             (Record(Pending), CommittedImage, CommittedImage, Recovery::SwapToAborted),
             (Record(Aborted), CommittedImage, CommittedImage, Recovery::TouchAborted),
             (Record(Committed), RecordImage, CommittedImage, Recovery::RollForward),
-            (Record(Staged), Reading::Staged, Reading::Staged, Recovery::DecideStaged),
             (Record(Finished), RecordImage, CommittedImage, Recovery::ApplyOrVoid),
         ] {
             assert_eq!(reading(&rules, state, true), member_reads, "{state:?}, a written member");

@@ -68,7 +68,7 @@ async fn any_of(fixture: &mut Fixture<'_>) {
     let name = fixture.name("records");
     let spec = CollectionSpec { name, role: Role::Partition, create: true, mappings: None };
     let records = fixture.make(spec).await.name;
-    const STATES: [&str; 4] = ["pending", "staged", "committed", "finished"];
+    const STATES: [&str; 3] = ["pending", "committed", "finished"];
     let source = |at: usize| match STATES.get(at % 5) {
         Some(state) => format!(r#"{{"state":"{state}"}}"#),
         None => r#"{"state":null}"#.to_owned(),

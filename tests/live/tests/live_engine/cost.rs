@@ -161,35 +161,6 @@ pub(crate) async fn what_is_remembered_costs_a_round_trip_less(fixture: &Fixture
     fixture.settle(&counted.domain).await;
 }
 
-pub(crate) async fn a_parallel_commit_is_a_round_trip_less(fixture: &Fixture) {
-    commits_in_parallel(fixture, false, 1).await;
-}
-
-pub(crate) async fn a_parallel_commit_of_what_is_remembered_is_one_round_trip(fixture: &Fixture) {
-    commits_in_parallel(fixture, true, 0).await;
-}
-
-/// `reads`: requests before the one that locks and stages.
-async fn commits_in_parallel(fixture: &Fixture, groups: bool, reads: u64) {
-    let config = Fixture::config().with_groups(Some(groups)).with_parallel_commit(true);
-    let counted = Counted::open_with(fixture, config).await;
-    let accounts = &counted.accounts;
-    for n in [2_u64, 10] {
-        let names = bank::names(usize::try_from(n).expect("a few"));
-        for _ in 0..2 {
-            let total = counted
-                .in_total(async |domain| {
-                    let receipt = bank::spread(domain, accounts, &names, &applied()).await;
-                    assert!(receipt.expect("moves").applied);
-                })
-                .await;
-            // Locks, dry runs and record; behind the acknowledgement the mark, the apply, and that it is finished.
-            assert_eq!(numbers(total), [reads + 4, 2 * n + 3, n, 0], "{total}");
-        }
-    }
-    fixture.settle(&counted.domain).await;
-}
-
 pub(crate) async fn inserts(fixture: &Fixture) {
     let counted = Counted::open(fixture).await;
     let accounts = &counted.accounts;

@@ -22,8 +22,6 @@ txn_fixtures::everywhere! {
     cost::one_document_is_one_conditional_write;
     cost::many_documents_are_three_round_trips;
     cost::what_is_remembered_costs_a_round_trip_less;
-    cost::a_parallel_commit_is_a_round_trip_less;
-    cost::a_parallel_commit_of_what_is_remembered_is_one_round_trip;
     cost::inserts;
     cost::reads;
     past::moments_show_each_transaction_whole;

@@ -7,7 +7,6 @@ mod left_behind;
 mod made_again;
 mod moved;
 mod refused;
-mod staged;
 mod undecided;
 
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
 /// Those that rules of the protocol need to be missed.
-pub const OF_RULES: [Schedule; 23] = [
+pub const OF_RULES: [Schedule; 18] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
     ("an abort that vanishes", left_behind::an_abort_that_vanishes),
@@ -47,11 +46,6 @@ pub const OF_RULES: [Schedule; 23] = [
         moved::an_insert_that_is_deleted_behind_its_owner,
     ),
     ("an index that is made again", made_again::an_index_that_is_made_again),
-    ("a staged lock that vanishes", staged::a_staged_lock_that_vanishes),
-    ("a version that vanishes", staged::a_version_that_vanishes),
-    ("a placeholder in the way", staged::a_placeholder_in_the_way),
-    ("an apply behind a reader", staged::an_apply_behind_a_reader),
-    ("a content that does not fit", staged::a_content_that_does_not_fit),
 ];
 
 /// Those about refusals, and about what owners, applications and operators leave behind.
