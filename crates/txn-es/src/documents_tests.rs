@@ -1,5 +1,8 @@
 //! The way of documents against a server that answers as told.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use txn_store::Store;
 
 use super::*;
@@ -312,23 +315,29 @@ async fn a_scan_whose_pages_are_too_large_begins_again_with_smaller_ones() {
         )
     };
     let small = |config: EsConfig| config.with_max_bulk_bytes(1_000);
+    let sizes: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let asked = sizes.clone();
     let fake = Fake::with(small, move |path, body| {
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
-        match (path, body["size"].as_u64()) {
+        let size = body["size"].as_u64();
+        asked.lock().extend(size);
+        match (path, size) {
             ("/_search/scroll", _) => page(&[3], 0),
             (_, Some(2)) => page(&[1, 2], 0),
             _ => page(&[1, 2, 3], 2 << 20),
         }
     })
     .await;
-    for _ in 0..2 {
+    for tried in [vec![9, 4, 2], vec![2]] {
         let first = fake.store.scan("a", &Filter::All, 9, None).await.unwrap();
         assert_eq!(first.documents.len(), 2);
         let second = fake.store.scan("a", &Filter::All, 9, first.next).await.unwrap();
         assert_eq!((second.documents.len(), second.next), (1, None));
+        // A search may be sent again: a connection ends with an answer that nobody reads to its end.
+        let mut sizes = std::mem::take(&mut *sizes.lock());
+        sizes.dedup();
+        assert_eq!(sizes, tried, "9 and 4 are too large, 2 is remembered");
     }
-    let searches = fake.asked.lock().iter().filter(|path| path.starts_with("/a/_search")).count();
-    assert_eq!(searches, 4, "9 and 4 are too large, 2 is remembered");
 }
 
 #[tokio::test]

@@ -104,6 +104,9 @@ async fn serve(socket: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<Stri
             return;
         }
         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n", answer.len());
-        socket.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
+        // Who reads no answer to its end closes the connection.
+        if socket.write_all(format!("{head}{answer}").as_bytes()).await.is_err() {
+            return;
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Readers that never lock, and per-item writers.
 
+use std::collections::BTreeMap;
+
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
 use crate::attempt::Edit;
@@ -280,11 +282,13 @@ impl Engine {
             let views = self.read_documents(&asked, ReadPreference::Primary, deadline).await?;
             let looks = self.observe(&asked, views, ReadPreference::Primary, deadline).await?;
             let mut locks = Vec::new();
+            let mut held = BTreeMap::new();
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
                 // What came from a committed record is decided.
                 let undecided = entry.observed.version.and(entry.observed.holder);
                 if undecided.is_some_and(&matters) && self.rules.decides(Rule::ReadOnlyWaits) {
-                    locks.push(Lock { key, view: entry.view });
+                    locks.push(Lock { key: key.clone(), view: entry.view.clone() });
+                    held.insert(key, (index, entry));
                 } else {
                     entries[index] = Some(entry);
                 }
@@ -293,8 +297,11 @@ impl Engine {
             let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
             let void: Vec<Lock> =
                 locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
-            for unlocked in self.unlock_all(&void).await.into_values() {
-                unlocked?;
+            for (key, unlocked) in self.unlock_all(&void).await {
+                // The holder never commits: what was read under its lock stands, also in an index that is blocked.
+                if !unlocked? && let Some((index, entry)) = held.remove(&key) {
+                    entries[index] = Some(entry);
+                }
             }
             let busy = locks.iter().find(|lock| is(lock, Resolution::Blocked));
             let enclosing = crate::attempt::nesting::enclosing();

@@ -18,7 +18,7 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::attempt::{locks_absences, validated_first};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
-use txn_protocol::rules::validate::{Validity, validity};
+use txn_protocol::rules::validate::{Observed, Validity, validity};
 
 /// A transaction that wounds nobody looks this often at a lock before it starts again.
 const MOST_WAITS: u32 = 16;
@@ -262,6 +262,14 @@ impl Attempt {
         let met = engine.resolve_locks(requester, locks.clone(), &self.deadline).await?;
         locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Aborted));
         if requester == Requester::Patient {
+            for Lock { key, view } in &locks {
+                // The holder never commits: the same content stands, also in an index that is blocked.
+                let is_same =
+                    |read: &ReadEntry| read.observed.same_logical_version(&Observed::of(view));
+                if reads.get(key).is_some_and(is_same) {
+                    reads.remove(key);
+                }
+            }
             for unlocked in engine.unlock_all(&locks).await.into_values() {
                 unlocked?;
             }

@@ -17,7 +17,7 @@ use txn_protocol::rules::apply::{Applying, unlocking};
 const UNLOCK_TRIES: u32 = 3;
 
 impl Engine {
-    /// acknowledged.
+    /// Takes void locks off. Returns for each document whether that was acknowledged.
     pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
         let mut unlocked = BTreeMap::new();
         let mut moved = self.unlock_once(locks, &mut unlocked).await;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use txn_core::store::{Outcome, Refusal, RefusalKind, WriteOp};
+use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
 use txn_core::{Committed, Domain, Error, ErrorKind, Options};
 
-use super::support::{Fate, Item, Shop, is_commit};
+use super::support::{Fate, Item, Items, Scripted, Shop, config, is_commit};
 
 /// Renames an item, if it is there.
 async fn rename(shop: &Shop, from: &str, to: &str) {
@@ -255,4 +255,28 @@ async fn a_verified_read_in_the_closure_that_holds_the_document_is_told_at_once(
     });
     let error = read.await.expect("commits").value;
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
+/// The owner of a lock died, and the index was blocked before anybody took the lock off.
+#[tokio::test(start_paused = true)]
+async fn void_lock_in_a_blocked_index_can_be_read_through() {
+    let shop = Shop::open(&["a"]).await;
+    let tx = shop.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    tx.get(&shop.items, "a").await.expect("locks it");
+    shop.store.set_down(true);
+    let way = Arc::new(Scripted::new(shop.memory.clone()));
+    let reader = Domain::create(way.clone(), "shop", config()).await.expect("opens");
+    let items: Items = reader.create_collection("items", None).await.expect("opens");
+    let is_item = |write: &Write| write.op.changes() && *write.key.collection == *"items";
+    let kind = RefusalKind::Blocked;
+    let blocked = Outcome::Invalid(Refusal { kind, reason: "index write blocked".to_owned() });
+    way.play(move |write| match is_item(write) {
+        true => Fate::RefuseWith(blocked.clone()),
+        false => Fate::Pass,
+    });
+    let read = reader.reader().verified().get(&items, "a").await.expect("reads");
+    assert_eq!(read, Some(Item { n: 1 }));
+    let read = reader.transact::<_, Error, _>(async |tx| tx.get(&items, "a").await);
+    assert_eq!(read.await.expect("reads"), Some(Item { n: 1 }));
+    drop(tx);
 }
