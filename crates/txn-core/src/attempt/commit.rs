@@ -34,7 +34,7 @@ use txn_protocol::rule::Rule;
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
     pub(super) record: Arc<Record>,
-    /// Where it stands, and whether it says already that it is committed.
+    /// Where it stands.
     pub(super) standing: Standing,
     /// The version of the record, unless another process may have seen it committed earlier.
     pub(super) first: Option<Version>,
