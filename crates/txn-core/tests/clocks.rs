@@ -76,7 +76,7 @@ impl Layer for World {
     }
 }
 
-/// What a copy of a running process goes on from. The operating system still tells the two apart.
+/// The state of a process that was copied while it ran. Only the operating system differs.
 #[derive(Debug)]
 struct Copied;
 

@@ -333,7 +333,7 @@ async fn a_scan_whose_pages_are_too_large_begins_again_with_smaller_ones() {
         assert_eq!(first.documents.len(), 2);
         let second = fake.store.scan("a", &Filter::All, 9, first.next).await.unwrap();
         assert_eq!((second.documents.len(), second.next), (1, None));
-        // A search may be sent again: a connection ends with an answer that nobody reads to its end.
+        // A search may be sent again, because an answer that is too large ends its connection.
         let mut sizes = std::mem::take(&mut *sizes.lock());
         sizes.dedup();
         assert_eq!(sizes, tried, "9 and 4 are too large, 2 is remembered");

@@ -104,7 +104,7 @@ async fn serve(socket: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<Stri
             return;
         }
         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n", answer.len());
-        // Who reads no answer to its end closes the connection.
+        // The client closes the connection of an answer that is too large.
         if socket.write_all(format!("{head}{answer}").as_bytes()).await.is_err() {
             return;
         }

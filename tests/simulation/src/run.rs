@@ -453,10 +453,10 @@ impl Simulation {
         self.meddler.lost && &*key.collection == "annex"
     }
 
-    /// Whether its caller met a lock in an index that was dropped meanwhile, and was told what is lost.
+    /// Whether the caller met a lock in an index that was made again since, and was told of the loss.
     fn is_told_of_loss(&self, operation: &Operation) -> bool {
         let fate = &operation.fate;
-        self.meddler.lost
+        self.meddler.made_again.is_some()
             && matches!(fate, Fate::Aborted(why) if why.starts_with("Damaged: annex/"))
     }
 

@@ -298,7 +298,8 @@ impl Engine {
             let void: Vec<Lock> =
                 locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
             for (key, unlocked) in self.unlock_all(&void).await {
-                // The holder never commits: what was read under its lock stands, also in an index that is blocked.
+                // The holder never commits. So the content that was read under its lock stands, also
+                // where an index is blocked.
                 if !unlocked? && let Some((index, entry)) = held.remove(&key) {
                     entries[index] = Some(entry);
                 }

@@ -27,15 +27,15 @@ use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::attempt::{Footprint, Phase, operation};
 use txn_protocol::machines::invariant::{Invariant, check_commit_version, check_order};
-use txn_protocol::machines::record::{Commit, Decision, Standing};
+use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
 
 /// A record that decides, and what the owner knows of its participants by acknowledged locks.
 pub(super) struct CommittedRecord {
     pub(super) record: Arc<Record>,
-    /// Where it stands.
-    pub(super) standing: Standing,
+    /// The version at which it stands as committed.
+    pub(super) version: Version,
     /// The version of the record, unless another process may have seen it committed earlier.
     pub(super) first: Option<Version>,
     pub(super) known: BTreeMap<Key, View>,
@@ -309,9 +309,8 @@ impl Attempt {
         self.keep(past).await?;
         let (record, commit) = self.deciding_record(participants, images).await?;
         let (version, first) = self.commit_record(&record).await?;
-        let standing = Standing::at(State::Committed, version);
         let record = Arc::new(record);
-        Ok(self.note_committed(CommittedRecord { record, standing, first, known }, commit))
+        Ok(self.note_committed(CommittedRecord { record, version, first, known }, commit))
     }
 
     /// The record by which the attempt commits, and the version of what it writes.
@@ -543,7 +542,8 @@ fn too_large(refusal: &Refusal) -> Error {
     ))
 }
 
-/// The attempt of a commit task that has not ended. Dropped with its runtime, the task leaves what it held to others.
+/// The attempt of a commit task that has not ended. A task that is dropped with its runtime leaves
+/// its locks to others.
 struct Unended(Option<Arc<Attempt>>);
 
 impl Drop for Unended {

@@ -21,8 +21,8 @@ use txn_protocol::record::{Participant, Record};
 const ROUNDS: usize = 4;
 
 impl Attempt {
-    /// Everything behind the acknowledgement. `hands_over`: whoever comes next
-    /// may lock documents over this commit. Returns whether all of it is done.
+    /// Applies the commit and marks its record. `hands_over`: the next group may lock documents over
+    /// this commit. Returns whether all of it is done.
     pub(super) async fn complete(
         self: &Arc<Self>,
         committed: CommittedRecord,
@@ -43,7 +43,7 @@ impl Attempt {
         left: BTreeMap<Key, LockedOver>,
     ) -> bool {
         let engine = &self.engine;
-        let CommittedRecord { record, standing, first, mut known } = committed;
+        let CommittedRecord { record, version, first, mut known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
         let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
@@ -68,7 +68,7 @@ impl Attempt {
                 self.refresh(&keys).await?;
             }
             if unapplied.is_empty() {
-                engine.finish(&record, standing, &deadline).await?;
+                engine.finish(&record, version, &deadline).await?;
                 engine.emit(&Event::Finished { tid: self.tid });
             }
             Ok::<bool, AttemptError>(unapplied.is_empty())

@@ -263,7 +263,7 @@ impl Attempt {
         locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Aborted));
         if requester == Requester::Patient {
             for Lock { key, view } in &locks {
-                // The holder never commits: the same content stands, also in an index that is blocked.
+                // The holder never commits. So the content stands, also where an index is blocked.
                 let is_same =
                     |read: &ReadEntry| read.observed.same_logical_version(&Observed::of(view));
                 if reads.get(key).is_some_and(is_same) {

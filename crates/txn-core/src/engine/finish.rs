@@ -9,7 +9,7 @@ use crate::engine::store_access::ReadPreference;
 use crate::engine::transaction_table::RecordLookup;
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Outcome, WriteOp};
+use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::{Finish, Standing};
 use txn_protocol::record::{Record, State};
@@ -35,18 +35,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks a committed transaction as finished: every one of its writes was acknowledged. `presumed`: where its record stands.
+    /// Marks a committed transaction as finished: every one of its writes was acknowledged. `version`:
+    /// the version at which its record stands as committed.
     pub(crate) async fn finish(
         &self,
         record: &Record,
-        presumed: Standing,
+        version: Version,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let tid = record.tid;
         let finished =
             Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
         let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
-        let presumed = RecordLookup::known(presumed);
+        let presumed = RecordLookup::known(Standing::at(State::Committed, version));
         let content = |_: &RecordLookup| Ok(source.clone());
         let settled = self.settle(&RecordOf(tid), &Finish, presumed, content, deadline).await;
         match settled {

@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Version};
 use txn_protocol::document::View;
-use txn_protocol::machines::record::Standing;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::is_held_by;
@@ -164,7 +163,7 @@ impl Engine {
             let documents = record.participants.iter().map(Participant::key);
             let documents = documents.filter(|key| !lost.contains(key)).collect();
             self.emit(&Event::Replayed { tid: record.tid, documents });
-            self.finish(record, Standing::at(State::Committed, help.version), deadline).await?;
+            self.finish(record, help.version, deadline).await?;
         }
         Ok(help.resolutions(unapplied))
     }

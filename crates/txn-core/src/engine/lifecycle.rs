@@ -37,10 +37,8 @@ impl Lifecycle {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        match self.serving.for_current() {
-            Some(runtime) => self.tasks.spawn_on(task, &runtime),
-            None => self.tasks.spawn(task),
-        }
+        let runtime = self.serving.for_current().unwrap_or_else(Handle::current);
+        self.tasks.spawn_on(task, &runtime)
     }
 
     /// Spawns a task for a caller that need not be in a runtime.

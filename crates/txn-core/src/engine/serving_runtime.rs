@@ -28,7 +28,7 @@ pub(crate) struct ServingRuntime {
 #[derive(Debug)]
 struct Own {
     handle: Handle,
-    /// The runtime was shut down, and drops whatever is spawned there.
+    /// The runtime was shut down, and drops every task that is spawned there.
     has_ended: Arc<AtomicBool>,
     /// Ends the task that watches the runtime.
     _watch: DropGuard,
@@ -76,7 +76,7 @@ impl ServingRuntime {
     }
 }
 
-/// Whether a runtime goes on while nobody is within its `block_on`.
+/// Whether a runtime runs its tasks while no thread is within its `block_on`.
 fn has_threads(runtime: &Handle) -> bool {
     runtime.runtime_flavor() == RuntimeFlavor::MultiThread
 }

@@ -146,7 +146,7 @@ impl Groups {
         self.call_if_free(None);
     }
 
-    /// Returns whether somebody has a turn now.
+    /// Returns whether it gave a turn.
     fn call_if_free(self: &Arc<Self>, only: Option<Place>) -> bool {
         let now = self.engine.now();
         let called = self.queue.lock().call(now, only);

@@ -137,7 +137,7 @@ pub(super) struct Queue {
     in_use: InUse,
     /// The turns that are taken, and since when.
     turns: BTreeMap<u64, Duration>,
-    /// Turns that were given, and in which nobody was taken yet, and the runtime in which each is composed.
+    /// Turns that were given and have no members yet, each with the runtime in which it is composed.
     called: BTreeMap<u64, runtime::Id>,
     arrivals: u64,
     next_turn: u64,
@@ -178,8 +178,9 @@ impl Queue {
         keys.any(|key| self.wanted.contains_key(key))
     }
 
-    /// Gives a turn, if there is one and somebody for it. Returns its number, and the runtime of whoever has waited longest. A
-    /// group has callers of one runtime, because a resting runtime cannot run a closure again.
+    /// Gives a turn to a transaction that is free, if a turn is left. Returns the number of the turn,
+    /// and the runtime of the transaction that has waited longest. A group has callers of one runtime,
+    /// because a resting runtime cannot run a closure again.
     ///
     /// `only`: nobody else is looked at, for all others were, and were not free.
     pub(super) fn call(&mut self, now: Duration, only: Option<Place>) -> Option<(u64, Handle)> {

@@ -60,7 +60,8 @@ impl IdSource {
         self.0.lock().issued.contains(&version)
     }
 
-    /// Goes on under a new node: another process may commit under the present one, if this machine was cloned or restored.
+    /// Goes on under a new node. If this machine was cloned or restored, another process may commit
+    /// under the present one.
     pub fn renew_node(&self, entropy: &dyn Entropy) {
         self.0.lock().node = node_of(entropy.word());
     }
@@ -74,7 +75,7 @@ impl IdSource {
         } else {
             state.last_start = ticks;
         }
-        // Drawn for each: a copy of this process, as of a cloned machine, goes on from the same state.
+        // A copy of this process, as of a cloned machine, goes on from the same state.
         let [a, b, ..] = state.node;
         let [c, d, e, f, ..] = entropy.word().to_be_bytes();
         AttemptId::first(state.last_start, [a, b], u32::from_be_bytes([c, d, e, f]))

@@ -1,4 +1,5 @@
-//! Holders whose commit is on its way: who reads beside them, and who sees the commit before it is acknowledged.
+//! Holders whose commit is under way: a reader beside one, and a helper that sees a commit before it
+//! is acknowledged.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ fn is_apply(write: &Write) -> bool {
     matches!(&write.op, WriteOp::Replace(source, _) if applies(source))
 }
 
-/// A commit stands on its primary alone, and its owner dies. Somebody sees it, applies one of two participants and dies, too. Then the
-/// primary crashes.
+/// A commit stands on its primary alone, and its owner dies. A helper sees it, applies one of two
+/// participants and dies, too. Then the primary crashes.
 #[must_use]
 pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
@@ -72,7 +73,8 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// The first transaction reads `b` and writes `a`; its commit is late. Another one writes `b`, and a third one reads both.
+/// The first transaction reads `b` and writes `a`, and its commit is late. Another one writes `b`,
+/// and a third one reads both.
 #[must_use]
 pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
     told(async {

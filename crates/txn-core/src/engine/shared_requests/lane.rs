@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Carriage;
+use super::LaneContext;
 use super::kind::{AnswerOf, Kind, Operation};
 
 /// A request that is under way for longer leaves its slot to another one.
@@ -26,7 +26,7 @@ const KILOBYTE: usize = 1 << 10;
 
 /// See the [module](self).
 pub(super) struct Lane<K: Kind> {
-    carriage: Carriage,
+    context: LaneContext,
     /// Where its requests run.
     runtime: Handle,
     /// A permit for each operation that may be queued, and for each kilobyte. First come, first served.
@@ -59,11 +59,11 @@ enum Reply<K: Kind> {
 }
 
 impl<K: Kind> Lane<K> {
-    pub(super) fn new(carriage: Carriage, runtime: Handle) -> Arc<Self> {
+    pub(super) fn new(context: LaneContext, runtime: Handle) -> Arc<Self> {
         let state = State { queue: VecDeque::new(), under_way: BTreeMap::new(), next_request: 0 };
-        let bounds = carriage.bounds;
+        let bounds = context.bounds;
         Arc::new(Self {
-            carriage,
+            context,
             runtime,
             room: Arc::new(Semaphore::new(bounds.queued)),
             room_for_bytes: Arc::new(Semaphore::new(bounds.queued_bytes / KILOBYTE)),
@@ -79,7 +79,7 @@ impl<K: Kind> Lane<K> {
         if operations.is_empty() {
             return Vec::new();
         }
-        if self.carriage.bounds.is_large(operations.len(), bytes) {
+        if self.context.bounds.is_large(operations.len(), bytes) {
             return self.ask_alone(operations).await;
         }
         let mut reply = self.queue(operations, bytes).await;
@@ -88,7 +88,7 @@ impl<K: Kind> Lane<K> {
                 biased;
                 answered = &mut reply => answered,
                 // Requests may have become slow since: then there are more slots.
-                () = self.carriage.clock.sleep(SLOW) => {
+                () = self.context.clock.sleep(SLOW) => {
                     self.send_queued();
                     continue;
                 }
@@ -109,7 +109,7 @@ impl<K: Kind> Lane<K> {
         let (this, owned) = (self.clone(), operations.to_vec());
         let sending = async move { this.send_alone(&owned).await };
         // Dropped with its caller, as a batch that is queued.
-        let sent = AbortOnDropHandle::new(self.carriage.tasks.spawn_on(sending, &self.runtime));
+        let sent = AbortOnDropHandle::new(self.context.tasks.spawn_on(sending, &self.runtime));
         match sent.await {
             Ok(answers) => answers,
             Err(error) => match error.try_into_panic() {
@@ -123,11 +123,11 @@ impl<K: Kind> Lane<K> {
     async fn send_alone(&self, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
         // Closed never: without a permit it would be sent beyond the bound, and no worse.
         let mut slot = self.large.acquire().await;
-        let mut request = K::send(&*self.carriage.store, operations);
+        let mut request = K::send(&*self.context.store, operations);
         let mut answers = tokio::select! {
             biased;
             answers = &mut request => answers,
-            () = self.carriage.clock.sleep(SLOW) => {
+            () = self.context.clock.sleep(SLOW) => {
                 if let Ok(spare) = self.spare_large.try_acquire() {
                     slot = Ok(spare);
                 }
@@ -148,8 +148,8 @@ impl<K: Kind> Lane<K> {
         let (caller, reply) = oneshot::channel();
         let permits =
             |wanted: usize, most: usize| u32::try_from(wanted.min(most)).unwrap_or(u32::MAX);
-        let most = permits(operations.len(), self.carriage.bounds.queued);
-        let kilobytes = permits(bytes / KILOBYTE + 1, self.carriage.bounds.queued_bytes / KILOBYTE);
+        let most = permits(operations.len(), self.context.bounds.queued);
+        let kilobytes = permits(bytes / KILOBYTE + 1, self.context.bounds.queued_bytes / KILOBYTE);
         // Closed never; the caller would learn that nobody carries its request.
         let Ok(room) = self.room.clone().acquire_many_owned(most).await else { return reply };
         let bytes_room = self.room_for_bytes.clone().acquire_many_owned(kilobytes).await;
@@ -165,7 +165,7 @@ impl<K: Kind> Lane<K> {
     fn send_queued(self: &Arc<Self>) {
         let carrier = {
             let mut state = self.state.lock();
-            let now = self.carriage.clock.monotonic();
+            let now = self.context.clock.monotonic();
             if state.under_way.len() >= self.slots(&state, now) {
                 // Whoever waits for room is let in where nobody waits for an answer any more.
                 state.queue.retain(|batch| !batch.caller.is_closed());
@@ -179,13 +179,13 @@ impl<K: Kind> Lane<K> {
             state.under_way.insert(number, now);
             Carrier { lane: self.clone(), number, ended: false }
         };
-        self.carriage.tasks.spawn_on(carrier.run(), &self.runtime);
+        self.context.tasks.spawn_on(carrier.run(), &self.runtime);
     }
 
     fn slots(&self, state: &State<K>, now: Duration) -> usize {
         let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
         let slow = state.under_way.values().filter(is_slow).count();
-        self.carriage.bounds.slots + slow.min(self.carriage.bounds.spare_slots)
+        self.context.bounds.slots + slow.min(self.context.bounds.spare_slots)
     }
 
     /// What goes out in the next request, oldest first.
@@ -199,8 +199,8 @@ impl<K: Kind> Lane<K> {
             }
             operations += next.operations.len();
             bytes += next.bytes;
-            let fits = operations <= self.carriage.bounds.operations
-                && bytes <= self.carriage.bounds.bytes;
+            let fits =
+                operations <= self.context.bounds.operations && bytes <= self.context.bounds.bytes;
             if !fits && !batches.is_empty() {
                 state.queue.push_front(next);
                 break;
@@ -208,7 +208,7 @@ impl<K: Kind> Lane<K> {
             batches.push(next);
         }
         if !batches.is_empty() {
-            let now = self.carriage.clock.monotonic();
+            let now = self.context.clock.monotonic();
             state.under_way.insert(number, now);
         }
         batches
@@ -243,7 +243,7 @@ impl<K: Kind> Carrier<K> {
             callers.push((batch.operations.len(), batch.caller));
             operations.extend(batch.operations);
         }
-        let request = async { K::send(&*self.lane.carriage.store, &operations).await };
+        let request = async { K::send(&*self.lane.context.store, &operations).await };
         match AssertUnwindSafe(request).catch_unwind().await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();

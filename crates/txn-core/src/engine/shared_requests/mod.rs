@@ -78,16 +78,16 @@ impl Bounds {
 
 /// The user's store, with requests that are shared.
 pub(crate) struct SharedRequests {
-    carriage: Carriage,
+    context: LaneContext,
     serving: Arc<ServingRuntime>,
     reads: Lanes<AnyCopy>,
     primary_reads: Lanes<Primary>,
     writes: Lanes<Writes>,
 }
 
-/// What all requests of a store have in common.
+/// The parts that the lanes of all runtimes share.
 #[derive(Clone)]
-struct Carriage {
+struct LaneContext {
     store: Arc<dyn Store>,
     tasks: TaskTracker,
     clock: Arc<dyn Clock>,
@@ -101,18 +101,18 @@ struct LanesByRuntime<K: Kind> {
     /// The lane that was asked for last. It stays while it is idle, so that a process with one runtime
     /// makes one lane.
     last: Option<(runtime::Id, Arc<Lane<K>>)>,
-    /// Lanes with callers or requests. An idle lane is dropped: its handle would keep the files of a
-    /// runtime open that has ended.
-    busy: Vec<(runtime::Id, Weak<Lane<K>>)>,
+    /// Every lane that is in use. An idle lane is dropped: its handle would keep the files of a runtime
+    /// open that has ended.
+    known: Vec<(runtime::Id, Weak<Lane<K>>)>,
 }
 
 impl<K: Kind> Lanes<K> {
     fn new() -> Self {
-        Self(Mutex::new(LanesByRuntime { last: None, busy: Vec::new() }))
+        Self(Mutex::new(LanesByRuntime { last: None, known: Vec::new() }))
     }
 
     /// The lane of a runtime.
-    fn of(&self, runtime: &Handle, carriage: &Carriage) -> Arc<Lane<K>> {
+    fn of(&self, runtime: &Handle, context: &LaneContext) -> Arc<Lane<K>> {
         let id = runtime.id();
         let mut lanes = self.0.lock();
         if let Some((of, lane)) = &lanes.last
@@ -121,14 +121,14 @@ impl<K: Kind> Lanes<K> {
             return lane.clone();
         }
         let known =
-            lanes.busy.iter().find(|(of, _)| *of == id).and_then(|(_, lane)| lane.upgrade());
+            lanes.known.iter().find(|(of, _)| *of == id).and_then(|(_, lane)| lane.upgrade());
         let lane = known.unwrap_or_else(|| {
-            let lane = Lane::new(carriage.clone(), runtime.clone());
-            lanes.busy.retain(|(_, lane)| lane.strong_count() > 0);
-            lanes.busy.push((id, Arc::downgrade(&lane)));
+            let lane = Lane::new(context.clone(), runtime.clone());
+            lanes.known.retain(|(_, lane)| lane.strong_count() > 0);
+            lanes.known.push((id, Arc::downgrade(&lane)));
             lane
         });
-        // What was the last one may go with its handle: not under the lock.
+        // The lane before may end here, with its handle: not under the lock.
         let before = lanes.last.replace((id, lane.clone()));
         drop(lanes);
         drop(before);
@@ -145,30 +145,30 @@ impl SharedRequests {
         serving: Arc<ServingRuntime>,
     ) -> Self {
         let bounds = Bounds::of(store.limits().max_document_bytes);
-        Self::with(Carriage { store, tasks, clock, bounds }, serving)
+        Self::with(LaneContext { store, tasks, clock, bounds }, serving)
     }
 
-    fn with(carriage: Carriage, serving: Arc<ServingRuntime>) -> Self {
+    fn with(context: LaneContext, serving: Arc<ServingRuntime>) -> Self {
         let (reads, primary_reads, writes) = (Lanes::new(), Lanes::new(), Lanes::new());
-        Self { carriage, serving, reads, primary_reads, writes }
+        Self { context, serving, reads, primary_reads, writes }
     }
 
     /// The lane in which the caller's operations go.
     fn lane<K: Kind>(&self, lanes: &Lanes<K>) -> Arc<Lane<K>> {
-        lanes.of(self.serving.of(&Handle::current()), &self.carriage)
+        lanes.of(self.serving.of(&Handle::current()), &self.context)
     }
 }
 
 impl fmt::Debug for SharedRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SharedRequests").field(&self.carriage.store).finish()
+        f.debug_tuple("SharedRequests").field(&self.context.store).finish()
     }
 }
 
 #[async_trait]
 impl Layer for SharedRequests {
     fn inner(&self) -> &dyn Store {
-        &*self.carriage.store
+        &*self.context.store
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {

@@ -97,7 +97,7 @@ fn shared_in(
 ) -> SharedRequests {
     let (tasks, clock) = (tasks.clone(), clock.clone());
     let serving = Arc::new(ServingRuntime::new(runtime));
-    SharedRequests::with(Carriage { store, tasks, clock, bounds }, serving)
+    SharedRequests::with(LaneContext { store, tasks, clock, bounds }, serving)
 }
 
 async fn items(store: &dyn Store) {
@@ -258,7 +258,7 @@ fn runtimes_share_no_request() {
         fixture.create("b");
         fixture.calm().await;
     });
-    // The first ends when its runtime is driven: nothing of it and of its slot is in the way.
+    // The request of the resting runtime keeps its own slot, and no other request waits for it.
     other.block_on(async {
         fixture.gate.open.add_permits(3);
         assert!(applied(&fixture.create("c").await.unwrap()));
