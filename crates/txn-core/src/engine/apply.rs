@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use crate::clock::Backoff;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -494,16 +496,22 @@ impl Engine {
 
     /// A tid of today whose `aborted` record is acknowledged.
     async fn absence_probe(&self, deadline: &Deadline) -> Result<AttemptId, AttemptError> {
-        let mut absence_probe = self.absence_probe.lock().await;
-        let fresh = self.start_id();
-        if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
-            return Ok(tid);
-        }
-        let missing = crate::engine::transaction_table::RecordLookup::missing();
-        let why = "marks placeholders that only prove an absence";
-        Box::pin(self.decide(fresh, missing, why, deadline)).await?;
-        *absence_probe = Some(fresh);
-        Ok(fresh)
+        let deadline = deadline.clone();
+        let probe = self.shared(|engine| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                let mut absence_probe = engine.absence_probe.lock().await;
+                let fresh = engine.start_id();
+                if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
+                    return Ok(tid);
+                }
+                let missing = crate::engine::transaction_table::RecordLookup::missing();
+                let why = "marks placeholders that only prove an absence";
+                engine.decide(fresh, missing, why, &deadline).await?;
+                *absence_probe = Some(fresh);
+                Ok(fresh)
+            })
+        });
+        probe.await?
     }
 }
 

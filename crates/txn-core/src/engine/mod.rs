@@ -48,7 +48,7 @@ pub(crate) mod unlock;
 pub(crate) mod wait_reason;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -83,6 +83,8 @@ use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::recent::recent_with;
 
 pub(crate) struct Engine {
+    /// For its tasks.
+    this: Weak<Engine>,
     store: Arc<dyn Store>,
     /// Where records are written and read: the same store, past the queues of documents.
     records: Arc<dyn Store>,
@@ -148,7 +150,9 @@ impl Engine {
                 false => store.clone(),
             }
         };
-        Ok(Arc::new(Self {
+        let (in_front, records) = (front(), front());
+        Ok(Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             ids: IdSource::new(&*config.entropy),
             table: Table::new(name),
             live_attempts: Arc::new(LiveAttempts::default()),
@@ -156,8 +160,8 @@ impl Engine {
             aborted: KnownAborted::default(),
             in_doubt: InDoubt::default(),
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
-            records: front(),
-            store: front(),
+            records,
+            store: in_front,
             memory: Memory::new(groups.then_some(config.transaction_limit)),
             admission: Admission::new(config.max_running),
             contested: Contested::default(),
@@ -191,6 +195,25 @@ impl Engine {
                 tracing::error!(?event, "the observer panicked");
             }
         }
+    }
+
+    /// Does work that several callers wait for, in a task: a caller that does not poll its future delays
+    /// nobody else. The task goes on if its caller is dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has ended.
+    async fn shared<T, F>(&self, work: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let ended = || Error::unavailable("the runtime of the domain has ended");
+        let this = self.this.upgrade().ok_or_else(ended)?;
+        let task = self.lifecycle.spawn(work(this));
+        task.await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => ended(),
+        })
     }
 
     /// The deadline of work on behalf of a domain, not of one transaction.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
@@ -225,7 +226,23 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let _making = self.table.making.lock().await;
+        let deadline = deadline.clone();
+        let found = self.shared(|engine| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                let _making = engine.table.making.lock().await;
+                engine.find_partition(day, make, &deadline).await
+            })
+        });
+        found.await?
+    }
+
+    /// As [`Self::partition`], for one task at a time.
+    async fn find_partition(
+        &self,
+        day: Day,
+        make: bool,
+        deadline: &Deadline,
+    ) -> Result<Partition, AttemptError> {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }

@@ -281,6 +281,35 @@ async fn callers_wait_outside_of_a_full_queue() {
     assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
 }
 
+/// A caller that waits for room, and is not polled any more, keeps none.
+#[tokio::test]
+async fn unpolled_caller_is_queued_once_there_is_room() {
+    let fixture = Fixture::new(Bounds { queued: 2, ..BOUNDS }).await;
+    let first = fixture.create("a");
+    fixture.calm().await;
+    let queued = ["b", "c"].map(|id| fixture.create(id));
+    fixture.calm().await;
+    let write = |id: &str| [Write::new(Key::new("items", id), WriteOp::Create("{}".into()))];
+    let (kept, dropped) = (write("d"), write("e"));
+    let mut unpolled = Box::pin(Store::write_many(&*fixture.layer, &kept));
+    assert!(futures::poll!(&mut unpolled).is_pending());
+    {
+        let mut dropped = Box::pin(Store::write_many(&*fixture.layer, &dropped));
+        assert!(futures::poll!(&mut dropped).is_pending());
+    }
+    let other = fixture.create("f");
+    fixture.calm().await;
+    assert_eq!(fixture.requests(), ["a"], "the queue is full");
+    fixture.let_go(3).await;
+    assert_eq!(fixture.requests(), ["a", "b c", "d f"]);
+    for caller in queued.into_iter().chain([first, other]) {
+        assert!(applied(&caller.await.unwrap()));
+    }
+    assert!(applied(&unpolled.await));
+    fixture.tasks.close();
+    fixture.tasks.wait().await;
+}
+
 #[tokio::test]
 async fn a_dropped_caller_leaves_no_hole() {
     let fixture = Fixture::new(BOUNDS).await;
