@@ -16,13 +16,13 @@ pub(crate) mod gone;
 pub(crate) mod help;
 pub(crate) mod history;
 pub(crate) mod holder;
+pub(crate) mod hot;
 pub(crate) mod in_doubt;
 pub(crate) mod janitor;
 pub(crate) mod lifecycle;
 pub(crate) mod lock_queue;
 pub(crate) mod lock_resolver;
 pub(crate) mod lost;
-pub(crate) mod memory;
 pub(crate) mod observe;
 pub(crate) mod opening;
 pub(crate) mod outcome;
@@ -38,7 +38,6 @@ pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
 pub(crate) mod store_access;
-pub(crate) mod succession;
 pub(crate) mod survey;
 pub(crate) mod time;
 pub(crate) mod transaction_table;
@@ -63,13 +62,13 @@ use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
+use crate::engine::hot::document_cache::DocumentCache;
+use crate::engine::hot::handoff::HandoffTable;
 use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
-use crate::engine::memory::Memory;
 use crate::engine::serving_runtime::ServingRuntime;
 use crate::engine::shared_requests::SharedRequests;
-use crate::engine::succession::Successions;
 use crate::engine::time::Time;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
@@ -99,14 +98,14 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// Its commits that it still looks for in documents.
     pub(crate) in_doubt: InDoubt,
-    /// What this process committed last.
-    pub(crate) memory: Memory,
+    /// What this process read or committed lately.
+    pub(crate) cache: DocumentCache,
     /// How many transactions run.
     pub(crate) admission: Admission,
     /// Where other processes were met.
     pub(crate) contested: Contested,
-    /// What it committed, and leaves to the next group to be written.
-    pub(crate) successions: Successions,
+    /// What it committed and did not apply.
+    pub(crate) handoffs: HandoffTable,
     /// The aliases by which collections were opened.
     aliases: Aliases,
     /// The collections that keep what is overwritten.
@@ -162,10 +161,10 @@ impl Engine {
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
             records,
             store: in_front,
-            memory: Memory::new(groups.then_some(config.transaction_limit)),
+            cache: DocumentCache::new(groups.then_some(config.transaction_limit)),
             admission: Admission::new(config.max_running),
             contested: Contested::default(),
-            successions: Successions::default(),
+            handoffs: HandoffTable::default(),
             aliases: Aliases::default(),
             histories: Histories::default(),
             groups,

@@ -145,6 +145,11 @@ impl Table {
         Key::new(self.alias(tid.day()), tid.to_string())
     }
 
+    /// Whether a document is a record of the domain.
+    pub(crate) fn has_record(&self, key: &Key) -> bool {
+        key.collection.starts_with(&self.prefix())
+    }
+
     pub(crate) fn domain_key(&self) -> Key {
         Key::new(REGISTRY, format!("domain:{}", self.domain))
     }

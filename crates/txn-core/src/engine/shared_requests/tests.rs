@@ -132,9 +132,13 @@ impl Fixture {
     }
 
     fn write(&self, ids: &str, source: &str) -> JoinHandle<Vec<Outcome>> {
+        self.write_to("items", ids, source)
+    }
+
+    fn write_to(&self, collection: &str, ids: &str, source: &str) -> JoinHandle<Vec<Outcome>> {
         let writes: Vec<Write> = ids
             .split(' ')
-            .map(|id| Write::new(Key::new("items", id), WriteOp::Create(source.into())))
+            .map(|id| Write::new(Key::new(collection, id), WriteOp::Create(source.into())))
             .collect();
         let layer = self.layer.clone();
         tokio::spawn(async move { Store::write_many(&*layer, &writes).await })
@@ -401,6 +405,21 @@ async fn a_slow_request_leaves_its_slot_to_others() {
     fixture.let_go(10).await;
     assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
     hanging.abort();
+}
+
+#[tokio::test]
+async fn collections_share_no_request_and_no_slot() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let cold = ["hang", "x", "y"].map(|id| fixture.write_to("cold", id, "{}"));
+    fixture.calm().await;
+    let mut hot = vec![fixture.create("first")];
+    fixture.calm().await;
+    hot.extend(["a", "b"].map(|id| fixture.create(id)));
+    fixture.calm().await;
+    fixture.let_go(2).await;
+    assert_eq!(fixture.requests(), ["hang x y", "first", "a b"]);
+    assert!(join_all(hot).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+    cold.into_iter().for_each(|caller| caller.abort());
 }
 
 #[tokio::test]
