@@ -1,0 +1,606 @@
+//! The policy of one process: its wish, its turns, its looks at the board and its writes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use txn_store::Version;
+
+use super::document::{Board, Entry, LAST_TICKET, Node, Ticket, micros};
+use super::numbers::Numbers;
+use super::order::heads;
+use super::set::{DocumentSet, KeyHash};
+
+/// What the process is about, as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// The documents of all transactions that wait, and of batches without a record.
+    pub wanted: DocumentSet,
+    /// Transactions that wait or run.
+    pub clients: u32,
+    /// Since when a transaction waits that lost a document to another process: the earliest such time.
+    pub passed_over_since: Option<Duration>,
+    /// Whether a batch without a record holds a lock, or has requested one.
+    pub is_locking: bool,
+    /// Whether a batch is under way, or a commit or a release is not applied yet.
+    pub is_under_way: bool,
+}
+
+/// One look at the board.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The decoded board. A missing document is an empty board.
+    pub board: Board,
+    /// The version of the document, if the document exists.
+    pub version: Option<Version>,
+    /// When the request was sent.
+    pub sent_at: Duration,
+}
+
+/// A write of the board.
+#[derive(Clone, Debug)]
+pub struct BoardWrite {
+    /// The whole board.
+    pub board: Board,
+    /// The version to replace, or none to create the document.
+    pub over: Option<Version>,
+}
+
+/// The answer to a [`BoardWrite`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The document now has this version.
+    At(Version),
+    /// Another process wrote in between. The policy looks and writes again.
+    Conflict,
+    /// No answer. The policy looks before it writes again.
+    Unknown,
+}
+
+/// What the process observed about another process.
+#[derive(Clone, Copy, Debug)]
+struct Observed {
+    ticket: Ticket,
+    /// When a look first showed this ticket.
+    since: Duration,
+    /// Since when this ticket has its turn.
+    head_since: Option<Duration>,
+    is_skipped: bool,
+}
+
+/// The own wish.
+#[derive(Clone, Debug)]
+struct Wish {
+    entry: Entry,
+    /// The first lock under this ticket.
+    first_lock: Option<Duration>,
+    has_committed: bool,
+    /// Since when the wish has its turn and no lock.
+    idle_head_since: Option<Duration>,
+    has_arrived: bool,
+    most_clients: u32,
+}
+
+/// The policy of one process. See the [module](super) for the rules.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    node: Node,
+    numbers: Numbers,
+    round_trip: Duration,
+    /// Until when the process looks at the board; none in a process that met no other.
+    engaged_until: Option<Duration>,
+    board: Board,
+    version: Option<Version>,
+    looked_at: Option<Duration>,
+    observed: BTreeMap<Node, Observed>,
+    /// The other processes that have their turn before this one.
+    heads: Vec<Node>,
+    /// Whether one of `heads` shares a document with the own wish.
+    is_blocked: bool,
+    wish: Option<Wish>,
+    last_ticket: Ticket,
+    last_clients: u32,
+    is_yielding: bool,
+    wants_refresh: bool,
+    is_looking: bool,
+    must_look: bool,
+    writing: Option<(Board, Duration)>,
+    idle_since: Option<Duration>,
+    work: Work,
+}
+
+impl Policy {
+    /// The policy of a process that met no other process. `round_trip` is the first guess.
+    #[must_use]
+    pub fn new(node: Node, round_trip: Duration, numbers: Numbers) -> Self {
+        Self {
+            node,
+            numbers,
+            round_trip,
+            engaged_until: None,
+            board: Board::default(),
+            version: None,
+            looked_at: None,
+            observed: BTreeMap::new(),
+            heads: Vec::new(),
+            is_blocked: false,
+            wish: None,
+            last_ticket: 0,
+            last_clients: 0,
+            is_yielding: false,
+            wants_refresh: false,
+            is_looking: false,
+            must_look: false,
+            writing: None,
+            idle_since: None,
+            work: Work::default(),
+        }
+    }
+
+    /// Whether the policy has nothing to do: the process met no other process lately.
+    ///
+    /// The engine of a dormant process calls nothing but [`Self::met_another`] and [`Self::measure`].
+    #[must_use]
+    pub fn is_dormant(&self) -> bool {
+        self.engaged_until.is_none()
+    }
+
+    /// Another process held, changed or wounded something of this process.
+    pub fn met_another(&mut self, now: Duration) {
+        self.engaged_until = Some(now + self.numbers.dormant_after);
+    }
+
+    /// Takes the duration of a request into the smoothed round trip.
+    pub fn measure(&mut self, round_trip: Duration) {
+        self.round_trip = (self.round_trip * 7 + round_trip) / 8;
+    }
+
+    /// The smoothed round trip of the process.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// Notes that a look was sent.
+    pub fn look_sent(&mut self) {
+        self.is_looking = true;
+    }
+
+    /// Notes that a look has no answer.
+    pub fn look_failed(&mut self) {
+        self.is_looking = false;
+    }
+
+    /// Takes in a look. A look that was sent before the last one is ignored.
+    pub fn observe(&mut self, look: Look, now: Duration) {
+        self.is_looking = false;
+        if self.looked_at.is_some_and(|at| look.sent_at < at) {
+            return;
+        }
+        self.must_look = false;
+        self.board = look.board;
+        self.version = look.version;
+        self.looked_at = Some(look.sent_at);
+        self.note_entries(now);
+        self.put_in_order(now);
+    }
+
+    /// A lock was written.
+    pub fn locked(&mut self, now: Duration) {
+        if let Some(wish) = &mut self.wish {
+            wish.first_lock.get_or_insert(now);
+        }
+    }
+
+    /// A transaction committed.
+    pub fn committed(&mut self, now: Duration) {
+        if let Some(wish) = &mut self.wish {
+            wish.first_lock.get_or_insert(now);
+            wish.has_committed = true;
+        }
+    }
+
+    /// Decides everything that time and `work` decide. The engine calls it after each of its events and at [`Self::next_look`].
+    pub fn update(&mut self, work: Work, now: Duration) {
+        if self.engaged_until.is_some_and(|until| now > until && self.wish.is_none()) {
+            self.engaged_until = None;
+        }
+        if self.is_dormant() {
+            return;
+        }
+        self.work = work;
+        self.put_in_order(now);
+        self.skip(now);
+        self.note_idleness(now);
+        let is_idle = self
+            .idle_since
+            .is_some_and(|since| now >= since + self.round_trip * self.numbers.idle_percent / 100);
+        let is_shared = self.is_shared(now);
+        let passed_over = self.work.passed_over_since.is_some_and(|since| {
+            let grace =
+                self.numbers.passed_over + self.round_trip * self.numbers.passed_over_round_trips;
+            now >= since + grace
+        });
+        if is_shared || passed_over {
+            self.engaged_until = Some(now + self.numbers.dormant_after);
+        }
+        self.note_arrival(now);
+        match &self.wish {
+            None => {
+                self.is_yielding = false;
+                if !self.work.wanted.is_empty() && (is_shared || passed_over) {
+                    self.take_ticket(now);
+                }
+            }
+            Some(_) if is_idle => self.drop_wish(),
+            Some(_) if self.must_renew(now) => self.take_ticket(now),
+            Some(_) if self.is_over(now) => {
+                if !is_shared {
+                    self.drop_wish();
+                } else if self.work.is_under_way {
+                    self.is_yielding = true;
+                } else {
+                    self.take_ticket(now);
+                }
+            }
+            Some(wish) if !wish.entry.set.covers(&self.work.wanted) => {
+                if let Some(wish) = &mut self.wish {
+                    wish.entry.set.unite(&self.work.wanted);
+                }
+            }
+            Some(_) => {}
+        }
+        self.put_in_order(now);
+    }
+
+    /// Whether the process may lock the document now.
+    #[must_use]
+    pub fn may_lock(&self, document: KeyHash, now: Duration) -> bool {
+        if self.is_dormant() || self.is_blind(now) {
+            return true;
+        }
+        let is_own = self.wish.as_ref().is_some_and(|wish| wish.entry.set.may_contain(document));
+        if is_own && (self.is_yielding || self.is_blocked) {
+            return false;
+        }
+        let names = |node: &Node| {
+            self.board.entries.get(node).is_some_and(|entry| entry.set.may_contain(document))
+        };
+        if self.heads.iter().any(names) {
+            return false;
+        }
+        !(self.is_yielding && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
+    }
+
+    /// The ticket of the own wish, if there is a wish.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.wish.as_ref().map(|wish| wish.entry.ticket)
+    }
+
+    /// Whether the turn is over: the process finishes its batches, applies everything and starts no batch.
+    #[must_use]
+    pub fn must_yield(&self) -> bool {
+        self.is_yielding
+    }
+
+    /// Whether the turn has begun since the last call. The process then reads the cached documents that other wishes
+    /// name, in one request beside its first batch.
+    pub fn take_arrival(&mut self) -> bool {
+        std::mem::take(&mut self.wants_refresh)
+    }
+
+    /// When to look at the board next: none while a look is under way or the process has no work.
+    #[must_use]
+    pub fn next_look(&self, now: Duration) -> Option<Duration> {
+        let has_work =
+            !self.work.wanted.is_empty() || self.work.is_under_way || self.wish.is_some();
+        if self.is_dormant() || self.is_looking || !(has_work || self.must_write()) {
+            return None;
+        }
+        let Some(at) = self.looked_at else { return Some(now) };
+        if self.must_look {
+            return Some(now);
+        }
+        let ahead = self.wish.as_ref().map_or(0, |wish| {
+            let own = (wish.entry.ticket, self.node);
+            self.live(now)
+                .filter(|(node, entry)| {
+                    (entry.ticket, *node) < own && entry.set.may_intersect(&self.work.wanted)
+                })
+                .count()
+        });
+        let pause = match u32::try_from(ahead).unwrap_or(u32::MAX) {
+            0 => self.numbers.look_pause,
+            1 => self.round_trip / 4,
+            ahead => self.turn(now).saturating_mul(ahead - 1) / 2,
+        };
+        let longest = self.numbers.blind_after / 4;
+        Some(at + self.round_trip + pause.min(longest))
+    }
+
+    /// The board to write now, if there is one. [`Self::written`] takes the answer.
+    pub fn take_write(&mut self, now: Duration) -> Option<BoardWrite> {
+        if self.writing.is_some()
+            || self.must_look
+            || self.looked_at.is_none()
+            || !self.must_write()
+        {
+            return None;
+        }
+        let mut board = self.board.clone();
+        let dead_after = self.numbers.dead_after;
+        board.entries.retain(|node, _| {
+            self.observed.get(node).is_some_and(|observed| now < observed.since + dead_after)
+        });
+        board.entries.remove(&self.node);
+        if let Some(wish) = &self.wish {
+            board.entries.insert(self.node, wish.entry.clone());
+        }
+        self.writing = Some((board.clone(), now));
+        Some(BoardWrite { board, over: self.version })
+    }
+
+    /// Takes the answer to a write of the board.
+    pub fn written(&mut self, answer: Written, now: Duration) {
+        let Some((board, sent_at)) = self.writing.take() else { return };
+        match answer {
+            // A write over the version that the last look showed proves that nothing else changed meanwhile.
+            Written::At(version) if self.looked_at.is_none_or(|at| at <= sent_at) => {
+                self.board = board;
+                self.version = Some(version);
+                self.looked_at = Some(sent_at);
+                self.note_entries(now);
+                self.put_in_order(now);
+            }
+            Written::At(_) => {}
+            Written::Conflict | Written::Unknown => self.must_look = true,
+        }
+    }
+
+    /// Until when nothing changes by time alone, if no look is due before.
+    #[must_use]
+    pub fn next_change(&self, now: Duration) -> Option<Duration> {
+        if self.is_dormant() {
+            return None;
+        }
+        let look = self.next_look(now).map(|at| at.max(now));
+        let passed_over = self.work.passed_over_since.map(|since| {
+            since
+                + self.numbers.passed_over
+                + self.round_trip * self.numbers.passed_over_round_trips
+        });
+        let idle =
+            self.idle_since.map(|since| since + self.round_trip * self.numbers.idle_percent / 100);
+        let blind = self.looked_at.map(|at| at + self.blind_after());
+        let wish = self.wish.as_ref();
+        let over = wish.and_then(|wish| wish.first_lock).map(|at| at + self.own_turn(now));
+        let renew = wish
+            .and_then(|wish| wish.idle_head_since)
+            .map(|at| at + self.patience(self.round_trip, now) / 2);
+        let moment = Duration::from_micros(1);
+        let later = [passed_over, idle.filter(|_| wish.is_some()), blind, over, renew];
+        let later = later.into_iter().flatten().map(|at| at + moment).filter(|at| *at > now);
+        later.chain(look).min()
+    }
+
+    // ---- Time
+
+    fn blind_after(&self) -> Duration {
+        self.numbers.blind_after.max(self.round_trip * self.numbers.blind_round_trips)
+    }
+
+    fn is_blind(&self, now: Duration) -> bool {
+        self.looked_at.is_none_or(|at| now > at + self.blind_after())
+    }
+
+    /// A full turn.
+    fn turn(&self, now: Duration) -> Duration {
+        let fastest = self.fastest(now);
+        (fastest * self.numbers.turn_round_trips)
+            .clamp(self.numbers.shortest_turn, self.numbers.longest_turn)
+    }
+
+    /// The own turn: the part of a full turn that corresponds to the clients.
+    fn own_turn(&self, now: Duration) -> Duration {
+        let own = self.clients();
+        let most = self.live(now).map(|(_, entry)| entry.clients).max().unwrap_or(1).max(own);
+        self.turn(now).mul_f64(f64::from(own) / f64::from(most))
+    }
+
+    /// How long others wait for a process at the head.
+    fn patience(&self, round_trip: Duration, now: Duration) -> Duration {
+        (self.turn(now) * self.numbers.patience_turns)
+            .max(round_trip.saturating_mul(self.numbers.patience_round_trips))
+    }
+
+    fn fastest(&self, now: Duration) -> Duration {
+        let others = self.live(now).map(|(_, entry)| entry.round_trip).min();
+        others.map_or(self.round_trip, |others| others.min(self.round_trip))
+    }
+
+    fn clients(&self) -> u32 {
+        let turn = self.wish.as_ref().map_or(self.last_clients, |wish| wish.most_clients);
+        self.work.clients.max(turn).max(1)
+    }
+
+    // ---- The other processes
+
+    /// The wishes of the other processes that count.
+    fn live(&self, now: Duration) -> impl Iterator<Item = (Node, &Entry)> {
+        let is_blind = self.is_blind(now);
+        let counts = move |node: &Node| {
+            !is_blind
+                && *node != self.node
+                && !self.observed.get(node).is_some_and(|observed| observed.is_skipped)
+        };
+        self.board.entries.iter().filter(move |(node, _)| counts(node)).map(|(n, e)| (*n, e))
+    }
+
+    /// Notes which tickets a look showed.
+    fn note_entries(&mut self, now: Duration) {
+        self.observed.retain(|node, _| self.board.entries.contains_key(node));
+        for (node, entry) in &self.board.entries {
+            if *node == self.node {
+                continue;
+            }
+            let fresh =
+                Observed { ticket: entry.ticket, since: now, head_since: None, is_skipped: false };
+            let observed = self.observed.entry(*node).or_insert(fresh);
+            if observed.ticket != entry.ticket {
+                *observed = fresh;
+            }
+        }
+    }
+
+    /// Computes which other processes have their turn before this one.
+    fn put_in_order(&mut self, now: Duration) {
+        let own = self
+            .wish
+            .as_ref()
+            .map_or((Ticket::MAX, self.node), |wish| (wish.entry.ticket, self.node));
+        let earlier = self.live(now).filter(|(node, entry)| (entry.ticket, *node) < own);
+        let heads = heads(earlier);
+        let is_blocked = self.wish.as_ref().is_some_and(|wish| {
+            heads.iter().any(|(_, entry)| entry.set.may_intersect(&wish.entry.set))
+        });
+        let heads: Vec<Node> = heads.into_iter().map(|(node, _)| node).collect();
+        for (node, observed) in &mut self.observed {
+            let is_head = heads.contains(node);
+            if !is_head {
+                observed.head_since = None;
+            } else {
+                observed.head_since.get_or_insert(now);
+            }
+        }
+        (self.heads, self.is_blocked) = (heads, is_blocked);
+    }
+
+    /// Skips each process at the head that took no new ticket for too long.
+    fn skip(&mut self, now: Duration) {
+        let Some(looked_at) = self.looked_at else { return };
+        let is_late = |(node, observed): (&Node, &Observed)| {
+            let round_trip = self.board.entries.get(node)?.round_trip;
+            let since = observed.head_since?;
+            (looked_at > since + self.patience(round_trip, now)).then_some(*node)
+        };
+        let late: Vec<Node> = self.observed.iter().filter_map(is_late).collect();
+        for node in &late {
+            if let Some(observed) = self.observed.get_mut(node) {
+                observed.is_skipped = true;
+            }
+        }
+        if !late.is_empty() {
+            self.put_in_order(now);
+        }
+    }
+
+    /// Whether another process wants a document of this process.
+    fn is_shared(&self, now: Duration) -> bool {
+        self.live(now).any(|(_, entry)| {
+            entry.set.may_intersect(&self.work.wanted)
+                || self.wish.as_ref().is_some_and(|own| entry.set.may_intersect(&own.entry.set))
+        })
+    }
+
+    // ---- The own wish
+
+    fn note_idleness(&mut self, now: Duration) {
+        if self.work.wanted.is_empty() && !self.work.is_under_way {
+            self.idle_since.get_or_insert(now);
+        } else {
+            self.idle_since = None;
+        }
+    }
+
+    /// Notes whether the wish has its turn, and since when the wish has its turn without a lock.
+    fn note_arrival(&mut self, now: Duration) {
+        let has_work = !self.work.wanted.is_empty();
+        let is_locking = self.work.is_locking;
+        let (is_blocked, clients) = (self.is_blocked, self.work.clients);
+        let Some(wish) = &mut self.wish else { return };
+        wish.most_clients = wish.most_clients.max(clients);
+        let has_turn = !is_blocked && has_work && !wish.has_committed;
+        if has_turn && !wish.has_arrived {
+            wish.has_arrived = true;
+            self.wants_refresh = true;
+        }
+        if has_turn && !is_locking {
+            wish.idle_head_since.get_or_insert(now);
+        } else {
+            wish.idle_head_since = None;
+        }
+    }
+
+    /// A process at the head that cannot lock takes a new ticket before the others skip it.
+    fn must_renew(&self, now: Duration) -> bool {
+        let since = self.wish.as_ref().and_then(|wish| wish.idle_head_since);
+        since.is_some_and(|since| now > since + self.patience(self.round_trip, now) / 2)
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        self.wish.as_ref().is_some_and(|wish| {
+            let used = wish.first_lock.filter(|_| wish.has_committed);
+            used.is_some_and(|at| self.is_yielding || now > at + self.own_turn(now))
+        })
+    }
+
+    fn drop_wish(&mut self) {
+        self.is_yielding = false;
+        self.last_clients = self.clients();
+        self.wish = None;
+    }
+
+    /// Takes a new ticket, at the end of a turn and for a first wish.
+    fn take_ticket(&mut self, now: Duration) {
+        let clients = self.clients();
+        let stride = self.stride(clients, now);
+        let ticket = self.virtual_time(now).max(self.last_ticket).saturating_add(stride);
+        let set = match &self.wish {
+            Some(wish) if self.work.wanted.is_empty() => wish.entry.set.clone(),
+            _ => self.work.wanted.clone(),
+        };
+        self.is_yielding = false;
+        self.last_clients = 0;
+        if ticket > LAST_TICKET {
+            self.wish = None;
+            return;
+        }
+        self.last_ticket = ticket;
+        self.wish = Some(Wish {
+            entry: Entry { ticket, stride, clients, round_trip: self.round_trip, set },
+            first_lock: None,
+            has_committed: false,
+            idle_head_since: None,
+            has_arrived: false,
+            most_clients: self.work.clients,
+        });
+    }
+
+    /// The virtual time: at which the other processes took their tickets.
+    fn virtual_time(&self, now: Duration) -> Ticket {
+        let taken = self.live(now).map(|(_, entry)| entry.ticket.saturating_sub(entry.stride));
+        taken.min().unwrap_or(0)
+    }
+
+    /// A process with few clients or long round trips gets as many turns as its share needs.
+    fn stride(&self, clients: u32, now: Duration) -> Ticket {
+        let count = |counts: &dyn Fn(&Entry) -> bool| {
+            let others = self.live(now).filter(|(_, entry)| counts(entry)).count();
+            u32::try_from(others).unwrap_or(u32::MAX).max(1)
+        };
+        let own = self.round_trip;
+        let is_faster = |entry: &Entry| entry.round_trip * 2 < own;
+        let larger =
+            count(&|entry| entry.clients >= clients.saturating_mul(2) && !is_faster(entry));
+        let share = self.turn(now) / larger;
+        if own <= self.fastest(now).saturating_mul(self.numbers.slow_factor) {
+            return micros(share);
+        }
+        let slow = own * self.numbers.slow_stride_round_trips / count(&is_faster);
+        micros(share.max(slow))
+    }
+
+    fn must_write(&self) -> bool {
+        self.board.entries.get(&self.node) != self.wish.as_ref().map(|wish| &wish.entry)
+    }
+}
