@@ -79,7 +79,7 @@ impl Measures {
         if !counts {
             return;
         }
-        let looks = sending.operations.iter().filter(|sent| matches!(sent, Operation::Look));
+        let looks = sending.operations.iter().filter(|sent| matches!(sent, Operation::Look(_)));
         self.board_looks += looks.count() as u64;
         match sending.purpose {
             Purpose::WriteBoard => self.board_writes += 1,

@@ -71,7 +71,7 @@ pub struct Capacity {
 impl Capacity {
     fn service(&self, operations: &[Operation]) -> Micros {
         let weight = |operation: &Operation| match operation {
-            Operation::Read(_) | Operation::Look => 0.3,
+            Operation::Read(_) | Operation::Look(_) => 0.3,
             Operation::Write { .. } | Operation::Record(..) | Operation::WriteBoard(..) => 1.0,
         };
         let documents: f64 = operations.iter().map(weight).sum();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use txn_protocol::board::Board;
+use txn_protocol::board::{MOST_SLOTS, Slot};
 use txn_store::Version;
 
 /// Microseconds of simulated time.
@@ -63,10 +63,10 @@ pub enum Operation {
     },
     /// Create a record, unless there is one.
     Record(Attempt, Record),
-    /// Read the board.
-    Look,
-    /// Write the board over a version.
-    WriteBoard(Board, Option<Version>),
+    /// Read the first slots of the board.
+    Look(usize),
+    /// Write a slot of the board over a version.
+    WriteBoard(usize, Slot, Option<Version>),
 }
 
 /// The answer to an operation.
@@ -85,8 +85,8 @@ pub enum Answer {
     /// Another record exists.
     Exists(Record),
     /// The board that was read.
-    Board(Board, Option<Version>),
-    /// The version of the board after a write.
+    Board(Vec<(Slot, Option<Version>)>),
+    /// The version of the slot after a write.
     BoardWritten(Version),
 }
 
@@ -97,8 +97,6 @@ pub struct BoardFaults {
     pub late: Micros,
     /// The board fails from the first moment to the second one.
     pub unreachable: Option<(Micros, Micros)>,
-    /// Whether the board is written without a condition: for the comparison.
-    pub is_blind: bool,
 }
 
 /// The store of all processes.
@@ -107,9 +105,9 @@ pub struct Store {
     /// The documents.
     pub documents: Vec<Document>,
     records: BTreeMap<Attempt, Record>,
-    board: Board,
-    board_version: u64,
-    history: Vec<(Micros, Board, u64)>,
+    board: Vec<(Slot, Option<Version>)>,
+    board_writes: u64,
+    history: Vec<(Micros, Vec<(Slot, Option<Version>)>)>,
     faults: BoardFaults,
 }
 
@@ -121,8 +119,8 @@ impl Store {
         Self {
             documents: vec![document; documents],
             records: BTreeMap::new(),
-            board: Board::default(),
-            board_version: 0,
+            board: vec![(Slot::default(), None); MOST_SLOTS],
+            board_writes: 0,
             history: Vec::new(),
             faults,
         }
@@ -147,21 +145,26 @@ impl Store {
                     Answer::Recorded
                 }
             },
-            Operation::Look | Operation::WriteBoard(..) if self.is_unreachable(now) => Answer::None,
-            Operation::Look => self.look(now),
-            Operation::WriteBoard(board, over) => {
-                if !self.faults.is_blind && over != version(self.board_version) {
+            Operation::Look(_) | Operation::WriteBoard(..) if self.is_unreachable(now) => {
+                Answer::None
+            }
+            Operation::Look(slots) => self.look(now, slots),
+            Operation::WriteBoard(number, slot, over) => {
+                if over != self.board[number].1 {
                     return Answer::Conflict;
                 }
-                self.replace_board(now, board);
-                version(self.board_version).map_or(Answer::None, Answer::BoardWritten)
+                Answer::BoardWritten(self.replace_slot(now, number, slot))
             }
         }
     }
 
-    /// Deletes the content of the board.
+    /// Empties each slot of the board.
     pub fn wipe_board(&mut self, now: Micros) {
-        self.replace_board(now, Board::default());
+        for number in 0..self.board.len() {
+            if self.board[number].0.wish.is_some() {
+                self.replace_slot(now, number, Slot::default());
+            }
+        }
     }
 
     /// The process that holds a lock, if one does.
@@ -190,31 +193,28 @@ impl Store {
         self.faults.unreachable.is_some_and(|(from, to)| (from..to).contains(&now))
     }
 
-    fn look(&self, now: Micros) -> Answer {
+    fn look(&self, now: Micros, slots: usize) -> Answer {
         if self.faults.late == 0 {
-            return Answer::Board(self.board.clone(), version(self.board_version));
+            return Answer::Board(self.board[..slots].to_vec());
         }
         let until = now.saturating_sub(self.faults.late);
-        let shown = self.history.iter().rfind(|(at, ..)| *at <= until);
-        match shown {
-            Some((_, board, number)) => Answer::Board(board.clone(), version(*number)),
-            None => Answer::Board(Board::default(), None),
+        match self.history.iter().rfind(|(at, _)| *at <= until) {
+            Some((_, board)) => Answer::Board(board[..slots].to_vec()),
+            None => Answer::Board(Vec::new()),
         }
     }
 
-    fn replace_board(&mut self, now: Micros, board: Board) {
-        self.board = board;
-        self.board_version += 1;
+    fn replace_slot(&mut self, now: Micros, number: usize, slot: Slot) -> Version {
+        self.board_writes += 1;
+        let version = Version { incarnation: 0, term: 1, seq_no: self.board_writes };
+        self.board[number] = (slot, Some(version));
         if self.faults.late > 0 {
-            self.history.push((now, self.board.clone(), self.board_version));
+            self.history.push((now, self.board.clone()));
             let late = self.faults.late;
-            if let Some(first) = self.history.iter().rposition(|(at, ..)| *at + 2 * late < now) {
+            if let Some(first) = self.history.iter().rposition(|(at, _)| *at + 2 * late < now) {
                 self.history.drain(..first);
             }
         }
+        version
     }
-}
-
-fn version(number: u64) -> Option<Version> {
-    (number > 0).then_some(Version { incarnation: 0, term: 1, seq_no: number })
 }

@@ -1,21 +1,19 @@
-//! The board document and its encoding.
+//! The documents of the board and their encoding.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::set::DocumentSet;
 
-/// Most entries of a board.
-pub const MOST_ENTRIES: usize = 256;
+/// Most slots of a board, each a document of its own. Processes beyond have no wish.
+pub const MOST_SLOTS: usize = 64;
 
-/// Most bytes of an encoded board: [`MOST_ENTRIES`] entries with bitmaps.
-pub const MOST_BYTES: usize = 400_000;
+/// Most bytes of an encoded slot: an entry with a bitmap has 1,500 bytes.
+pub const MOST_BYTES: usize = 4_096;
 
 /// The largest ticket, the largest integer that each JSON parser keeps. An entry with a larger one is damaged.
 pub const LAST_TICKET: u64 = (1 << 53) - 1;
@@ -59,15 +57,16 @@ pub struct Entry {
     pub set: DocumentSet,
 }
 
-/// The wishes of all processes.
+/// One document of the board: the wish of at most one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Board {
-    /// By process, at most [`MOST_ENTRIES`].
-    pub entries: BTreeMap<Node, Entry>,
+pub struct Slot {
+    /// The process and its wish.
+    pub wish: Option<(Node, Entry)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredEntry {
+struct StoredSlot {
+    node: String,
     ticket: u64,
     stride: u64,
     clients: u32,
@@ -75,61 +74,42 @@ struct StoredEntry {
     set: DocumentSet,
 }
 
-#[derive(Deserialize)]
-struct StoredBoard<'a> {
-    #[serde(borrow)]
-    wishes: BTreeMap<String, &'a RawValue>,
-}
-
-impl Board {
-    /// Decodes a board. A damaged or oversized board is empty, and damaged entries are left out.
+impl Slot {
+    /// Decodes a slot. A damaged or oversized slot is empty; unknown fields are ignored.
     #[must_use]
     pub fn decode(json: &[u8]) -> Self {
-        if json.len() > MOST_BYTES {
-            return Self::default();
-        }
-        let Ok(stored) = serde_json::from_slice::<StoredBoard<'_>>(json) else {
-            return Self::default();
-        };
-        if stored.wishes.len() > MOST_ENTRIES {
-            return Self::default();
-        }
-        let entry = |(node, entry): (String, &RawValue)| {
-            let node = node.parse().ok()?;
-            let stored = serde_json::from_str::<StoredEntry>(entry.get()).ok()?;
-            let is_sound =
-                stored.ticket <= LAST_TICKET && stored.stride <= LONGEST && stored.rtt <= LONGEST;
-            let entry = Entry {
-                ticket: stored.ticket,
-                stride: stored.stride,
-                clients: stored.clients,
-                round_trip: Duration::from_micros(stored.rtt),
-                set: stored.set,
-            };
-            is_sound.then_some((node, entry))
-        };
-        Self { entries: stored.wishes.into_iter().filter_map(entry).collect() }
+        let stored = if json.len() > MOST_BYTES { None } else { serde_json::from_slice(json).ok() };
+        Self { wish: stored.and_then(sound) }
     }
 
-    /// Encodes a board. Above [`MOST_ENTRIES`] the entries with the largest tickets are left out.
+    /// Encodes a slot. An empty slot is an empty object.
     #[must_use]
     pub fn encode(&self) -> Value {
-        let mut entries: Vec<(&Node, &Entry)> = self.entries.iter().collect();
-        entries.sort_by_key(|(node, entry)| (entry.ticket, **node));
-        entries.truncate(MOST_ENTRIES);
-        let entry = |(node, entry): (&Node, &Entry)| {
-            let set = serde_json::to_value(&entry.set).unwrap_or_default();
-            let fields = serde_json::json!({
-                "ticket": entry.ticket.min(LAST_TICKET),
-                "stride": entry.stride.min(LONGEST),
-                "clients": entry.clients,
-                "rtt": micros(entry.round_trip).min(LONGEST),
-                "set": set,
-            });
-            (node.to_string(), fields)
+        let Some((node, entry)) = &self.wish else { return Value::Object(serde_json::Map::new()) };
+        let stored = StoredSlot {
+            node: node.to_string(),
+            ticket: entry.ticket.min(LAST_TICKET),
+            stride: entry.stride.min(LONGEST),
+            clients: entry.clients,
+            rtt: micros(entry.round_trip).min(LONGEST),
+            set: entry.set.clone(),
         };
-        serde_json::json!({ "wishes": entries.into_iter().map(entry).collect::<serde_json::Map<_, _>>() })
+        serde_json::to_value(stored).unwrap_or_default()
     }
+}
+
+fn sound(stored: StoredSlot) -> Option<(Node, Entry)> {
+    let is_sound =
+        stored.ticket <= LAST_TICKET && stored.stride <= LONGEST && stored.rtt <= LONGEST;
+    let entry = Entry {
+        ticket: stored.ticket,
+        stride: stored.stride,
+        clients: stored.clients,
+        round_trip: Duration::from_micros(stored.rtt),
+        set: stored.set,
+    };
+    let node = stored.node.parse().ok()?;
+    is_sound.then_some((node, entry))
 }
 
 /// Whole microseconds.

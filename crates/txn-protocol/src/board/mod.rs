@@ -6,7 +6,7 @@ mod order;
 mod policy;
 mod set;
 
-pub use document::{Board, Entry, LAST_TICKET, MOST_BYTES, MOST_ENTRIES, Node, Ticket};
+pub use document::{Entry, LAST_TICKET, MOST_BYTES, MOST_SLOTS, Node, Slot, Ticket};
 pub use numbers::Numbers;
 pub use order::heads;
 pub use policy::{BoardWrite, Look, Policy, Work, Written};

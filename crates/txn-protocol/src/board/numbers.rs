@@ -36,6 +36,10 @@ pub struct Numbers {
     pub idle_percent: u32,
     /// An entry that did not change for this time is left out of the next write.
     pub dead_after: Duration,
+    /// The pause between two looks of a dormant process that hands its documents over.
+    pub dormant_look: Duration,
+    /// A process that did not hand a document over for this time leaves its documents free now and then.
+    pub handoff_pause: Duration,
     /// A process that met no other process for this time stops looking at the board.
     pub dormant_after: Duration,
 }
@@ -57,6 +61,8 @@ impl Default for Numbers {
             look_pause: Duration::from_millis(10),
             idle_percent: 40,
             dead_after: Duration::from_secs(10),
+            dormant_look: Duration::from_millis(250),
+            handoff_pause: Duration::from_millis(50),
             dormant_after: Duration::from_secs(10),
         }
     }

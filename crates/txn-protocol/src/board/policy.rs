@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_store::Version;
 
-use super::document::{Board, Entry, LAST_TICKET, Node, Ticket, micros};
+use super::document::{Entry, LAST_TICKET, MOST_SLOTS, Node, Slot, Ticket, micros};
 use super::numbers::Numbers;
 use super::order::heads;
 use super::set::{DocumentSet, KeyHash};
@@ -25,22 +25,22 @@ pub struct Work {
     pub is_under_way: bool,
 }
 
-/// One look at the board.
+/// One look at the board: its first [`Policy::slots`] documents.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// The decoded board. A missing document is an empty board.
-    pub board: Board,
-    /// The version of the document, if the document exists.
-    pub version: Option<Version>,
+    /// The decoded slots with their versions. A missing document is an empty slot without a version.
+    pub slots: Vec<(Slot, Option<Version>)>,
     /// When the request was sent.
     pub sent_at: Duration,
 }
 
-/// A write of the board.
-#[derive(Clone, Debug)]
+/// A write of one slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoardWrite {
-    /// The whole board.
-    pub board: Board,
+    /// The number of the slot.
+    pub number: usize,
+    /// The content.
+    pub slot: Slot,
     /// The version to replace, or none to create the document.
     pub over: Option<Version>,
 }
@@ -48,9 +48,9 @@ pub struct BoardWrite {
 /// The answer to a [`BoardWrite`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The document now has this version.
+    /// The slot now has this version.
     At(Version),
-    /// Another process wrote in between. The policy looks and writes again.
+    /// Another process took the slot. The policy looks, and writes to another slot.
     Conflict,
     /// No answer. The policy looks before it writes again.
     Unknown,
@@ -88,8 +88,11 @@ pub struct Policy {
     round_trip: Duration,
     /// Until when the process looks at the board; none in a process that met no other.
     engaged_until: Option<Duration>,
-    board: Board,
-    version: Option<Version>,
+    /// The slots as the last look or the last own write showed them.
+    slots: Vec<(Slot, Option<Version>)>,
+    own_slot: Option<usize>,
+    /// The wishes of the other processes.
+    others: BTreeMap<Node, Entry>,
     looked_at: Option<Duration>,
     observed: BTreeMap<Node, Observed>,
     /// The other processes that have their turn before this one.
@@ -103,7 +106,10 @@ pub struct Policy {
     wants_refresh: bool,
     is_looking: bool,
     must_look: bool,
-    writing: Option<(Board, Duration)>,
+    writing: Option<BoardWrite>,
+    written_at: Option<Duration>,
+    /// Since when each commit of this process was followed by a lock of this process, and the last of these.
+    handoffs: Option<(Duration, Duration)>,
     idle_since: Option<Duration>,
     work: Work,
 }
@@ -117,8 +123,9 @@ impl Policy {
             numbers,
             round_trip,
             engaged_until: None,
-            board: Board::default(),
-            version: None,
+            slots: Vec::new(),
+            own_slot: None,
+            others: BTreeMap::new(),
             looked_at: None,
             observed: BTreeMap::new(),
             heads: Vec::new(),
@@ -131,6 +138,8 @@ impl Policy {
             is_looking: false,
             must_look: false,
             writing: None,
+            written_at: None,
+            handoffs: None,
             idle_since: None,
             work: Work::default(),
         }
@@ -177,11 +186,37 @@ impl Policy {
             return;
         }
         self.must_look = false;
-        self.board = look.board;
-        self.version = look.version;
+        let known = self.own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
+        self.slots = look.slots;
+        if let Some((number, known)) = known {
+            self.keep_later(number, known, look.sent_at);
+        }
         self.looked_at = Some(look.sent_at);
         self.note_entries(now);
+        if !self.others.is_empty() && self.is_dormant() {
+            self.met_another(now);
+        }
         self.put_in_order(now);
+    }
+
+    /// How many slots a look reads: those that wishes use, and two more.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        let used = self.slots.iter().rposition(|(slot, _)| slot.wish.is_some());
+        let own = self.own_slot.map_or(0, |number| number + 1);
+        (used.map_or(0, |number| number + 1).max(own) + 2).min(MOST_SLOTS)
+    }
+
+    /// A batch locked a document over the commit of another batch of this process.
+    ///
+    /// A process that hands its documents over without a pause lets no other process lock them, and meets no other process. So a dormant
+    /// process looks at the board now and then while it hands documents over.
+    pub fn handed_over(&mut self, now: Duration) {
+        let since = match self.handoffs {
+            Some((since, last)) if now < last + self.numbers.handoff_pause => since,
+            _ => now,
+        };
+        self.handoffs = Some((since, now));
     }
 
     /// A lock was written.
@@ -263,7 +298,7 @@ impl Policy {
             return false;
         }
         let names = |node: &Node| {
-            self.board.entries.get(node).is_some_and(|entry| entry.set.may_contain(document))
+            self.others.get(node).is_some_and(|entry| entry.set.may_contain(document))
         };
         if self.heads.iter().any(names) {
             return false;
@@ -292,9 +327,18 @@ impl Policy {
     /// When to look at the board next: none while a look is under way or the process has no work.
     #[must_use]
     pub fn next_look(&self, now: Duration) -> Option<Duration> {
+        if self.is_looking {
+            return None;
+        }
+        if self.is_dormant() {
+            let (since, last) = self.handoffs?;
+            let pause = self.numbers.dormant_look;
+            let due = self.looked_at.map_or(since, |at| at.max(since)) + pause;
+            return (now < last + self.numbers.handoff_pause).then_some(due);
+        }
         let has_work =
             !self.work.wanted.is_empty() || self.work.is_under_way || self.wish.is_some();
-        if self.is_dormant() || self.is_looking || !(has_work || self.must_write()) {
+        if !(has_work || self.must_write()) {
             return None;
         }
         let Some(at) = self.looked_at else { return Some(now) };
@@ -318,41 +362,34 @@ impl Policy {
         Some(at + self.round_trip + pause.min(longest))
     }
 
-    /// The board to write now, if there is one. [`Self::written`] takes the answer.
+    /// The slot to write now, if there is one. [`Self::written`] takes the answer.
     pub fn take_write(&mut self, now: Duration) -> Option<BoardWrite> {
-        if self.writing.is_some()
-            || self.must_look
-            || self.looked_at.is_none()
-            || !self.must_write()
-        {
+        let may_write = self.writing.is_none() && !self.must_look && self.looked_at.is_some();
+        if !may_write || !self.must_write() {
             return None;
         }
-        let mut board = self.board.clone();
-        let dead_after = self.numbers.dead_after;
-        board.entries.retain(|node, _| {
-            self.observed.get(node).is_some_and(|observed| now < observed.since + dead_after)
-        });
-        board.entries.remove(&self.node);
-        if let Some(wish) = &self.wish {
-            board.entries.insert(self.node, wish.entry.clone());
-        }
-        self.writing = Some((board.clone(), now));
-        Some(BoardWrite { board, over: self.version })
+        let number = match self.own_slot {
+            Some(number) => number,
+            None => self.free_slot(now)?,
+        };
+        let wish = self.wish.as_ref().map(|wish| (self.node, wish.entry.clone()));
+        let over = self.slots.get(number).and_then(|(_, version)| *version);
+        let write = BoardWrite { number, slot: Slot { wish }, over };
+        self.writing = Some(write.clone());
+        Some(write)
     }
 
     /// Takes the answer to a write of the board.
     pub fn written(&mut self, answer: Written, now: Duration) {
-        let Some((board, sent_at)) = self.writing.take() else { return };
+        let Some(write) = self.writing.take() else { return };
         match answer {
-            // A write over the version that the last look showed proves that nothing else changed meanwhile.
-            Written::At(version) if self.looked_at.is_none_or(|at| at <= sent_at) => {
-                self.board = board;
-                self.version = Some(version);
-                self.looked_at = Some(sent_at);
-                self.note_entries(now);
-                self.put_in_order(now);
+            Written::At(version) => {
+                if self.slots.len() <= write.number {
+                    self.slots.resize(write.number + 1, (Slot::default(), None));
+                }
+                self.slots[write.number] = (write.slot, Some(version));
+                (self.own_slot, self.written_at) = (Some(write.number), Some(now));
             }
-            Written::At(_) => {}
             Written::Conflict | Written::Unknown => self.must_look = true,
         }
     }
@@ -360,10 +397,10 @@ impl Policy {
     /// Until when nothing changes by time alone, if no look is due before.
     #[must_use]
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
-        if self.is_dormant() {
-            return None;
-        }
         let look = self.next_look(now).map(|at| at.max(now));
+        if self.is_dormant() {
+            return look;
+        }
         let passed_over = self.work.passed_over_since.map(|since| {
             since
                 + self.numbers.passed_over
@@ -430,26 +467,73 @@ impl Policy {
         let is_blind = self.is_blind(now);
         let counts = move |node: &Node| {
             !is_blind
-                && *node != self.node
                 && !self.observed.get(node).is_some_and(|observed| observed.is_skipped)
         };
-        self.board.entries.iter().filter(move |(node, _)| counts(node)).map(|(n, e)| (*n, e))
+        self.others.iter().filter(move |(node, _)| counts(node)).map(|(n, e)| (*n, e))
     }
 
-    /// Notes which tickets a look showed.
+    /// The own slot changes by own writes only: a look that was sent before the last one was answered may show less.
+    fn keep_later(&mut self, number: usize, known: (Slot, Option<Version>), sent_at: Duration) {
+        let ticket = |slot: &Slot| match &slot.wish {
+            Some((node, entry)) if *node == self.node => Some(entry.ticket),
+            _ => None,
+        };
+        if self.slots.len() <= number {
+            self.slots.resize(number + 1, (Slot::default(), None));
+        }
+        let is_earlier = ticket(&self.slots[number].0)
+            .is_some_and(|shown| ticket(&known.0).is_some_and(|own| shown < own));
+        if is_earlier || self.written_at.is_some_and(|at| sent_at < at) {
+            self.slots[number] = known;
+        }
+    }
+
+    /// Notes the wishes that a look showed. Of two slots of one process the later ticket counts.
     fn note_entries(&mut self, now: Duration) {
-        self.observed.retain(|node, _| self.board.entries.contains_key(node));
-        for (node, entry) in &self.board.entries {
-            if *node == self.node {
-                continue;
+        self.others.clear();
+        let mut own_slot = None;
+        for (number, (slot, _)) in self.slots.iter().enumerate() {
+            match &slot.wish {
+                Some((node, entry)) if *node != self.node => {
+                    let other = self.others.entry(*node).or_insert_with(|| entry.clone());
+                    if other.ticket < entry.ticket {
+                        *other = entry.clone();
+                    }
+                }
+                // The own slot may be empty. A write without an answer shows by the own wish in another slot.
+                Some(_) => own_slot = own_slot.or(Some(number)),
+                None if self.own_slot == Some(number) => own_slot = Some(number),
+                None => {}
             }
-            let fresh =
-                Observed { ticket: entry.ticket, since: now, head_since: None, is_skipped: false };
+        }
+        self.own_slot = own_slot;
+        self.observed.retain(|node, _| self.others.contains_key(node));
+        for (node, entry) in &self.others {
+            let fresh = Observed {
+                ticket: entry.ticket,
+                since: now,
+                head_since: None,
+                is_skipped: false,
+            };
             let observed = self.observed.entry(*node).or_insert(fresh);
             if observed.ticket != entry.ticket {
                 *observed = fresh;
             }
         }
+    }
+
+    /// The first slot without a wish, or with one of a process that is dead.
+    fn free_slot(&self, now: Duration) -> Option<usize> {
+        let is_free = |(slot, _): &(Slot, Option<Version>)| {
+            slot.wish.as_ref().is_none_or(|(node, _)| {
+                *node == self.node
+                    || self.observed.get(node).is_some_and(|observed| {
+                        now > observed.since + self.numbers.dead_after
+                    })
+            })
+        };
+        let number = self.slots.iter().position(is_free).unwrap_or(self.slots.len());
+        (number < MOST_SLOTS).then_some(number)
     }
 
     /// Computes which other processes have their turn before this one.
@@ -479,7 +563,7 @@ impl Policy {
     fn skip(&mut self, now: Duration) {
         let Some(looked_at) = self.looked_at else { return };
         let is_late = |(node, observed): (&Node, &Observed)| {
-            let round_trip = self.board.entries.get(node)?.round_trip;
+            let round_trip = self.others.get(node)?.round_trip;
             let since = observed.head_since?;
             (looked_at > since + self.patience(round_trip, now)).then_some(*node)
         };
@@ -600,7 +684,10 @@ impl Policy {
         micros(share.max(slow))
     }
 
+    /// Whether the own slot shows something else than the own wish.
     fn must_write(&self) -> bool {
-        self.board.entries.get(&self.node) != self.wish.as_ref().map(|wish| &wish.entry)
+        let shown = self.own_slot.and_then(|number| self.slots.get(number));
+        let shown = shown.and_then(|(slot, _)| slot.wish.as_ref()).map(|(_, entry)| entry);
+        shown != self.wish.as_ref().map(|wish| &wish.entry)
     }
 }

@@ -19,12 +19,9 @@ impl Process {
                 (Operation::Read(index), Answer::Document(document)) => {
                     self.learn(*index, *document, cx.now);
                 }
-                (Operation::Look, Answer::Board(board, version)) if !self.spec.is_plain => {
-                    let look = Look {
-                        board: board.clone(),
-                        version: *version,
-                        sent_at: duration(request.sent_at),
-                    };
+                (Operation::Look(_), Answer::Board(slots)) if !self.spec.is_plain => {
+                    let sent_at = duration(request.sent_at);
+                    let look = Look { slots: slots.clone(), sent_at };
                     self.policy.observe(look, duration(cx.now));
                     is_order_new = true;
                 }
@@ -124,16 +121,17 @@ impl Process {
 
     fn locks_answered(&mut self, number: u64, request: &Request, cx: &mut Context<'_>) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
-        let mut is_written = false;
+        let (mut is_written, mut is_handed_over) = (false, false);
         for (operation, answer) in request.operations.iter().zip(&request.answers) {
             let Operation::Write { document, lock, value, .. } = operation else { continue };
-            self.handoffs.remove(document);
+            let handoff = self.handoffs.remove(document);
             let cached = &mut self.cache[*document];
             let Answer::Written(version) = answer else {
                 cached.is_fresh = false;
                 continue;
             };
             is_written = true;
+            is_handed_over |= handoff.is_some();
             cached.document = Document { version: *version, lock: *lock, value: *value };
             (cached.is_fresh, cached.decided) = (true, None);
             if !batch.is_single {
@@ -142,6 +140,9 @@ impl Process {
         }
         if is_written {
             self.policy.locked(duration(cx.now));
+        }
+        if is_handed_over && !self.spec.is_plain {
+            self.policy.handed_over(duration(cx.now));
         }
         if batch.is_single {
             self.single_written(number, is_written, cx);

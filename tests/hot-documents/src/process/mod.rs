@@ -11,7 +11,7 @@ mod step;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use txn_protocol::board::{DocumentSet, KeyHash, Node, Numbers, Policy};
+use txn_protocol::board::{KeyHash, Node, Numbers, Policy};
 
 use crate::network::{Purpose, Sending};
 use crate::random::Random;
@@ -268,7 +268,7 @@ impl Process {
     /// A look rides along with reads and with the apply at the end of a turn.
     fn add_look(&self, operations: &mut Vec<Operation>) {
         if !self.policy.is_dormant() {
-            operations.push(Operation::Look);
+            operations.push(Operation::Look(self.policy.slots()));
         }
     }
 

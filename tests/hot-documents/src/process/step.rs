@@ -17,6 +17,9 @@ impl Process {
         if !self.policy.is_dormant() {
             self.follow_policy(cx);
         }
+        if !self.spec.is_plain {
+            self.look(cx);
+        }
         self.poll(cx);
         self.start_batches(cx);
         self.apply(cx);
@@ -61,12 +64,16 @@ impl Process {
             self.read_ahead(cx);
         }
         if let Some(write) = self.policy.take_write(now) {
-            let operation = Operation::WriteBoard(write.board, write.over);
+            let operation = Operation::WriteBoard(write.number, write.slot, write.over);
             self.send(Purpose::WriteBoard, vec![operation], cx);
         }
+    }
+
+    fn look(&mut self, cx: &mut Context<'_>) {
+        let now = duration(cx.now);
         if self.policy.next_look(now).is_some_and(|at| at <= now) {
             self.policy.look_sent();
-            let mut operations = vec![Operation::Look];
+            let mut operations = vec![Operation::Look(self.policy.slots())];
             operations.extend(self.refused_documents(cx.now).map(Operation::Read));
             self.send(Purpose::Look, operations, cx);
         }
