@@ -42,6 +42,8 @@ pub struct Numbers {
     pub handoff_pause: Duration,
     /// A process that met no other process for this time stops looking at the board.
     pub dormant_after: Duration,
+    /// x
+    pub x: [u32; 6],
 }
 
 impl Default for Numbers {
@@ -57,13 +59,14 @@ impl Default for Numbers {
             blind_after: Duration::from_millis(200),
             blind_round_trips: 8,
             slow_factor: 5,
-            slow_stride_round_trips: 10,
+            slow_stride_round_trips: 13,
             look_pause: Duration::from_millis(10),
             idle_percent: 40,
             dead_after: Duration::from_secs(10),
             dormant_look: Duration::from_millis(250),
             handoff_pause: Duration::from_millis(50),
             dormant_after: Duration::from_secs(10),
+            x: [0; 6],
         }
     }
 }
