@@ -71,7 +71,13 @@ impl Report {
         header(HEADER);
         let documents = Documents::Wide { number: 5_000, cold: 40 };
         let setting = Setting { documents, seconds: 3, ..Setting::new(vec![]) };
-        self.compare("40 cold documents each", &setting, &ProcessSpec::new(1, 32), &[2, 4, 8], false);
+        self.compare(
+            "40 cold documents each",
+            &setting,
+            &ProcessSpec::new(1, 32),
+            &[2, 4, 8],
+            false,
+        );
     }
 
     /// Documents that share hashes.
@@ -88,7 +94,9 @@ impl Report {
 
     /// Transactions that arrive at a rate, as a share of what one process commits.
     pub fn open(&self) {
-        println!("| arrivals/s in all | processes | commits/s | p99 ms | p99 of one | longest ms |");
+        println!(
+            "| arrivals/s in all | processes | commits/s | p99 ms | p99 of one | longest ms |"
+        );
         println!("|---|---|---|---|---|---|");
         for rate in [500.0, 2_000.0, 8_000.0] {
             let one = runs(&Setting::new(vec![open(rate)]), &self.seeds);
@@ -125,7 +133,8 @@ impl Report {
     pub fn slow(&self) {
         beside_header();
         let slow = ProcessSpec::new(300, 1);
-        for (name, guests) in [("slow", vec![slow.clone()]), ("two slow", vec![slow.clone(), slow])] {
+        for (name, guests) in [("slow", vec![slow.clone()]), ("two slow", vec![slow.clone(), slow])]
+        {
             for busy in [1, 4] {
                 self.beside(name, Beside::new(guests.clone(), busy, 60));
             }

@@ -197,10 +197,7 @@ pub fn faults() -> Vec<(&'static str, Setting)> {
             "board unreachable for 3 of 10 s",
             with(&|setting| setting.board.unreachable = Some((4 * second, 7 * second))),
         ),
-        (
-            "one process without the board",
-            with(&|setting| setting.processes[0].is_plain = true),
-        ),
+        ("one process without the board", with(&|setting| setting.processes[0].is_plain = true)),
         (
             "clocks wrong by -1 s and 1 s",
             with(&|setting| {

@@ -22,6 +22,8 @@ pub struct Numbers {
     pub patience_turns: u32,
     /// Round trips of the process at the head that another process waits for it.
     pub patience_round_trips: u32,
+    /// No process is waited for longer, whatever round trip its entry names.
+    pub longest_patience: Duration,
     /// A board that was not read for this time, and for [`Self::blind_round_trips`], counts as empty.
     pub blind_after: Duration,
     /// Own round trips after which an unread board counts as empty.
@@ -42,8 +44,6 @@ pub struct Numbers {
     pub handoff_pause: Duration,
     /// A process that met no other process for this time stops looking at the board.
     pub dormant_after: Duration,
-    /// x
-    pub x: [u32; 6],
 }
 
 impl Default for Numbers {
@@ -56,6 +56,7 @@ impl Default for Numbers {
             longest_turn: Duration::from_millis(100),
             patience_turns: 5,
             patience_round_trips: 8,
+            longest_patience: Duration::from_secs(10),
             blind_after: Duration::from_millis(200),
             blind_round_trips: 8,
             slow_factor: 5,
@@ -66,7 +67,6 @@ impl Default for Numbers {
             dormant_look: Duration::from_millis(250),
             handoff_pause: Duration::from_millis(50),
             dormant_after: Duration::from_secs(10),
-            x: [0; 6],
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The policy of one process: its wish, its turns, its looks at the board and its writes.
 
+mod looks;
+mod tickets;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use txn_store::Version;
 
-use super::document::{Entry, LAST_TICKET, MOST_SLOTS, Node, Slot, Ticket, micros};
+use super::document::{Entry, Node, Slot, Ticket};
 use super::numbers::Numbers;
 use super::order::heads;
 use super::set::{DocumentSet, KeyHash};
@@ -186,7 +189,8 @@ impl Policy {
             return;
         }
         self.must_look = false;
-        let known = self.own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
+        let known =
+            self.own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
         self.slots = look.slots;
         if let Some((number, known)) = known {
             self.keep_later(number, known, look.sent_at);
@@ -197,14 +201,6 @@ impl Policy {
             self.met_another(now);
         }
         self.put_in_order(now);
-    }
-
-    /// How many slots a look reads: those that wishes use, and two more.
-    #[must_use]
-    pub fn slots(&self) -> usize {
-        let used = self.slots.iter().rposition(|(slot, _)| slot.wish.is_some());
-        let own = self.own_slot.map_or(0, |number| number + 1);
-        (used.map_or(0, |number| number + 1).max(own) + 2).min(MOST_SLOTS)
     }
 
     /// A batch locked a document over the commit of another batch of this process.
@@ -271,7 +267,7 @@ impl Policy {
             Some(_) if self.is_over(now) => {
                 if !is_shared {
                     self.drop_wish();
-                } else if if self.numbers.x[3] == 1 { self.work.is_locking } else { self.work.is_under_way } {
+                } else if self.work.is_under_way {
                     self.is_yielding = true;
                 } else {
                     self.take_ticket(now);
@@ -324,76 +320,6 @@ impl Policy {
         std::mem::take(&mut self.wants_refresh)
     }
 
-    /// When to look at the board next: none while a look is under way or the process has no work.
-    #[must_use]
-    pub fn next_look(&self, now: Duration) -> Option<Duration> {
-        if self.is_looking {
-            return None;
-        }
-        if self.is_dormant() {
-            let (since, last) = self.handoffs?;
-            let pause = self.numbers.dormant_look;
-            let due = self.looked_at.map_or(since, |at| at.max(since)) + pause;
-            return (now < last + self.numbers.handoff_pause).then_some(due);
-        }
-        let has_work =
-            !self.work.wanted.is_empty() || self.work.is_under_way || self.wish.is_some();
-        if !(has_work || self.must_write()) {
-            return None;
-        }
-        let Some(at) = self.looked_at else { return Some(now) };
-        if self.must_look {
-            return Some(now);
-        }
-        let ahead = self.wish.as_ref().map_or(0, |wish| {
-            let own = (wish.entry.ticket, self.node);
-            self.live(now)
-                .filter(|(node, entry)| {
-                    (entry.ticket, *node) < own && entry.set.may_intersect(&self.work.wanted)
-                })
-                .count()
-        });
-        let pause = match u32::try_from(ahead).unwrap_or(u32::MAX) {
-            0 => self.numbers.look_pause,
-            1 => self.round_trip / 4,
-            ahead => self.turn(now).saturating_mul(ahead - 1) / 2,
-        };
-        let longest = self.numbers.blind_after / 4;
-        Some(at + self.round_trip + pause.min(longest))
-    }
-
-    /// The slot to write now, if there is one. [`Self::written`] takes the answer.
-    pub fn take_write(&mut self, now: Duration) -> Option<BoardWrite> {
-        let may_write = self.writing.is_none() && !self.must_look && self.looked_at.is_some();
-        if !may_write || !self.must_write() {
-            return None;
-        }
-        let number = match self.own_slot {
-            Some(number) => number,
-            None => self.free_slot(now)?,
-        };
-        let wish = self.wish.as_ref().map(|wish| (self.node, wish.entry.clone()));
-        let over = self.slots.get(number).and_then(|(_, version)| *version);
-        let write = BoardWrite { number, slot: Slot { wish }, over };
-        self.writing = Some(write.clone());
-        Some(write)
-    }
-
-    /// Takes the answer to a write of the board.
-    pub fn written(&mut self, answer: Written, now: Duration) {
-        let Some(write) = self.writing.take() else { return };
-        match answer {
-            Written::At(version) => {
-                if self.slots.len() <= write.number {
-                    self.slots.resize(write.number + 1, (Slot::default(), None));
-                }
-                self.slots[write.number] = (write.slot, Some(version));
-                (self.own_slot, self.written_at) = (Some(write.number), Some(now));
-            }
-            Written::Conflict | Written::Unknown => self.must_look = true,
-        }
-    }
-
     /// Until when nothing changes by time alone, if no look is due before.
     #[must_use]
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
@@ -420,77 +346,15 @@ impl Policy {
         later.chain(look).min()
     }
 
-    // ---- Time
-
-    fn blind_after(&self) -> Duration {
-        self.numbers.blind_after.max(self.round_trip * self.numbers.blind_round_trips)
-    }
-
-    fn is_blind(&self, now: Duration) -> bool {
-        self.looked_at.is_none_or(|at| now > at + self.blind_after())
-    }
-
-    /// A full turn.
-    fn turn(&self, now: Duration) -> Duration {
-        let fastest = self.fastest(now);
-        (fastest * self.numbers.turn_round_trips)
-            .clamp(self.numbers.shortest_turn, self.numbers.longest_turn)
-    }
-
-    /// The own turn: the part of a full turn that corresponds to the clients.
-    fn own_turn(&self, now: Duration) -> Duration {
-        if self.numbers.x[2] == 1 { return self.turn(now); }
-        let own = self.clients();
-        let most = self.live(now).map(|(_, entry)| entry.clients).max().unwrap_or(1).max(own);
-        let own_turn = self.turn(now).mul_f64(f64::from(own) / f64::from(most));
-        if self.numbers.x[5] == 1 { return own_turn; }
-        let stride = self.wish.as_ref().map_or(Ticket::MAX, |wish| wish.entry.stride);
-        let share = stride as f64 / micros(self.turn(now)) as f64;
-        own_turn.mul_f64(share.min(1.0))
-    }
-
-    /// How long others wait for a process at the head.
-    fn patience(&self, round_trip: Duration, now: Duration) -> Duration {
-        (self.turn(now) * self.numbers.patience_turns)
-            .max(round_trip.saturating_mul(self.numbers.patience_round_trips))
-    }
-
-    fn fastest(&self, now: Duration) -> Duration {
-        let others = self.live(now).map(|(_, entry)| entry.round_trip).min();
-        others.map_or(self.round_trip, |others| others.min(self.round_trip))
-    }
-
-    fn clients(&self) -> u32 {
-        let turn = self.wish.as_ref().map_or(self.last_clients, |wish| wish.most_clients);
-        self.work.clients.max(turn).max(1)
-    }
-
     // ---- The other processes
 
     /// The wishes of the other processes that count.
     fn live(&self, now: Duration) -> impl Iterator<Item = (Node, &Entry)> {
         let is_blind = self.is_blind(now);
         let counts = move |node: &Node| {
-            !is_blind
-                && !self.observed.get(node).is_some_and(|observed| observed.is_skipped)
+            !is_blind && !self.observed.get(node).is_some_and(|observed| observed.is_skipped)
         };
         self.others.iter().filter(move |(node, _)| counts(node)).map(|(n, e)| (*n, e))
-    }
-
-    /// The own slot changes by own writes only: a look that was sent before the last one was answered may show less.
-    fn keep_later(&mut self, number: usize, known: (Slot, Option<Version>), sent_at: Duration) {
-        let ticket = |slot: &Slot| match &slot.wish {
-            Some((node, entry)) if *node == self.node => Some(entry.ticket),
-            _ => None,
-        };
-        if self.slots.len() <= number {
-            self.slots.resize(number + 1, (Slot::default(), None));
-        }
-        let is_earlier = ticket(&self.slots[number].0)
-            .is_some_and(|shown| ticket(&known.0).is_some_and(|own| shown < own));
-        if is_earlier || self.written_at.is_some_and(|at| sent_at < at) {
-            self.slots[number] = known;
-        }
     }
 
     /// Notes the wishes that a look showed. Of two slots of one process the later ticket counts.
@@ -514,31 +378,13 @@ impl Policy {
         self.own_slot = own_slot;
         self.observed.retain(|node, _| self.others.contains_key(node));
         for (node, entry) in &self.others {
-            let fresh = Observed {
-                ticket: entry.ticket,
-                since: now,
-                head_since: None,
-                is_skipped: false,
-            };
+            let fresh =
+                Observed { ticket: entry.ticket, since: now, head_since: None, is_skipped: false };
             let observed = self.observed.entry(*node).or_insert(fresh);
             if observed.ticket != entry.ticket {
                 *observed = fresh;
             }
         }
-    }
-
-    /// The first slot without a wish, or with one of a process that is dead.
-    fn free_slot(&self, now: Duration) -> Option<usize> {
-        let is_free = |(slot, _): &(Slot, Option<Version>)| {
-            slot.wish.as_ref().is_none_or(|(node, _)| {
-                *node == self.node
-                    || self.observed.get(node).is_some_and(|observed| {
-                        now > observed.since + self.numbers.dead_after
-                    })
-            })
-        };
-        let number = self.slots.iter().position(is_free).unwrap_or(self.slots.len());
-        (number < MOST_SLOTS).then_some(number)
     }
 
     /// Computes which other processes have their turn before this one.
@@ -611,7 +457,7 @@ impl Policy {
         let has_turn = !is_blocked && has_work && !wish.has_committed;
         if has_turn && !wish.has_arrived {
             wish.has_arrived = true;
-            self.wants_refresh = self.numbers.x[1] != 1;
+            self.wants_refresh = true;
         }
         if has_turn && !is_locking {
             wish.idle_head_since.get_or_insert(now);
@@ -622,7 +468,6 @@ impl Policy {
 
     /// A process at the head that cannot lock takes a new ticket before the others skip it.
     fn must_renew(&self, now: Duration) -> bool {
-        if self.numbers.x[0] == 1 { return false; }
         let since = self.wish.as_ref().and_then(|wish| wish.idle_head_since);
         since.is_some_and(|since| now > since + self.patience(self.round_trip, now) / 2)
     }
@@ -638,84 +483,5 @@ impl Policy {
         self.is_yielding = false;
         self.last_clients = self.clients();
         self.wish = None;
-    }
-
-    /// Takes a new ticket, at the end of a turn and for a first wish.
-    fn take_ticket(&mut self, now: Duration) {
-        let clients = self.clients();
-        let stride = self.stride(clients, now);
-        let start = self.virtual_time(now).max(self.last_ticket);
-        let ticket = self.spaced(start.saturating_add(stride), stride, now);
-        let set = match &self.wish {
-            Some(wish) if self.work.wanted.is_empty() => wish.entry.set.clone(),
-            _ => self.work.wanted.clone(),
-        };
-        self.is_yielding = false;
-        self.last_clients = 0;
-        if ticket > LAST_TICKET {
-            self.wish = None;
-            return;
-        }
-        self.last_ticket = ticket;
-        self.wish = Some(Wish {
-            entry: Entry { ticket, stride, clients, round_trip: self.round_trip, set },
-            first_lock: None,
-            has_committed: false,
-            idle_head_since: None,
-            has_arrived: false,
-            most_clients: self.work.clients,
-        });
-    }
-
-    /// The virtual time: the latest one at which another process took its ticket.
-    fn virtual_time(&self, now: Duration) -> Ticket {
-        let taken = self.live(now).map(|(_, entry)| entry.ticket.saturating_sub(entry.stride));
-        taken.max().unwrap_or(0)
-    }
-
-    /// The next ticket at some distance from those of processes with about the same stride.
-    ///
-    /// Equal processes would otherwise have equal tickets, and a process with a smaller stride would get all its turns of a round
-    /// before theirs, and would then wait for the whole round: p99 of a lone client beside four processes 26 times its p99
-    /// alone, instead of 16.
-    fn spaced(&self, ticket: Ticket, stride: Ticket, now: Duration) -> Ticket {
-        let is_similar = |other: Ticket| other > stride / 2 && other / 2 < stride;
-        let mut tickets: Vec<Ticket> = self
-            .live(now)
-            .filter(|(_, entry)| is_similar(entry.stride))
-            .map(|(_, entry)| entry.ticket)
-            .collect();
-        tickets.sort_unstable();
-        let gap = stride / (tickets.len() as Ticket + 1);
-        tickets.into_iter().fold(ticket, |ticket, other| {
-            if ticket.abs_diff(other) < gap / 2 { other.saturating_add(gap) } else { ticket }
-        })
-    }
-
-    /// A process with few clients or long round trips gets as many turns as its share needs.
-    fn stride(&self, clients: u32, now: Duration) -> Ticket {
-        let count = |counts: &dyn Fn(&Entry) -> bool| {
-            let others = self.live(now).filter(|(_, entry)| counts(entry)).count();
-            u32::try_from(others).unwrap_or(u32::MAX).max(1)
-        };
-        let own = self.round_trip;
-        let is_faster = |entry: &Entry| entry.round_trip * 2 < own;
-        let larger =
-            count(&|entry| entry.clients >= clients.saturating_mul(2) && !is_faster(entry));
-        let share = self.turn(now) / if self.numbers.x[4] == 1 { 1 } else { larger };
-        if own <= self.fastest(now).saturating_mul(self.numbers.slow_factor) {
-            return micros(share);
-        }
-        let is_slow = |entry: &Entry| entry.round_trip > self.fastest(now).saturating_mul(self.numbers.slow_factor);
-        let slow_ones = self.live(now).filter(|(_, entry)| is_slow(entry)).count() as u32 + 1;
-        let slow = own * self.numbers.slow_stride_round_trips * slow_ones / count(&is_faster);
-        micros(share.max(slow))
-    }
-
-    /// Whether the own slot shows something else than the own wish.
-    fn must_write(&self) -> bool {
-        let shown = self.own_slot.and_then(|number| self.slots.get(number));
-        let shown = shown.and_then(|(slot, _)| slot.wish.as_ref()).map(|(_, entry)| entry);
-        shown != self.wish.as_ref().map(|wish| &wish.entry)
     }
 }
