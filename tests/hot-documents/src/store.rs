@@ -85,10 +85,13 @@ pub enum Answer {
     /// Another record exists.
     Exists(Record),
     /// The board that was read.
-    Board(Vec<(Slot, Option<Version>)>),
+    Board(Slots),
     /// The version of the slot after a write.
     BoardWritten(Version),
 }
+
+/// The slots of the board with their versions.
+pub type Slots = Vec<(Slot, Option<Version>)>;
 
 /// How the board behaves.
 #[derive(Clone, Debug, Default)]
@@ -105,9 +108,9 @@ pub struct Store {
     /// The documents.
     pub documents: Vec<Document>,
     records: BTreeMap<Attempt, Record>,
-    board: Vec<(Slot, Option<Version>)>,
+    board: Slots,
     board_writes: u64,
-    history: Vec<(Micros, Vec<(Slot, Option<Version>)>)>,
+    history: Vec<(Micros, Slots)>,
     faults: BoardFaults,
 }
 

@@ -192,7 +192,7 @@ impl<'a> World<'a> {
                     if paused_until > self.now {
                         self.processes[process].wake_at = paused_until;
                     }
-                    self.with(process, |process, cx| process.step(cx));
+                    self.with(process, Process::step);
                 }
             }
             Event::Client(process, client) => self.start(process, Some(client)),

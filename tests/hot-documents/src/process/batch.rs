@@ -66,7 +66,7 @@ impl Batch {
         }
     }
 
-    /// Whether the batch waits for another process, or did so before it got its locks.
+    /// Whether a member has all its documents.
     pub(super) fn is_ready(transaction: &Transaction, locks: &BTreeMap<usize, (u64, i64)>) -> bool {
         transaction.documents.iter().all(|document| locks.contains_key(document))
     }
@@ -114,9 +114,8 @@ impl Process {
             match cached.document.lock {
                 Some(holder) if holder == batch.attempt => locks.push(lock(version, value)),
                 Some(holder) if cached.decided.is_none() => {
-                    if self.may_wound(&batch, holder, cached, cx) {
-                        wounds.push(Operation::Record(holder, Record::Aborted));
-                    }
+                    let abort = Operation::Record(holder, Record::Aborted);
+                    wounds.extend(self.may_wound(&batch, holder, cached, cx).then_some(abort));
                 }
                 _ if self.may_lock(document, cx.now) => locks.push(lock(version, value)),
                 _ => {}

@@ -26,7 +26,7 @@ impl Policy {
             let (since, last) = self.handoffs?;
             let pause = self.numbers.dormant_look;
             let due = self.looked_at.map_or(since, |at| at.max(since)) + pause;
-            return (now < last + self.numbers.handoff_pause).then_some(due);
+            return (now < last + self.handoff_pause()).then_some(due);
         }
         let has_work =
             !self.work.wanted.is_empty() || self.work.is_under_way || self.wish.is_some();

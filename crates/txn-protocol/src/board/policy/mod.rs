@@ -209,7 +209,7 @@ impl Policy {
     /// process looks at the board now and then while it hands documents over.
     pub fn handed_over(&mut self, now: Duration) {
         let since = match self.handoffs {
-            Some((since, last)) if now < last + self.numbers.handoff_pause => since,
+            Some((since, last)) if now < last + self.handoff_pause() => since,
             _ => now,
         };
         self.handoffs = Some((since, now));

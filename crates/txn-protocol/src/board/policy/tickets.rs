@@ -6,6 +6,11 @@ use super::{Policy, Wish};
 use crate::board::document::{Entry, LAST_TICKET, Ticket, micros};
 
 impl Policy {
+    /// After so long without a hand-off the process left its documents free for a while.
+    pub(super) fn handoff_pause(&self) -> Duration {
+        self.numbers.handoff_pause.max(self.round_trip * self.numbers.handoff_round_trips)
+    }
+
     pub(super) fn blind_after(&self) -> Duration {
         self.numbers.blind_after.max(self.round_trip * self.numbers.blind_round_trips)
     }
