@@ -47,6 +47,8 @@ mod policy;
 mod set;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns;
 
 pub use document::{Entry, LAST_TICKET, MOST_BYTES, MOST_SLOTS, Node, Slot, Ticket};
 pub use numbers::Numbers;
