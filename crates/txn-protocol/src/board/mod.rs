@@ -31,8 +31,8 @@
 //!    covers the time that its turn costs the fast ones.
 //! 7. **Patience.** A wish whose ticket stays for five turns or 8 of its round trips, while the wish has its turn, is
 //!    skipped until it has another ticket. The time ends at the last look, so that a pause of the observer does not count.
-//! 8. **Renewal.** A process that has its turn and gets no lock for half of its patience takes a new ticket. Otherwise it would starve
-//!    once it is skipped.
+//! 8. **Renewal.** A process that has its turn and gets no lock for half of its patience takes a new ticket. A process that
+//!    is skipped starves without this rule, because the others then never yield to it.
 //! 9. **Blindness.** A board that was not read for 200 ms and 8 round trips counts as empty.
 //! 10. **Refresh.** At the begin of its turn a process reads the cached documents that other wishes named, in one request.
 //! 11. **Dormancy.** A process that met no other process does not look at the board. A process that hands its documents from batch to

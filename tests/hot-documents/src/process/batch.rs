@@ -273,7 +273,10 @@ impl Process {
     pub(super) fn complete(&mut self, transactions: Vec<Transaction>, cx: &mut Context<'_>) {
         self.batch_sizes.0 += 1;
         self.batch_sizes.1 += transactions.len() as u64;
-        self.policy.committed(super::duration(cx.now));
+        // A read-only transaction that held no lock says nothing about the turn.
+        if transactions.iter().any(|transaction| transaction.kind != Kind::ReadOnly) {
+            self.policy.committed(super::duration(cx.now));
+        }
         self.last_commit_at = cx.now;
         for transaction in &transactions {
             let Some(client) = transaction.client else { continue };

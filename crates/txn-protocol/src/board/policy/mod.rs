@@ -222,7 +222,7 @@ impl Policy {
         }
     }
 
-    /// A transaction committed.
+    /// A batch that wrote, or that locked what it read, committed.
     pub fn committed(&mut self, now: Duration) {
         if let Some(wish) = &mut self.wish {
             wish.first_lock.get_or_insert(now);
