@@ -24,14 +24,14 @@ pub struct Numbers {
     /// The longest full turn: 100 ms. Sixteen processes with round trips of 5 ms wait for 1.9 s.
     pub longest_turn: Duration,
     /// A wish that has its turn is skipped if its ticket stays for so many full turns and for
-    /// [`Self::patience_round_trips`]: 5. At round trips of 5 ms one full turn skipped live processes.
+    /// [`Self::patience_round_trips`]: 5. A live process takes its turn, its apply and its write in less than two.
     pub patience_turns: u32,
     /// Round trips of the process whose turn it is: 8. Its turn takes up to six.
     pub patience_round_trips: u32,
     /// The longest patience, whatever round trip an entry names: 10 s. It bounds the effect of a damaged entry.
     pub longest_patience: Duration,
     /// A board that was not read for this time and for [`Self::blind_round_trips`] counts as empty: 200 ms. A board
-    /// that is unreachable for 3 s of 10 s costs 0.28 of the throughput.
+    /// that is unreachable for 3 s of 10 s costs 0.27 of the throughput.
     pub blind_after: Duration,
     /// Own round trips after which an unread board counts as empty: 8. A fixed time of 200 ms starves a process with
     /// round trips of 300 ms.
