@@ -255,6 +255,7 @@ impl Domain {
             false => None,
         };
         let logical = engine.start_id();
+        let _contender = engine.board.contend(logical.age());
         let attempts = Attempts::default();
         let mut groups = self.groups.as_ref();
         let mut tries = 0;
@@ -412,7 +413,9 @@ impl Domain {
         self.check_open()?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
         let manner = Manner { pessimistic: options.pessimistic, ..Manner::default() };
-        self.start(self.engine.start_id(), options, manner, deadline)
+        let tid = self.engine.start_id();
+        let contender = self.engine.board.contend(tid.age());
+        Ok(self.start(tid, options, manner, deadline)?.with_contender(contender))
     }
 
     /// New transactions are refused once the domain shuts down; those that run go on.

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::attempt::{Attempt, Edit, Receipt};
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::hot::board::Contender;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
@@ -23,6 +24,8 @@ pub struct Transaction {
     /// Why this attempt cannot commit any more, once it is known, whatever the closure makes of it.
     doomed: Mutex<Option<AttemptError>>,
     hints: Mutex<Hints>,
+    /// What it lost to other processes counts until it ends, if it has one attempt.
+    contender: Option<Contender>,
 }
 
 /// What is to be called once the transaction is committed.
@@ -42,8 +45,13 @@ impl std::fmt::Debug for Attempt {
 }
 
 impl Transaction {
+    pub(super) fn with_contender(mut self, contender: Contender) -> Self {
+        self.contender = Some(contender);
+        self
+    }
+
     pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
-        Self { attempt, doomed: Mutex::new(None), hints: Mutex::default() }
+        Self { attempt, doomed: Mutex::new(None), hints: Mutex::default(), contender: None }
     }
 
     /// Wakes others of this process once the transaction is committed: `hint` is called when this attempt's caller is told so, and

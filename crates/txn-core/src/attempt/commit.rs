@@ -111,6 +111,7 @@ impl Attempt {
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
         self.seat.leave();
+        self.under_way.lock().take();
         let locks = self.locks.lock();
         self.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
     }
@@ -134,7 +135,6 @@ impl Attempt {
                 self.progress.release();
                 say(match result {
                     Ok(commit) => {
-                        self.engine.contested.has([&single.key], [&single.key], self.engine.now());
                         self.refresh_if_asked([&single.key]).await;
                         Ok(receipt(None, Some(commit), true))
                     }
@@ -169,35 +169,19 @@ impl Attempt {
         self.seat.leave();
     }
 
-    /// From here on readers find the contents in the record, and this process has had its turn.
+    /// From here on readers find the contents in the record.
     fn remember(&self, committed: &CommittedRecord) {
-        let CommittedRecord { record, known, .. } = committed;
+        let record = &committed.record;
         let Some(commit) = record.commit_version else { return };
         let now = self.engine.now();
-        let keys: Vec<(Key, Op)> = record.participants.iter().map(|it| (it.key(), it.op)).collect();
-        let written = keys.iter().filter(|(_, op)| matches!(op, Op::Write | Op::Insert));
-        let all = keys.iter().map(|(key, _)| key);
-        self.engine.contested.has(all, written.map(|(key, _)| key), now);
-        for ((key, op), image) in keys.iter().zip(&record.images) {
-            match (op, image) {
+        for (participant, image) in record.participants.iter().zip(&record.images) {
+            let key = participant.key();
+            match (participant.op, image) {
                 (Op::Write | Op::Insert, Some(image)) => {
-                    self.engine.cache.committed(key, record.tid, commit, image.clone(), now);
+                    self.engine.cache.committed(&key, record.tid, commit, image.clone(), now);
                 }
-                (Op::Delete, _) => {
-                    self.engine.cache.forget(key);
-                    self.engine.contested.forget(key);
-                }
-                // Whoever comes next finds it as it is.
-                (Op::Read, _) => {
-                    if let Some(View::Present { stored, .. }) = known.get(key)
-                        && !stored.absent
-                        && (self.in_order || self.has_turn())
-                    {
-                        let image = stored.image.clone();
-                        self.engine.cache.locked(key, record.tid, stored.tid, image, now);
-                    }
-                }
-                (Op::Write | Op::Insert, None) => {}
+                (Op::Delete, _) => self.engine.cache.forget(&key),
+                (Op::Read, _) | (Op::Write | Op::Insert, None) => {}
             }
         }
     }
@@ -227,9 +211,8 @@ impl Attempt {
         if !writes.is_empty() {
             self.engine.confirm_clock().await?;
         }
-        let along = self.along();
+        let _wanted = self.wait_for_turn(&writes).await?;
         if !self.is_recorded()
-            && along.is_empty()
             && let Some(single) = self.single_document(&reads, &writes).await?
         {
             return Ok(Prepared::Single(Box::new(single)));
@@ -245,9 +228,6 @@ impl Attempt {
             .filter(|(key, _)| !held.contains_key(key) && !writes.contains_key(key))
             .collect();
         wanted.append(&mut self.take_reads_to_lock(&mut only_read, !writes.is_empty()));
-        if !writes.is_empty() {
-            wanted.extend(along.into_iter().map(|key| (key, None)));
-        }
         let mut checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;
         self.check_day().await?;
@@ -341,6 +321,10 @@ impl Attempt {
         let (tid, participants) = (self.tid, &committed.record.participants);
         let written = participants.iter().filter(|it| it.op != Op::Read).count();
         self.progress.committed(self.receipt(Some(tid), Some(commit_version)));
+        self.engine.board.committed(self.engine.now());
+        if let Some(under_way) = &mut *self.under_way.lock() {
+            under_way.recorded();
+        }
         self.engine.emit(&Event::Committed { tid, commit_version, written });
         Prepared::CommittedRecord(Box::new(committed))
     }

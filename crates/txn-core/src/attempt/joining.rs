@@ -10,6 +10,7 @@ use super::composition::{Composition, Fit};
 use super::seat::{Guard, Places};
 use super::{Attempt, Working};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::hot::board::Wanted;
 use crate::engine::observe::ReadEntry;
 use crate::store::Key;
 
@@ -25,15 +26,6 @@ pub(super) struct Components {
     /// Several transactions use several documents: one of them may be told that it is in doubt while others hear that they are
     /// committed, so its outcome stands in a record, whatever they come to.
     recorded: bool,
-}
-
-/// What it does for those of its process that come after it, at documents that other processes wait for.
-#[derive(Debug, Default)]
-pub(super) struct Along {
-    /// Documents that it keeps for them, and does not use.
-    keys: BTreeSet<Key>,
-    /// All that is contested it took over, and holds already.
-    has_turn: bool,
 }
 
 impl Attempt {
@@ -89,16 +81,12 @@ impl Attempt {
         *self.working.lock() = Working::default();
     }
 
-    /// Locks documents before anything is composed, and shows the composition what stands there. `along`: further ones, for those
-    /// after it, as far as they are to be had.
+    /// Locks documents before anything is composed, and shows the composition what stands there.
     pub(crate) async fn lock_first(
         self: &Arc<Self>,
-        mut keys: Vec<Key>,
-        along: BTreeSet<Key>,
+        keys: Vec<Key>,
         composition: &mut Composition,
     ) -> Result<(), AttemptError> {
-        keys.extend(along.iter().cloned());
-        self.along.lock().keys = along;
         self.fetch(keys).await?;
         self.teach(composition);
         Ok(())
@@ -168,54 +156,40 @@ impl Attempt {
         self.decline_what_is_not_written(unused);
     }
 
-    /// It has its turn at contested documents, which it takes over: `along` only to keep them for those after it.
-    pub(crate) fn take_turn(&self, along: BTreeSet<Key>) {
-        *self.along.lock() = Along { keys: along, has_turn: true };
-    }
-
-    /// Whether it took over documents that other processes wait for.
-    pub(super) fn has_turn(&self) -> bool {
-        self.along.lock().has_turn
-    }
-
-    /// What it keeps for those after it only.
-    pub(super) fn along(&self) -> BTreeSet<Key> {
-        self.along.lock().keys.clone()
-    }
-
-    /// Whether it keeps a document for those after it only.
-    pub(super) fn takes_along(&self, key: &Key) -> bool {
-        self.along.lock().keys.contains(key)
-    }
-
-    /// Goes on without a document that it would have kept for those after it; they do not, either.
-    pub(super) fn leave_behind(&self, key: &Key) {
-        cov_mark::hit!(left_behind);
-        self.along.lock().keys.remove(key);
-        self.engine.contested.leave_behind(key);
-    }
-
-    /// What failed it may be what it took along: nothing of that is taken along again, then.
-    pub(crate) fn leave_along_behind(&self, error: &AttemptError) {
-        let suspected = match error.document() {
-            Some(key) => self.takes_along(key),
-            // It may have waited for an answer about one of them.
-            None => !matches!(error, AttemptError::Retry(RetryReason::Wounded)),
-        };
-        if suspected {
-            self.along().iter().for_each(|key| self.leave_behind(key));
-        }
-    }
-
     /// The commits before apply what this attempt does not lock.
     fn decline_what_is_not_written(&self, keys: impl IntoIterator<Item = Key>) {
         let unwanted: Vec<Key> = {
             let working = self.working.lock();
-            let is_unwanted =
-                |key: &Key| !working.writes.contains_key(key) && !self.takes_along(key);
-            keys.into_iter().filter(is_unwanted).collect()
+            keys.into_iter().filter(|key| !working.writes.contains_key(key)).collect()
         };
         self.engine.handoffs.decline(&unwanted);
+    }
+
+    /// Whether the queue of its process gave it its turn.
+    pub(super) fn is_in_queue(&self) -> bool {
+        self.seat.has_documents()
+    }
+
+    /// Waits for the turn of the process, unless the queue did or a lock is held: whoever holds locks must not wait for
+    /// the board. Returns what it wants from here on.
+    pub(super) async fn wait_for_turn(
+        &self,
+        writes: &BTreeMap<Key, super::Mutation>,
+    ) -> Result<Option<Wanted>, AttemptError> {
+        if writes.is_empty() || self.is_in_queue() {
+            return Ok(None);
+        }
+        let keys: Vec<Key> = writes.keys().cloned().collect();
+        let wanted = self.engine.board.want(&keys);
+        if !self.may_hold_any() {
+            self.engine.wait_for_turn(&keys, &self.deadline).await?;
+        }
+        Ok(Some(wanted))
+    }
+
+    pub(super) fn may_hold_any(&self) -> bool {
+        let locks = self.locks.lock();
+        !locks.held.is_empty() || !locks.uncertain.is_empty()
     }
 
     /// The commit is about to be sent. Who left before is out.

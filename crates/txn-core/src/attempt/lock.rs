@@ -7,22 +7,20 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::order::Order;
 use super::waiting::Queues;
 use super::want::Want;
 use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::contested::Process;
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
 use crate::engine::hot::handoff::Handoff;
-use crate::engine::store_access::{Look, ReadPreference};
+use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
-use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_protocol::ids::AttemptId;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking, read_of_commit};
@@ -40,6 +38,16 @@ impl Attempt {
             // A read that the closure did not wait for: nobody would take its lock off.
             return Err(self.over());
         }
+        let _wanted = match self.is_in_queue() {
+            true => None,
+            false => {
+                let wanted = self.engine.board.want(&keys);
+                if !self.may_hold_any() {
+                    self.engine.wait_for_turn(&keys, &self.deadline).await?;
+                }
+                Some(wanted)
+            }
+        };
         let wanted = keys.into_iter().map(|key| (key, None)).collect();
         self.acquire(wanted, Vec::new(), given_up).await
     }
@@ -78,7 +86,7 @@ impl Attempt {
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
         let mut rounds = 0_u32;
-        let mut order = Order::new(self.in_order, &wants);
+        self.begin_locking(&wants);
         loop {
             if given_up.is_cancelled() {
                 let locks = self.locks.lock();
@@ -88,37 +96,31 @@ impl Attempt {
             if wants.is_empty() && checks.is_empty() {
                 return Ok(());
             }
-            self.take_handoffs(&order, &mut wants, &mut handoffs);
-            let looked_at = order.next(&wants, &self.engine);
-            let blank: Vec<Key> = looked_at
-                .of(&mut wants)
-                .filter(|(_, want)| want.view.is_none())
-                .map(|(key, _)| key.clone())
-                .collect();
-            let asked = self.engine.now();
-            self.look_at_wanted(blank, &mut wants).await?;
-            let took = self.engine.now().saturating_sub(asked);
-            if order.lets_others_go_first(&mut wants, took, self).await? {
-                continue;
+            self.take_handoffs(&mut wants, &mut handoffs);
+            let blank = |(_, want): &(&Key, &Want)| want.view.is_none();
+            let blank: Vec<Key> = wants.iter().filter(blank).map(|(key, _)| key.clone()).collect();
+            let views = self
+                .engine
+                .read_documents(&blank, ReadPreference::Primary, &self.deadline)
+                .await?;
+            for (key, view) in blank.into_iter().zip(views) {
+                wants.entry(key).or_default().see(view);
             }
-            order.go_on(&mut wants, &looked_at);
-            self.give_up_along(&queues, &mut wants)?;
-            let met = self.resolve_holders(&queues, &order, &mut wants).await?;
+            let met = self.resolve_holders(&queues, &mut wants).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
             let mut in_the_way = Vec::new();
-            for (key, want) in order.of(&mut wants) {
+            for (key, want) in &mut wants {
                 let step = self.step(key, want, met.get(key));
-                if let Some(other) = self.shows_another(want, &step) {
-                    self.engine.contested.meets(key, other, self.engine.now());
+                if self.shows_another(want, &step) {
+                    self.engine.lost_document_to_another(self.tid.age());
                 }
                 match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
-                    // Those who have nothing to do with it do not wait for it, and whoever has its turn holds what others wait for;
-                    // but what was sent has to be settled.
+                    // The other members of a group do not wait for it; but what was sent has to be settled.
                     Ok(Step::Blocked(holder))
-                        if (self.has_components() || self.has_turn())
+                        if self.has_components()
                             && !self.is_set_aside(key)
                             && !self.is_applied_soon(want, holder) =>
                     {
@@ -148,12 +150,6 @@ impl Attempt {
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
             self.settle_handoffs(std::mem::take(&mut handoffs));
             let reason = reason?;
-            if let Some(first) = order.stop_at(&mut busy) {
-                self.give_back_behind(&first, &mut wants).await;
-            } else if order.goes_on(&wants) {
-                rounds = 0;
-                continue;
-            }
             match reason {
                 // Whether the lock that was sent stands is not worth that wait: the attempt does not commit.
                 _ if !busy.is_empty() && given_up.is_cancelled() => {
@@ -180,42 +176,6 @@ impl Attempt {
         }
     }
 
-    /// Looks at documents until the store answers for each; at what is kept for those after it once, and not for long.
-    async fn look_at_wanted(
-        &self,
-        blank: Vec<Key>,
-        wants: &mut BTreeMap<Key, Want>,
-    ) -> Result<(), AttemptError> {
-        let engine = &self.engine;
-        let (along, own): (Vec<Key>, Vec<Key>) =
-            blank.into_iter().partition(|key| self.takes_along(key));
-        let (views, looks) = futures::future::join(
-            engine.read_documents(&own, ReadPreference::Primary, &self.deadline),
-            async {
-                tokio::select! {
-                    biased;
-                    looks = engine.look_at(&along, ReadPreference::Primary) => looks,
-                    () = engine.config.clock.sleep(engine.config.lease / 4) => {
-                        along.iter().map(|_| Look::Later("no answer in time".to_owned())).collect()
-                    }
-                }
-            },
-        )
-        .await;
-        for (key, view) in own.into_iter().zip(views?) {
-            wants.entry(key).or_default().see(view);
-        }
-        for (key, look) in along.into_iter().zip(looks) {
-            match look {
-                Look::Seen(view) => wants.entry(key).or_default().see(view),
-                Look::Missing | Look::Later(_) | Look::Broken(_) => {
-                    self.leave_behind_unless_uncertain(&key, wants)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn inserts(&self, key: &Key) -> bool {
         matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
     }
@@ -225,33 +185,33 @@ impl Attempt {
         want.handed_off && self.engine.live_attempts.is_live(holder)
     }
 
-    /// Who of another process holds the document, or has changed what was read.
-    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> Option<Process> {
+    /// Whether another process holds the document, or has changed what was read.
+    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> bool {
         match (step, &want.view) {
-            (Ok(Step::Blocked(holder)), _) => {
-                let is_foreign = !self.engine.live_attempts.is_live(*holder);
-                is_foreign.then(|| holder.process())
-            }
+            (Ok(Step::Blocked(holder)), _) => !self.engine.live_attempts.is_live(*holder),
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
-            ) => {
-                let foreign = stored.tid.filter(|version| !self.engine.ids.shares_node(*version));
-                foreign.map(CommitVersion::process)
-            }
-            _ => None,
+            ) => stored.tid.is_some_and(|version| !self.engine.ids.shares_node(version)),
+            _ => false,
+        }
+    }
+
+    /// From here on the turn of the process goes on until this attempt is applied or released.
+    fn begin_locking(&self, wants: &BTreeMap<Key, Want>) {
+        if !wants.is_empty() {
+            self.under_way.lock().get_or_insert_with(|| self.engine.board.begin());
         }
     }
 
     /// Takes documents that this process has committed and not applied, to lock them over these commits.
     fn take_handoffs(
         &self,
-        order: &Order,
         wants: &mut BTreeMap<Key, Want>,
         handoffs: &mut BTreeMap<Key, Handoff>,
     ) {
         let uncertain = self.locks.lock().uncertain.clone();
-        for (key, want) in order.of(wants) {
+        for (key, want) in wants {
             if want.handed_off || uncertain.contains(key) {
                 continue;
             }
@@ -261,10 +221,6 @@ impl Attempt {
             want.read = want.read.take().map(of_commit);
             (want.depth, want.handed_off) = (handoff.depth, true);
             handoffs.insert(key.clone(), handoff);
-        }
-        // An extra document is locked by a hand-off or not at all.
-        if self.has_turn() {
-            wants.retain(|key, want| want.handed_off || !self.takes_along(key));
         }
     }
 
@@ -278,6 +234,8 @@ impl Attempt {
             }
         }
         if !documents.is_empty() {
+            self.engine.board.locked(true, self.engine.now());
+            self.engine.follow_board();
             self.engine.emit(&Event::HandedOff { tid: self.tid, documents });
         }
     }
@@ -300,72 +258,20 @@ impl Attempt {
         }
     }
 
-    /// What is kept for those after it is not created, and is waited for only while holders of other processes follow each other; and not
-    /// at all by whoever has its turn. Where a lock may have landed it has to be settled, which the attempt is not worth.
-    fn give_up_along(
-        &self,
-        queues: &Queues,
-        wants: &mut BTreeMap<Key, Want>,
-    ) -> Result<(), AttemptError> {
-        let is_waited_for = |key: &Key, holder: AttemptId| {
-            !self.has_turn()
-                && !self.engine.live_attempts.is_live(holder)
-                && matches!(self.requester(queues, key, holder), Requester::Courteous(_))
-        };
-        let is_to_be_had = |key: &Key, view: &View| match view {
-            View::Absent => false,
-            View::Present { stored, .. } => {
-                let is_free = |holder| holder == self.tid || is_waited_for(key, holder);
-                !stored.absent && stored.lock.is_none_or(is_free)
-            }
-        };
-        let is_lost = |(key, want): &(&Key, &Want)| {
-            let view = want.view.as_ref();
-            self.takes_along(key) && view.is_some_and(|view| !is_to_be_had(key, view))
-        };
-        let lost: Vec<Key> = wants.iter().filter(is_lost).map(|(key, _)| key.clone()).collect();
-        for key in lost {
-            self.leave_behind_unless_uncertain(&key, wants)?;
-        }
-        Ok(())
-    }
-
-    /// Goes on without a document that it would have kept for those after it, if no lock on it may have landed.
-    fn leave_behind_unless_uncertain(
-        &self,
-        key: &Key,
-        wants: &mut BTreeMap<Key, Want>,
-    ) -> Result<(), AttemptError> {
-        if self.locks.lock().uncertain.contains(key) {
-            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
-        }
-        wants.remove(key);
-        self.leave_behind(key);
-        Ok(())
-    }
-
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
     async fn resolve_holders(
         &self,
         queues: &Queues,
-        order: &Order,
         wants: &mut BTreeMap<Key, Want>,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let mut met = BTreeMap::new();
         let (mut waited_for, mut decided) = (Vec::new(), Vec::new());
-        for (key, want) in order.of(wants) {
+        for (key, want) in &*wants {
             let Some(view) = &want.view else { continue };
             let step = locking(&self.engine.rules, self.tid, want.read.as_ref(), view);
             let Locking::Held(holder) = step else { continue };
             let lock = || Lock { key: key.clone(), view: view.clone() };
             match self.requester(queues, key, holder) {
-                // Whoever follows another holder is young, and at it: nothing about it has to be known.
-                Requester::Courteous(_)
-                    if queues.are_led_by_another(key, holder)
-                        && !self.engine.live_attempts.is_live(holder) =>
-                {
-                    met.insert(key.clone(), Resolution::Blocked);
-                }
                 Requester::Courteous(_) => waited_for.push(lock()),
                 _ => decided.push(lock()),
             }
@@ -445,12 +351,13 @@ impl Attempt {
                 .filter(|key| locks.uncertain.insert(key.clone()))
                 .collect()
         };
+        let sent = self.engine.now();
         let outcomes = self.engine.write_all(&writes).await;
+        self.engine.board.measure(self.engine.now().saturating_sub(sent));
         let mut reason = None;
         let mut fault = None;
         let mut set_aside = false;
         let mut locked = Vec::new();
-        let mut lost = Vec::new();
         for (write, outcome) in writes.into_iter().zip(outcomes) {
             let key = write.key.clone();
             if matches!(write.op, WriteOp::Check(_)) {
@@ -482,7 +389,6 @@ impl Attempt {
                     self.engine.cache.was_stale(&key, self.engine.now());
                     wants.entry(key).or_default().view = None;
                 }
-                Outcome::Rejected(_) if self.takes_along(&key) => lost.push(key),
                 // The others of the group do not wait until the store accepts it.
                 Outcome::Rejected(_)
                     if first.contains(&key)
@@ -504,10 +410,8 @@ impl Attempt {
                 refused => {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
                     self.engine.cache.forget_collection(&key.collection);
-                    // It may be the commit's content that is refused, and that is for those before to tell.
-                    if self.takes_along(&key) {
-                        lost.push(key);
-                    } else if !wants.get_mut(&key).is_some_and(Want::gives_up_handoff) {
+                    // The content of the commit before may be refused, which that commit reports.
+                    if !wants.get_mut(&key).is_some_and(Want::gives_up_handoff) {
                         fault = Some(Error::from_refused(&refused, &key, "lock it"));
                     }
                 }
@@ -517,13 +421,11 @@ impl Attempt {
             self.leave_out_set_aside(wants, checks);
         }
         if !locked.is_empty() {
+            self.engine.board.locked(false, self.engine.now());
             self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
         }
         if let Some(error) = fault {
             return Err(error.in_transaction(self.tid).into());
-        }
-        for key in lost {
-            self.leave_behind_unless_uncertain(&key, wants)?;
         }
         Ok(reason)
     }

@@ -11,7 +11,6 @@ mod joining;
 mod lock;
 mod mutation;
 pub(crate) mod nesting;
-mod order;
 mod participants;
 mod read;
 mod receipt;
@@ -25,7 +24,7 @@ mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -35,6 +34,7 @@ use crate::config::Options;
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
+use crate::engine::hot::board::UnderWay;
 use crate::engine::in_doubt::Doubt;
 use crate::engine::lock_queue::AttemptHandle;
 use crate::engine::observe::ReadEntry;
@@ -47,7 +47,7 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::Slot;
 
 use composition::Composition;
-use joining::{Along, Components};
+use joining::Components;
 use seat::Seat;
 use stage::Progress;
 
@@ -71,12 +71,6 @@ impl Working {
     fn note_read(&mut self, key: Key, read: ReadEntry) {
         self.documents += usize::from(!self.uses(&key));
         self.reads.entry(key).or_insert(read);
-    }
-
-    fn forget_read(&mut self, key: &Key) {
-        if self.reads.remove(key).is_some() && !self.writes.contains_key(key) {
-            self.documents -= 1;
-        }
     }
 
     fn retain(&mut self, stays: impl Fn(&Key) -> bool) {
@@ -140,8 +134,6 @@ pub(crate) struct Attempt {
     enclosing: Arc<[AttemptId]>,
     /// Lock at each read.
     pub(crate) pessimistic: bool,
-    /// Lock one document before the next, by name, as long as others are in the way.
-    in_order: bool,
     deadline: Deadline,
     /// Of the whole transaction, on the monotonic clock.
     ends_at: Duration,
@@ -165,11 +157,10 @@ pub(crate) struct Attempt {
     basis: Mutex<Option<Arc<Mutex<Composition>>>>,
     seat: Seat,
     components: Mutex<Components>,
-    along: Mutex<Along>,
+    /// It locks, commits or releases: the turn of its process does not end before.
+    under_way: Mutex<Option<UnderWay>>,
     /// How long it waits for transactions of others, if not until its end.
     patience: Option<Duration>,
-    /// Since when it has waited for others, on the monotonic clock, if it has.
-    waits_since: OnceLock<Duration>,
     heart: CancellationToken,
     beating: AtomicBool,
 }
@@ -179,8 +170,6 @@ pub(crate) struct Attempt {
 pub(crate) struct Manner {
     /// Lock at each read.
     pub(crate) pessimistic: bool,
-    /// Lock one document before the next, by name, as long as others are in the way.
-    pub(crate) in_order: bool,
     /// Read what this process committed last from memory.
     pub(crate) recalls: bool,
     /// How long to wait for transactions of others, if not until the end.
@@ -195,7 +184,7 @@ impl Attempt {
         manner: Manner,
         ends_at: Duration,
     ) -> Arc<Self> {
-        let Manner { pessimistic, in_order, recalls, patience } = manner;
+        let Manner { pessimistic, recalls, patience } = manner;
         let handle = engine.live_attempts.register(tid);
         let limit = engine.now() + engine.config.transaction_limit;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
@@ -207,7 +196,6 @@ impl Attempt {
             options,
             enclosing: crate::attempt::nesting::enclosing(),
             pessimistic,
-            in_order,
             deadline,
             ends_at,
             limit,
@@ -223,9 +211,8 @@ impl Attempt {
             basis: Mutex::default(),
             seat: Seat::default(),
             components: Mutex::default(),
-            along: Mutex::default(),
+            under_way: Mutex::default(),
             patience,
-            waits_since: OnceLock::new(),
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
         })

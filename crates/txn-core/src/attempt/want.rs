@@ -28,11 +28,6 @@ impl Want {
         self.view = Some(view);
     }
 
-    /// It was looked at, and nobody has it.
-    pub(super) fn is_free(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| view.holder().is_none())
-    }
-
     /// Looks at the document, if the lock was to overwrite a commit. Returns whether it was.
     pub(super) fn gives_up_handoff(&mut self) -> bool {
         let was_handed_off = std::mem::take(&mut self.handed_off);

@@ -6,7 +6,6 @@ pub(crate) mod apply;
 pub(crate) mod attempt_error;
 pub(crate) mod barrier;
 pub(crate) mod claims;
-pub(crate) mod contested;
 pub(crate) mod deadline;
 pub(crate) mod domain_document;
 pub(crate) mod failure_detector;
@@ -58,10 +57,10 @@ use crate::config::Config;
 use crate::engine::admission::Admission;
 use crate::engine::aliases::Aliases;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
+use crate::engine::hot::board::Board;
 use crate::engine::hot::document_cache::DocumentCache;
 use crate::engine::hot::handoff::HandoffTable;
 use crate::engine::in_doubt::InDoubt;
@@ -102,8 +101,8 @@ pub(crate) struct Engine {
     pub(crate) cache: DocumentCache,
     /// How many transactions run.
     pub(crate) admission: Admission,
-    /// Where other processes were met.
-    pub(crate) contested: Contested,
+    /// Turns between processes at hot documents.
+    pub(crate) board: Arc<Board>,
     /// What it committed and did not apply.
     pub(crate) handoffs: HandoffTable,
     /// The aliases by which collections were opened.
@@ -163,7 +162,7 @@ impl Engine {
             store: in_front,
             cache: DocumentCache::new(groups.then_some(config.transaction_limit)),
             admission: Admission::new(config.max_running),
-            contested: Contested::default(),
+            board: Arc::new(Board::new(config.entropy.next_u64())),
             handoffs: HandoffTable::default(),
             aliases: Aliases::default(),
             histories: Histories::default(),
@@ -239,12 +238,6 @@ impl Engine {
     /// The backoff between tries against the store or polls of a lock.
     pub(crate) fn backoff(&self) -> Backoff {
         Backoff::new(Duration::from_millis(2), Duration::from_millis(200))
-    }
-
-    /// The same for a waiter before whom so many others may go.
-    pub(crate) fn backoff_behind(&self, others: u32) -> Backoff {
-        let first = Duration::from_millis(if others == 0 { 1 } else { 4 });
-        Backoff::new(first, Duration::from_millis(200))
     }
 
     pub(crate) async fn pause(

@@ -11,6 +11,7 @@ use crate::engine::survey::open_records;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Filter, Key, Role, Write, WriteOp};
+use txn_protocol::board::MOST_SLOTS;
 use txn_protocol::machines::settle::Answer;
 
 impl Engine {
@@ -113,6 +114,9 @@ impl Engine {
             self.release(name, deadline).await?;
         }
         self.delete(&self.table.janitor_key(), deadline).await?;
+        for number in 0..MOST_SLOTS {
+            self.delete(&self.slot_key(number), deadline).await?;
+        }
         self.delete(&self.table.domain_key(), deadline).await
     }
 

@@ -10,14 +10,13 @@ use tokio::sync::oneshot;
 
 use super::Place;
 use super::application::{Rerun, Told};
-use super::queue::{Applicant, MOST_BYTES};
+use super::queue::Applicant;
 use super::standing::Joined;
 use super::uses::{self, Uses};
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
 use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::Options;
-use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::ErrorKind;
 use crate::event::Event;
@@ -42,9 +41,7 @@ impl Groups {
         // Whoever is ready to run may still join. Where nobody is, this takes no time.
         tokio::task::yield_now().await;
         let now = self.engine.now();
-        let Engine { live_attempts, handoffs, .. } = &*self.engine;
-        let (taken, over) =
-            self.queue.lock().take(turn.number(), here, now, live_attempts, handoffs);
+        let (taken, over) = self.queue.lock().take(turn.number(), here, now, &self.engine);
         if taken.is_empty() {
             return;
         }
@@ -52,24 +49,17 @@ impl Groups {
         let parts: Vec<_> = parts(members.collect(), &over)
             .into_iter()
             .map(|(members, locks_first)| {
-                let (read, mut written): (_, Vec<Uses>) =
+                let (read, written): (_, Vec<Uses>) =
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
-                let along = self.take_along(&members, locks_first);
-                written.extend([along.clone()]);
                 let reads = Documents::new(&self, read);
                 let written = Documents::new(&self, written);
-                let is_over = uses_of(&members).written.iter().any(|key| over.contains(key));
                 let with_turn = TurnWithReads { _reads: reads, _turn: turn.clone() };
                 let guards = (with_turn, written);
                 let groups = self.clone();
                 async move {
                     match locks_first {
-                        true => groups.lock_and_commit(members, along.written, guards).await,
-                        false => {
-                            groups
-                                .compose_and_commit(members, along.written, guards, is_over)
-                                .await;
-                        }
+                        true => groups.lock_and_commit(members, guards).await,
+                        false => groups.compose_and_commit(members, guards).await,
                     }
                 }
             })
@@ -79,35 +69,11 @@ impl Groups {
         futures::future::join_all(parts).await;
     }
 
-    /// What is taken for those after these, too: of what is taken over all that is contested, and else what goes with their documents.
-    fn take_along(&self, members: &[Member], locks_first: bool) -> Uses {
-        let (contested, now) = (&self.engine.contested, self.engine.now());
-        let insists = members.iter().any(|member| member.applicant.insists);
-        let Some(oldest) = members.first().filter(|_| insists) else { return Uses::default() };
-        let bytes = members.iter().map(|member| member.applicant.attempt.bytes_to_write());
-        // Who writes much has no room for others in its record.
-        if bytes.sum::<usize>() > MOST_BYTES / 2 {
-            return Uses::default();
-        }
-        let age = oldest.applicant.age();
-        let is_free = |key: &Key| !self.engine.live_attempts.is_wanted_by_older([key], age);
-        if !locks_first {
-            let is_wanted = |key: &Key| is_free(key) && contested.is_any([key], now);
-            return self.queue.lock().take_offered(is_wanted, &self.engine.handoffs);
-        }
-        let mut together = contested.together_with(&uses_of(members).keys().collect(), now);
-        together.retain(is_free);
-        self.queue.lock().take_along(together)
-    }
-
-    /// Composes transactions in their order, and commits what they come to by one attempt. `along`: further documents, which it
-    /// takes over. `is_over`: some of the documents are locked over the commit before.
+    /// Composes transactions in their order, and commits what they come to by one attempt.
     async fn compose_and_commit(
         self: Arc<Self>,
         members: Vec<Member>,
-        along: BTreeSet<Key>,
         guards: Guards,
-        is_over: bool,
     ) {
         let Some(tid) = tid_for(&members) else { return };
         let mut composition = Composition::new(tid);
@@ -124,15 +90,10 @@ impl Groups {
         let joined = self.admit_all(members, &composition, &uses).await;
         let attempt = match joined.as_slice() {
             [] => return,
-            // What fails at a document taken along is not its own.
-            [one] if along.is_empty() => one.applicant.attempt.clone(),
+            [one] => one.applicant.attempt.clone(),
             several => self.begin(several, tid, false),
         };
         let (turn, written) = guards;
-        if is_over && joined.iter().any(|member| member.applicant.insists) {
-            cov_mark::hit!(contested_documents_are_taken_over);
-            attempt.take_turn(along);
-        }
         attempt.take_seat(Box::new(turn), Box::new(written));
         self.commit(&attempt, joined, &composition).await;
     }
@@ -142,7 +103,6 @@ impl Groups {
     async fn lock_and_commit(
         self: Arc<Self>,
         members: Vec<Member>,
-        along: BTreeSet<Key>,
         guards: Guards,
     ) {
         let Some(tid) = tid_for(&members) else { return };
@@ -155,9 +115,8 @@ impl Groups {
         let uses = uses_of(&members);
         let mut composition = Composition::new(tid);
         let keys = uses.keys().cloned().collect();
-        let locked = attempt.lock_first(keys, along, &mut composition).await;
+        let locked = attempt.lock_first(keys, &mut composition).await;
         if let Err(error) = locked {
-            attempt.leave_along_behind(&error);
             attempt.roll_back("its documents were not to be had".to_owned(), true).await;
             return self.tell(components(members), Err(error));
         }
@@ -180,7 +139,7 @@ impl Groups {
         // Whoever has less time is told at its own end.
         let ends_at = members.iter().map(|member| member.applicant.attempt.ends_at()).max();
         let patience = Some(self.engine.config.lease);
-        let manner = Manner { pessimistic, in_order: pessimistic, patience, ..Manner::default() };
+        let manner = Manner { pessimistic, patience, ..Manner::default() };
         let options =
             Options { acknowledge: acknowledge.unwrap_or_default(), ..Options::default() };
         Attempt::begin(self.engine.clone(), tid, options, manner, ends_at.unwrap_or_default())
@@ -223,9 +182,6 @@ impl Groups {
             }
         }
         let result = attempt.commit().await;
-        if let Err(error) = &result {
-            attempt.leave_along_behind(error);
-        }
         for (number, why) in attempt.take_left() {
             if let Some(part) = parts.get_mut(number) {
                 cov_mark::hit!(members_set_aside);

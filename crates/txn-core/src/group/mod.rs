@@ -12,7 +12,7 @@ mod standing;
 mod uses;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use crate::attempt::Attempt;
 use crate::attempt::seat::{Guard, Places};
 use crate::engine::Engine;
+use crate::engine::hot::board::Waiters;
 use crate::store::Key;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
 
@@ -65,7 +66,11 @@ impl Groups {
     /// The groups of a domain, if it composes transactions.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let queue = Mutex::default();
-        engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }))
+        let groups = engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));
+        if let Some(groups) = &groups {
+            engine.board.tell(WaitForTurns(Arc::downgrade(groups)));
+        }
+        groups
     }
 
     /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before. Who only
@@ -82,19 +87,17 @@ impl Groups {
         }
         let uses = Self::uses_of(attempt)?;
         let now = self.engine.now();
-        let is_contested = self.engine.contested.is_any(uses.keys(), now);
         let only_reads = uses.only_reads();
         let is_unapplied = |key| self.engine.handoffs.contains(key);
         let is_written =
             || self.queue.lock().is_any_written(&uses.read) || uses.read.iter().any(is_unapplied);
-        if only_reads && (is_contested || !insists && !is_written()) {
+        // While it is the turn of another process at its documents, a reader waits for that process alone.
+        let is_turn = || self.engine.board.may_lock(&uses.read, now);
+        if only_reads && (!insists && !is_written() || !is_turn()) {
             return None;
         }
-        // What other processes want is locked first, too: else each would lock a part of it, and do its work in vain.
-        if is_contested {
-            cov_mark::hit!(contested_documents_are_locked_first);
-        }
-        let insists = !only_reads && (insists || is_contested);
+        let insists = !only_reads && insists;
+        let wanted = (!only_reads).then(|| self.engine.board.want(uses.keys()));
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
@@ -109,6 +112,7 @@ impl Groups {
             insists,
             returns: 0,
             passed_over: false,
+            _wanted: wanted,
             standing: standing.clone(),
             tell,
             served_in: self.engine.lifecycle.served_in(&runtime),
@@ -128,7 +132,7 @@ impl Groups {
 
     fn call_if_free(self: &Arc<Self>, only: Option<Place>) {
         let now = self.engine.now();
-        let called = self.queue.lock().call(now, only, &self.engine.handoffs);
+        let called = self.queue.lock().call(now, only, &self.engine);
         let Some((number, runtime)) = called else { return };
         let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
         let composing = self.clone().compose_next(turn, runtime.id());
@@ -147,6 +151,21 @@ impl Groups {
     fn uses_of(attempt: &Attempt) -> Option<Uses> {
         let (read, written) = attempt.documents_to_join()?;
         Some(Uses { read, written })
+    }
+}
+
+/// The groups of a domain, as the board of their process sees them.
+struct WaitForTurns(Weak<Groups>);
+
+impl Waiters for WaitForTurns {
+    fn on_change(&self) {
+        if let Some(groups) = self.0.upgrade() {
+            groups.call();
+        }
+    }
+
+    fn documents(&self) -> BTreeSet<Key> {
+        self.0.upgrade().map(|groups| groups.queue.lock().documents()).unwrap_or_default()
     }
 }
 

@@ -13,6 +13,8 @@ use super::uses::{InUse, TakesOver, Uses};
 use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
+use crate::engine::Engine;
+use crate::engine::hot::board::Wanted;
 use crate::engine::hot::handoff::HandoffTable;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
@@ -51,6 +53,8 @@ pub(super) struct Applicant {
     pub(super) passed_over: bool,
     pub(super) standing: SharedStanding,
     pub(super) tell: mpsc::UnboundedSender<Told>,
+    /// What it wants, for the board.
+    pub(super) _wanted: Option<Wanted>,
     /// Where its closure runs.
     pub(super) runtime: Handle,
     /// Where its groups are composed.
@@ -74,6 +78,11 @@ impl Applicant {
 
     pub(super) fn acknowledge(&self) -> Acknowledge {
         self.attempt.options.acknowledge
+    }
+
+    /// Whether it is not the turn of another process at its documents. A transaction that only reads locks nothing.
+    fn may_lock(&self, engine: &Engine, now: Duration) -> bool {
+        self.uses.only_reads() || engine.board.may_lock(self.uses.keys(), now)
     }
 
     fn may_go(&self, here: runtime::Id) -> bool {
@@ -186,11 +195,12 @@ impl Queue {
         &mut self,
         now: Duration,
         only: Option<Place>,
-        handoffs: &HandoffTable,
+        engine: &Engine,
     ) -> Option<(u64, Handle)> {
         let is_free = |next: &&Applicant| {
             self.has_turn_for(next, now)
-                && self.in_use.allows(&next.uses, next.takes_over(), handoffs)
+                && self.in_use.allows(&next.uses, next.takes_over(), &engine.handoffs)
+                && next.may_lock(engine, now)
         };
         let next = match only {
             Some(place) => self.waiting.get(&place).filter(is_free)?,
@@ -229,9 +239,9 @@ impl Queue {
         number: u64,
         here: runtime::Id,
         now: Duration,
-        live_attempts: &LiveAttempts,
-        handoffs: &HandoffTable,
+        engine: &Engine,
     ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
+        let Engine { live_attempts, handoffs, .. } = engine;
         let Some(turn) = self.turns.get(&number) else { return Default::default() };
         let collections = turn.collections.clone();
         let mut batch = Batch::default();
@@ -258,6 +268,7 @@ impl Queue {
                         && !next.uses.written.iter().any(|key| batch.apart.contains(key))
                         && !blocked.conflicts_with(&next.uses)
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
+                        && next.may_lock(engine, now)
                 }
             };
             let is_here = next.may_go(here) && next.collections == collections;
@@ -324,35 +335,10 @@ impl Queue {
         keys.iter().any(|key| self.in_use.is_written(key))
     }
 
-    /// Takes further documents for those who were taken, as far as nobody uses them, or waits for them to be free. Returns which.
-    pub(super) fn take_along(&mut self, mut keys: BTreeSet<Key>) -> Uses {
-        keys.retain(|key| self.in_use.is_free(key));
-        // Whoever waits for the rest of what it uses to be free would wait for ever if these were taken along meanwhile, and then
-        // the other way round.
-        for next in self.waiting.values() {
-            next.uses.keys().for_each(|key| _ = keys.remove(key));
-        }
-        self.take_further(keys)
-    }
-
-    /// Takes all that is offered and `wanted`, for those who took what was offered with it. Returns which.
-    pub(super) fn take_offered(
-        &mut self,
-        wanted: impl Fn(&Key) -> bool,
-        handoffs: &HandoffTable,
-    ) -> Uses {
-        let mut keys = handoffs.keys(|key| self.in_use.is_free(key) && wanted(key));
-        // Who could not take it over would wait until those who do not need it are through.
-        for next in self.waiting.values() {
-            next.uses.not_taken_over(next.takes_over()).for_each(|key| _ = keys.remove(key));
-        }
-        self.take_further(keys)
-    }
-
-    fn take_further(&mut self, keys: BTreeSet<Key>) -> Uses {
-        let uses = Uses { written: keys, ..Uses::default() };
-        self.in_use.begin(&uses);
-        uses
+    /// The documents of the transactions that wait and write.
+    pub(super) fn documents(&self) -> BTreeSet<Key> {
+        let writers = self.waiting.values().filter(|next| !next.uses.only_reads());
+        writers.flat_map(|next| next.uses.keys()).cloned().collect()
     }
 
     /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
@@ -363,7 +349,9 @@ impl Queue {
     /// Takes those of the documents back that no transaction uses. Returns them.
     pub(super) fn reclaim(&mut self, mut keys: BTreeSet<Key>) -> Uses {
         keys.retain(|key| self.in_use.is_free(key));
-        self.take_further(keys)
+        let uses = Uses { written: keys, ..Uses::default() };
+        self.in_use.begin(&uses);
+        uses
     }
 
     pub(super) fn free(&mut self, uses: &Uses) {

@@ -47,6 +47,7 @@ impl Scene {
             insists: false,
             returns: 0,
             passed_over: false,
+            _wanted: None,
             standing: SharedStanding::default(),
             tell,
             runtime: Handle::current(),
@@ -79,8 +80,7 @@ impl Scene {
         };
         self.queue.turns.insert(0, turn);
         let (taken, _) = {
-            let Engine { live_attempts, handoffs, .. } = &*self.engine;
-            self.queue.take(0, here, now, live_attempts, handoffs)
+            self.queue.take(0, here, now, &self.engine)
         };
         taken.iter().map(|(_, next)| self.ages[&next.age()]).collect()
     }
@@ -128,8 +128,8 @@ async fn transactions_of_other_collections_share_no_group() {
 async fn busy_collection_takes_no_turn_of_another() {
     let mut scene = Scene::new();
     let call = |scene: &mut Scene| {
-        let (now, handoffs) = (scene.engine.now(), &scene.engine.handoffs);
-        scene.queue.call(now, None, handoffs).map(|(number, _)| number)
+        let now = scene.engine.now();
+        scene.queue.call(now, None, &scene.engine).map(|(number, _)| number)
     };
     for age in 0..6 {
         let mut cold = scene.applicant(age, "", "", Duration::from_secs(60));
@@ -183,26 +183,6 @@ async fn who_has_no_time_left_and_does_not_look_holds_nobody_up() {
     scene.enter(3, "", "a");
     scene.enter(4, "", "b");
     assert_eq!(scene.take(), [3, 4]);
-}
-
-#[tokio::test]
-async fn what_somebody_waits_for_is_not_taken_along() {
-    let mut scene = Scene::new();
-    scene.enter(1, "", "a");
-    assert_eq!(scene.take(), [1]);
-    scene.enter(2, "c", "ab");
-    assert_eq!(scene.queue.take_along(keys("abcd")).written, keys("d"));
-    assert!(!scene.queue.is_any_written(&keys("bc")));
-}
-
-#[tokio::test]
-async fn handoffs_stay_for_those_who_cannot_take_them() {
-    let mut scene = Scene::with_handoffs("abcd");
-    scene.enter(1, "", "a");
-    scene.enter(2, "b", "x");
-    scene.enter(3, "", "cx");
-    let taken = scene.queue.take_offered(|key| *key.id != *"d", &scene.engine.handoffs);
-    assert_eq!(taken.written, keys("c"));
 }
 
 #[tokio::test]

@@ -42,12 +42,6 @@ impl Uses {
         self.written.is_subset(&other.written) && self.read.iter().all(|key| other.contains(key))
     }
 
-    /// What can be used when it is free only.
-    pub(super) fn not_taken_over(&self, takes_over: TakesOver) -> impl Iterator<Item = &Key> {
-        let written = (takes_over == TakesOver::Nothing).then_some(&self.written);
-        self.read.iter().chain(written.into_iter().flatten())
-    }
-
     pub(crate) fn add(&mut self, other: &Self) {
         self.written.extend(other.written.iter().cloned());
         self.read.extend(other.read.iter().cloned());
@@ -77,8 +71,6 @@ pub(super) enum Part {
     Alone(usize),
     /// The same, and they lock first.
     LocksFirst(usize),
-    /// With all that have their turn at contested documents.
-    InTurn,
     /// With all who only read, and so have nothing to wait for but one look at the store.
     OnlyReads,
     /// With all others.
@@ -111,7 +103,6 @@ pub(super) fn parts(all: &[(&Uses, bool)], over: &BTreeSet<Key>) -> Vec<Part> {
             _ if only_reads => Part::OnlyReads,
             _ if insists && keys.iter().any(|key| !over.contains(*key)) => Part::LocksFirst(number),
             1 => Part::Alone(number),
-            _ if insists => Part::InTurn,
             _ => Part::Others,
         }
     };
@@ -262,17 +253,8 @@ mod tests {
         );
         assert_eq!(
             of(&[(&ab, true), (&de, false), (&fg, true), (&x, true)], &["a", "b", "f", "g"]),
-            [Part::InTurn, Part::Others, Part::InTurn, Part::LocksFirst(3)]
+            [Part::Others, Part::Others, Part::Others, Part::LocksFirst(3)]
         );
-    }
-
-    #[test]
-    fn what_is_read_and_what_is_alone_is_not_taken_over() {
-        let both = uses(&["a"], &["b"]);
-        let keys = |takes_over| both.not_taken_over(takes_over).cloned().collect::<Vec<_>>();
-        assert_eq!(keys(TakesOver::Some), [Key::new("c", "a")]);
-        assert_eq!(keys(TakesOver::All), [Key::new("c", "a")]);
-        assert_eq!(keys(TakesOver::Nothing), [Key::new("c", "a"), Key::new("c", "b")]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! A transaction uses a cached document as any read: its lock or its validation verifies it. A document that
 //! turns out to be stale is dropped. Readers without locks do not use the cache.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -109,24 +110,12 @@ impl DocumentCache {
         image: Image,
         now: Duration,
     ) {
-        self.locked(key, holder, Some(commit), image, now);
-    }
-
-    /// The document stands under the lock of `holder`, acknowledged over this content, which its commit leaves as it is.
-    pub(crate) fn locked(
-        &self,
-        key: &Key,
-        holder: AttemptId,
-        tid: Option<CommitVersion>,
-        image: Image,
-        now: Duration,
-    ) {
-        let observed = Observed { version: None, tid, image: Some(image), holder: Some(holder) };
+        let observed =
+            Observed { version: None, tid: Some(commit), image: Some(image), holder: Some(holder) };
         let entry = ReadEntry { observed, view: View::Absent, read_at: now };
-        if self.for_at_most.is_none() {
-            return;
+        if self.for_at_most.is_some() {
+            self.known.lock().remember(key, entry);
         }
-        self.known.lock().remember(key, entry);
     }
 
     /// The content was written into the document, acknowledged at this version.
@@ -159,6 +148,21 @@ impl DocumentCache {
         if known.is_cacheable(key, entry.read_at) {
             known.remember(key, entry.clone());
         }
+    }
+
+    /// The same at the begin of a turn of this process: no other process is about to write the document.
+    pub(crate) fn read_in_turn(&self, key: &Key, entry: &ReadEntry) {
+        self.known.lock().stale.pop(key);
+        self.read(key, entry);
+    }
+
+    /// Drops the documents for which a condition holds. Returns them.
+    pub(crate) fn forget_all(&self, is_one: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
+        let mut known = self.known.lock();
+        let keys = known.entries.iter().map(|(key, _)| key).filter(|key| is_one(key));
+        let keys: BTreeSet<Key> = keys.cloned().collect();
+        keys.iter().for_each(|key| _ = known.forget(key));
+        keys
     }
 
     /// Drops a document that may not be what is cached.

@@ -139,11 +139,6 @@ impl HandoffTable {
         self.0.lock().contains_key(key)
     }
 
-    /// The documents in the table for which a condition holds.
-    pub(crate) fn keys(&self, wanted: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
-        self.0.lock().keys().filter(|key| wanted(key)).cloned().collect()
-    }
-
     /// Takes an entry, to lock its document over the commit.
     pub(crate) fn take(&self, key: &Key) -> Option<Handoff> {
         let Entry { view, depth, commit } = self.0.lock().remove(key)?;

@@ -302,6 +302,11 @@ impl Policy {
         !(self.is_yielding && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
     }
 
+    /// The sets of the wishes of the other processes, as the last look showed them.
+    pub fn wanted_by_others(&self) -> impl Iterator<Item = &DocumentSet> {
+        self.others.values().map(|entry| &entry.set)
+    }
+
     /// The ticket of the own wish, if there is a wish.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {

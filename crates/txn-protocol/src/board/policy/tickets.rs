@@ -71,8 +71,10 @@ impl Policy {
             return;
         }
         self.last_ticket = ticket;
+        // As the slot shows it.
+        let round_trip = Duration::from_micros(micros(self.round_trip));
         self.wish = Some(Wish {
-            entry: Entry { ticket, stride, clients, round_trip: self.round_trip, set },
+            entry: Entry { ticket, stride, clients, round_trip, set },
             first_lock: None,
             has_committed: false,
             idle_head_since: None,

@@ -1,0 +1,154 @@
+//! The task that looks at the board, and transactions that wait for the turn of their process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::domain_document::REGISTRY;
+use crate::engine::hot::board;
+use crate::engine::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
+use crate::store::{Key, Outcome, Read, Write, WriteOp};
+use txn_protocol::board::{BoardWrite, Look, Slot, Written};
+use txn_protocol::ids::Age;
+
+/// The task looks at the clock at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Most documents that are read at the begin of a turn.
+const MOST_REFRESHED: usize = 500;
+
+impl Engine {
+    /// Where a slot of the board is.
+    pub(crate) fn slot_key(&self, number: usize) -> Key {
+        Key::new(REGISTRY, format!("board:{}:{number}", self.table.domain()))
+    }
+
+    /// A transaction lost a document to another process.
+    pub(crate) fn lost_document_to_another(&self, age: Age) {
+        self.board.lost(age, self.now());
+        self.follow_board();
+    }
+
+    /// Has a task look at the board, if the process needs one.
+    pub(crate) fn follow_board(&self) {
+        if !self.board.needs_driver(self.now()) {
+            return;
+        }
+        if let Some(engine) = self.this.upgrade() {
+            let driving = self.board.driving();
+            self.lifecycle.spawn_from_anywhere(async move {
+                let _driving = driving;
+                engine.drive_board().await;
+            });
+        }
+    }
+
+    async fn drive_board(self: Arc<Self>) {
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            let now = self.now();
+            let Some(step) = self.board.step(now) else { return };
+            if let Some(slots) = step.look {
+                under_way.push(self.look_at_board(slots).boxed());
+            }
+            if let Some(write) = step.write {
+                under_way.push(self.write_board(write).boxed());
+            }
+            if step.has_arrived {
+                under_way.push(self.refresh_documents().boxed());
+            }
+            let pause = step.until.map_or(LONGEST_PAUSE, |at| at.saturating_sub(now));
+            tokio::select! {
+                biased;
+                () = self.lifecycle.closing().cancelled() => return,
+                Some(()) = under_way.next() => {}
+                () = self.board.stirred() => {}
+                () = self.config.clock.sleep(pause.min(LONGEST_PAUSE)) => {}
+            }
+        }
+    }
+
+    async fn look_at_board(&self, slots: usize) {
+        let keys: Vec<Key> = (0..slots).map(|number| self.slot_key(number)).collect();
+        let sent_at = self.now();
+        let reads = self.store.read_primary(&keys).await;
+        let slot = |read: Read| match read {
+            Read::Found { version, source } => {
+                Some((Slot::decode(source.as_bytes()), Some(version)))
+            }
+            Read::Absent => Some((Slot::default(), None)),
+            Read::MissingCollection | Read::Unavailable(_) => None,
+        };
+        let all: Option<Vec<_>> = reads.into_iter().map(slot).collect();
+        let look = all.filter(|all| all.len() == slots).map(|slots| Look { slots, sent_at });
+        self.board.observe(look, self.now());
+    }
+
+    async fn write_board(&self, write: BoardWrite) {
+        let source = write.slot.encode().to_string().into();
+        let op = match write.over {
+            Some(version) => WriteOp::Replace(source, version),
+            None => WriteOp::Create(source),
+        };
+        let written = match self.write_one(Write::new(self.slot_key(write.number), op)).await {
+            Outcome::Applied(version) => Written::At(version),
+            Outcome::Conflict => Written::Conflict,
+            _ => Written::Unknown,
+        };
+        self.board.written(written, self.now());
+    }
+
+    /// Reads the cached documents that other processes want, and those of waiting transactions: the other
+    /// processes had their turns.
+    async fn refresh_documents(&self) {
+        let mut keys = self.board.awaited();
+        let wanted = self.board.take_others_wanted();
+        keys.extend(self.cache.forget_all(|key| wanted.may_contain(board::hash(key))));
+        let keys: Vec<Key> = keys.into_iter().take(MOST_REFRESHED).collect();
+        if !keys.is_empty() {
+            let deadline = self.deadline(self.config.lease / 4);
+            let read = async {
+                let views = self.read_documents(&keys, ReadPreference::Primary, &deadline).await?;
+                self.observe(&keys, views, ReadPreference::Primary, &deadline).await
+            };
+            if let Ok(entries) = read.await {
+                for (key, entry) in keys.iter().zip(entries) {
+                    self.cache.read_in_turn(key, &entry);
+                }
+            }
+        }
+        self.board.refreshed();
+    }
+
+    /// Waits until it is not the turn of another process at any of the documents. The caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`Deadline::left`].
+    pub(crate) async fn wait_for_turn(
+        &self,
+        keys: &[Key],
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        loop {
+            let changed = self.board.changed();
+            let Some(key) = keys.first() else { return Ok(()) };
+            if self.board.may_lock(keys, self.now()) {
+                return Ok(());
+            }
+            let changing = WaitReason::Changing(key.clone());
+            let left = deadline.left(&*self.config.clock, &changing)?;
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.config.clock.sleep(left.min(LONGEST_PAUSE / 10)) => {}
+            }
+        }
+    }
+}
