@@ -25,8 +25,8 @@ const DEEPEST: usize = 8;
 /// What became of a lock that was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// It is nobody's, by acknowledged writes: its holder is aborted, or committed without the document. It may be
-    /// replaced.
+    /// The lock is void, by acknowledged writes: its holder is aborted, committed without the document, or of a day that is
+    /// gone. A conditional write may replace the lock. The look at the lock is older, and may show content that is not current.
     Aborted,
     /// Its holder was committed and is applied: read again.
     RolledForward,
