@@ -35,9 +35,8 @@ pub enum Event {
         /// The documents.
         documents: Vec<Key>,
     },
-    /// Of the locks that were just acknowledged, some stand over the commit before, which nobody has to apply to these documents any
-    /// more.
-    LockedOver {
+    /// Some locks overwrote a commit of this process that was not applied, and carry its content.
+    HandedOff {
         /// The attempt.
         tid: AttemptId,
         /// The documents.

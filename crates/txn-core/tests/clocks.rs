@@ -72,6 +72,7 @@ impl Layer for World {
 
     async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
         *self.asked.lock() += 1;
+        tokio::time::sleep(Duration::from_millis(2)).await;
         Ok(self.tells_time.then(|| self.now()))
     }
 }
@@ -253,6 +254,23 @@ async fn resumed_process_goes_on_at_once() {
     let version = process.write(3).await.expect("its clock is right");
     assert!(version.unix_time() + DRIFT > world.now(), "{version:?}");
     assert_eq!(*world.asked.lock(), asked + 1, "the server was asked before anything was refused");
+}
+
+/// A caller that waits for the server's time, and is not polled any more, delays nobody.
+#[tokio::test(start_paused = true)]
+async fn unpolled_caller_keeps_no_clock() {
+    let world = World::new(true);
+    let process = world.process(0).await;
+    *world.suspended.lock() = Duration::from_secs(7_200);
+    let asked = *world.asked.lock();
+    let mut unpolled = Box::pin(process.domain.janitor_pass());
+    while *world.asked.lock() == asked {
+        assert!(futures::poll!(&mut unpolled).is_pending());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let other = tokio::time::timeout(Duration::from_secs(60), process.write(2)).await;
+    other.expect("waits for nobody").expect("writes");
+    unpolled.await.expect("its clock is right");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{
     CollectionInfo, CollectionSpec, Layer, MemoryStore, Role, Store, StoreError, StoreErrorKind,
 };
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -20,6 +20,8 @@ struct FullStore {
     inner: MemoryStore,
     full: AtomicBool,
     asked: AtomicUsize,
+    /// Partitions that are being made. Each takes a while.
+    making: AtomicUsize,
 }
 
 #[async_trait]
@@ -33,7 +35,11 @@ impl Layer for FullStore {
             self.asked.fetch_add(1, Ordering::Relaxed);
             return Err(StoreError::new(StoreErrorKind::Misconfigured, "there are no more shards"));
         }
-        self.inner.open_collection(spec).await
+        self.making.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let opened = self.inner.open_collection(spec).await;
+        self.making.fetch_sub(1, Ordering::Relaxed);
+        opened
     }
 }
 
@@ -106,6 +112,27 @@ async fn refused_partition_is_tried_once_per_pause() {
     store.full.store(false, Ordering::Relaxed);
     clock.advance(Duration::from_secs(5));
     write(&domain, &items).await.expect("the partition is made at the next try");
+}
+
+/// A caller that waits for the partition of its day, and is not polled any more, delays nobody.
+#[tokio::test(start_paused = true)]
+async fn unpolled_caller_keeps_no_partition() {
+    let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
+    let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
+    let domain = Domain::create(store.clone(), "shop", config).await.expect("makes");
+    let items = domain.create_collection("items", None).await.expect("opens");
+
+    clock.advance(2 * DAY);
+    let tid = domain.begin(&Options::default()).expect("begins").tid();
+    let mut unpolled = Box::pin(domain.outcome(tid));
+    while store.making.load(Ordering::Relaxed) == 0 {
+        assert!(futures::poll!(&mut unpolled).is_pending());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let other = write(&domain, &items);
+    let other = tokio::time::timeout(Duration::from_secs(60), other).await;
+    other.expect("waits for nobody").expect("writes");
+    unpolled.await.expect("is answered");
 }
 
 #[tokio::test(start_paused = true)]

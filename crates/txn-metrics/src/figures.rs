@@ -77,8 +77,8 @@ figures! {
         "How many transactions were composed into one, group by group.";
     LOCKS = "txn_locks_total", Counter, Count, None,
         "Documents that were locked.";
-    LOCKS_OVER = "txn_locks_over_commits_total", Counter, Count, None,
-        "Those of them that were locked over a commit which was not applied yet.";
+    LOCK_HANDOFFS = "txn_lock_handoffs_total", Counter, Count, None,
+        "Those of them that carry the content of a commit which was not applied.";
     WAITS = "txn_waits_total", Counter, Count, None,
         "How often an attempt began to wait for an older one, at one document.";
     WOUNDS = "txn_wounds_total", Counter, Count, None,

@@ -45,7 +45,7 @@ pub struct Metrics {
     aborts: [Counter; 2],
     group_transactions: Histogram,
     locks: Counter,
-    locks_over: Counter,
+    lock_handoffs: Counter,
     waits: Counter,
     wounds: Counter,
     replays: Counter,
@@ -79,7 +79,7 @@ impl Metrics {
             aborts: either(figures::ABORTS, "retried"),
             group_transactions: spread(figures::GROUP_TRANSACTIONS),
             locks: count(figures::LOCKS),
-            locks_over: count(figures::LOCKS_OVER),
+            lock_handoffs: count(figures::LOCK_HANDOFFS),
             waits: count(figures::WAITS),
             wounds: count(figures::WOUNDS),
             replays: count(figures::REPLAYS),
@@ -124,8 +124,8 @@ impl Observer for Metrics {
                 self.group_transactions.record(as_f64(*transactions));
             }
             Event::Locked { documents, .. } => self.locks.increment(as_u64(documents.len())),
-            Event::LockedOver { documents, .. } => {
-                self.locks_over.increment(as_u64(documents.len()));
+            Event::HandedOff { documents, .. } => {
+                self.lock_handoffs.increment(as_u64(documents.len()));
             }
             Event::Waiting { .. } => self.waits.increment(1),
             Event::Wounded { .. } => self.wounds.increment(1),

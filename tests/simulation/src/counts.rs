@@ -35,7 +35,7 @@ pub struct Counts {
     /// Transactions that were composed with others.
     pub composed: u64,
     /// Documents that were locked over the commit before.
-    pub locked_over: u64,
+    pub handed_off: u64,
     /// Whatever went wrong, by kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -56,7 +56,7 @@ impl Counts {
         self.wounds += other.wounds;
         self.drops += other.drops;
         self.composed += other.composed;
-        self.locked_over += other.locked_over;
+        self.handed_off += other.handed_off;
         for (kind, times) in &other.faults {
             self.fault(kind, *times);
         }

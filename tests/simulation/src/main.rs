@@ -131,7 +131,7 @@ fn told(result: &Campaign, took: Duration) -> String {
         ("wounded by older ones".to_owned(), counts.wounds),
         ("partitions dropped".to_owned(), counts.drops),
         ("transactions composed with others".to_owned(), counts.composed),
-        ("documents locked over the commit before".to_owned(), counts.locked_over),
+        ("documents locked over the commit before".to_owned(), counts.handed_off),
     ];
     lines.extend(counts.faults.iter().map(|(kind, times)| (format!("fault: {kind}"), *times)));
     lines.push(("worlds with violations".to_owned(), result.failed.len() as u64));

@@ -94,7 +94,7 @@ impl Observer for Witness {
             Event::Replayed { .. } | Event::AbortedByRecovery { .. } => counts.recoveries += 1,
             Event::PartitionDropped { .. } => counts.drops += 1,
             Event::Composed { transactions, .. } => counts.composed += *transactions as u64,
-            Event::LockedOver { documents, .. } => counts.locked_over += documents.len() as u64,
+            Event::HandedOff { documents, .. } => counts.handed_off += documents.len() as u64,
             _ => {}
         }
         let rash = self.told.rash.lock().as_mut().is_some_and(|dice| dice.f64() < RASH);

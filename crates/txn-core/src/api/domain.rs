@@ -278,7 +278,7 @@ impl Domain {
             };
             tx.attempt().roll_back(reason.to_string(), true).await;
             if let Some(document) = reason.document() {
-                engine.memory.forget(document);
+                engine.cache.was_stale(document, engine.now());
             }
             let goes_on_with_others =
                 groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();

@@ -181,10 +181,10 @@ impl Attempt {
         for ((key, op), image) in keys.iter().zip(&record.images) {
             match (op, image) {
                 (Op::Write | Op::Insert, Some(image)) => {
-                    self.engine.memory.committed(key, record.tid, commit, image.clone(), now);
+                    self.engine.cache.committed(key, record.tid, commit, image.clone(), now);
                 }
                 (Op::Delete, _) => {
-                    self.engine.memory.forget(key);
+                    self.engine.cache.forget(key);
                     self.engine.contested.forget(key);
                 }
                 // Whoever comes next finds it as it is.
@@ -194,7 +194,7 @@ impl Attempt {
                         && (self.in_order || self.has_turn())
                     {
                         let image = stored.image.clone();
-                        self.engine.memory.locked(key, record.tid, stored.tid, image, now);
+                        self.engine.cache.locked(key, record.tid, stored.tid, image, now);
                     }
                 }
                 (Op::Write | Op::Insert, None) => {}
@@ -246,8 +246,7 @@ impl Attempt {
             .collect();
         wanted.append(&mut self.take_reads_to_lock(&mut only_read, !writes.is_empty()));
         if !writes.is_empty() {
-            let along = along.into_iter().filter(|key| self.seat.is_over(key));
-            wanted.extend(along.map(|key| (key, None)));
+            wanted.extend(along.into_iter().map(|key| (key, None)));
         }
         let mut checks = self.dry_runs(&writes)?;
         self.check_record_size(&wanted, &writes)?;

@@ -1,7 +1,11 @@
-//! Behind the commit: the documents are applied, or left to the next group to be locked over the commit, and the record is marked.
+//! After the commit: the documents are handed off to the next transactions or applied, and the record is
+//! marked as finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 
 use super::Attempt;
 use super::commit::CommittedRecord;
@@ -9,30 +13,25 @@ use crate::config::Acknowledge;
 use crate::engine::apply::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH};
 use crate::engine::own_record::OwnRecord;
-use crate::engine::succession::{LONGEST_CHAIN, LockedOver};
 use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::store::Key;
 use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record};
 
-/// How many rounds of the runtime somebody is waited for who takes documents over.
-const ROUNDS: usize = 4;
-
 impl Attempt {
-    /// Applies the commit and marks its record. `hands_over`: the next group may lock documents over
-    /// this commit. Returns whether all of it is done.
+    /// Applies the commit and marks its record. `hands_off`: the next transactions may lock the documents
+    /// over this commit. Returns whether all of it is done.
     pub(super) async fn complete(
         self: &Arc<Self>,
         committed: CommittedRecord,
-        hands_over: bool,
+        hands_off: bool,
     ) -> bool {
-        let left = match hands_over {
-            true => self.leave_to_next(&committed).await,
-            false => BTreeMap::new(),
-        };
-        self.finish(committed, left).await
+        let hands_off = hands_off && self.engine.groups;
+        let published = hands_off.then(|| self.publish(&committed)).flatten();
+        self.finish(committed, published).await
     }
 
     /// Applies what was committed, off the critical path. Returns whether all of it is done.
@@ -40,30 +39,28 @@ impl Attempt {
     async fn finish(
         self: &Arc<Self>,
         committed: CommittedRecord,
-        left: BTreeMap<Key, LockedOver>,
+        published: Option<Arc<handoff::Unapplied>>,
     ) -> bool {
         let engine = &self.engine;
-        let CommittedRecord { record, version, first, mut known } = committed;
+        let CommittedRecord { record, version, first, known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
         let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
         let applied = async {
-            let left_keys: BTreeSet<Key> = left.keys().cloned().collect();
-            let is_own = |key: &Key| !left_keys.contains(key);
-            let own = known.extract_if(.., |key, _| is_own(key)).collect();
-            let own = async {
-                let wanted = keys.iter().filter(|key| is_own(key)).cloned().collect();
-                let unapplied =
-                    engine.apply(&record, own, wanted, own_record.clone(), &deadline).await;
-                engine.live_attempts.release(keys.iter().filter(|key| is_own(key)));
-                self.seat.give_back(&is_own);
-                unapplied
+            let later = published.as_ref().map(|published| published.untaken()).unwrap_or_default();
+            let at_once = keys.iter().filter(|key| !later.contains(*key)).cloned().collect();
+            let apply = Application { record: &record, own_record, deadline: &deadline };
+            let at_once = self.apply_documents(&apply, at_once, &known);
+            let later = async {
+                match &published {
+                    Some(published) => self.apply_untaken(&apply, published, &known).await,
+                    None => Ok(Unapplied::new()),
+                }
             };
-            let left = self.apply_unless_locked_over(&record, known, left, &own_record, &deadline);
-            let (own, left) = futures::future::join(own, left).await;
+            let (at_once, later) = futures::future::join(at_once, later).await;
             self.seat.leave();
-            let mut unapplied = own?;
-            unapplied.extend(left?);
+            let mut unapplied = at_once?;
+            unapplied.extend(later?);
             if self.options.acknowledge == Acknowledge::Searchable {
                 self.refresh(&keys).await?;
             }
@@ -100,91 +97,85 @@ impl Attempt {
         }
     }
 
-    /// Leaves documents to the group that comes next, as far as one is ready: it locks them over this commit. Returns which it
-    /// took, and who tells of the lock.
-    async fn leave_to_next(&self, committed: &CommittedRecord) -> BTreeMap<Key, LockedOver> {
+    /// Publishes the documents in the hand-off table, if they were not handed on too often.
+    fn publish(&self, committed: &CommittedRecord) -> Option<Arc<handoff::Unapplied>> {
         let CommittedRecord { record, known, .. } = committed;
-        let successions = &self.engine.successions;
-        let mut left = BTreeMap::new();
-        if !self.seat.has_documents() {
-            return left;
+        let engine = &self.engine;
+        // All documents together: other processes may want several of them.
+        let depth = self.locks.lock().held.values().map(|held| held.depth).max().unwrap_or(0);
+        if depth >= MAX_DEPTH {
+            return None;
         }
-        // All of them at once: others may want several, too.
-        let chain = self.locks.lock().held.values().map(|held| held.chain).max().unwrap_or(0);
-        if chain >= LONGEST_CHAIN || !self.is_followed().await {
-            return left;
-        }
-        for (index, participant) in record.participants.iter().enumerate() {
+        let view = |(index, participant): (usize, &Participant)| {
             let key = participant.key();
-            let view = known.get(&key).and_then(|v| self.engine.under_next_lock(record, index, v));
-            if let Some(view) = view {
-                let locked_over = successions.leave(&key, view, chain + 1);
-                left.insert(key, locked_over);
-            }
-        }
-        let taken = self.seat.hand_over(&left.keys().cloned().collect(), chain + 1).await;
-        successions.withdraw(left.keys().filter(|key| !taken.contains(*key)));
-        left.retain(|key, _| taken.contains(key));
-        left
+            let view = engine.under_next_lock(record, index, known.get(&key)?)?;
+            Some((key, view))
+        };
+        let views: BTreeMap<Key, View> =
+            record.participants.iter().enumerate().filter_map(view).collect();
+        let keys: BTreeSet<Key> = views.keys().cloned().collect();
+        let published = engine.handoffs.publish(views, depth + 1);
+        engine.live_attempts.release(&keys);
+        self.seat.give_back(&|key| keys.contains(key));
+        Some(published)
     }
 
-    /// Whether somebody wants to write some of its documents next: whoever was just told that it is committed may begin anew. Where
-    /// nobody is ready to run, this takes no time.
-    async fn is_followed(&self) -> bool {
-        for _ in 0..ROUNDS {
-            if self.seat.is_awaited() {
-                return true;
-            }
-            tokio::task::yield_now().await;
-        }
-        self.seat.is_awaited()
-    }
-
-    /// Of what was left to the next group, applies what it does not lock, each document as soon as that is known.
-    async fn apply_unless_locked_over(
-        &self,
-        record: &Arc<Record>,
-        mut known: BTreeMap<Key, View>,
-        left: BTreeMap<Key, LockedOver>,
-        own: &Option<Arc<OwnRecord>>,
-        deadline: &Deadline,
+    /// Applies published documents: those that no transaction takes within a moment, and those whose taker
+    /// did not lock them.
+    async fn apply_untaken(
+        self: &Arc<Self>,
+        apply: &Application<'_>,
+        published: &handoff::Unapplied,
+        known: &BTreeMap<Key, View>,
     ) -> Result<Unapplied, AttemptError> {
         let engine = &self.engine;
-        let each = left.into_iter().map(|(key, locked_over)| {
-            let known = known.remove_entry(&key).into_iter().collect();
-            async move {
-                let unapplied = match self.is_locked_over(&key, locked_over).await {
-                    true => Ok(Unapplied::new()),
-                    false => {
-                        let wanted = [key.clone()].into();
-                        engine.apply(record, known, wanted, own.clone(), deadline).await
-                    }
-                };
-                engine.live_attempts.release([&key]);
-                self.seat.give_back(&|given| *given == key);
-                unapplied
-            }
-        });
-        let each: Vec<_> = each.collect();
+        engine.config.clock.sleep(LINGER).await;
+        let mut under_way = FuturesUnordered::new();
         let mut unapplied = Unapplied::new();
-        for one in futures::future::join_all(each).await {
-            unapplied.extend(one?);
+        loop {
+            engine.handoffs.decline(&self.seat.reclaim(published.untaken()));
+            let returned = published.take_returned();
+            if !returned.is_empty() {
+                under_way.push(self.apply_documents(apply, returned, known));
+            } else if published.is_settled() && under_way.is_empty() {
+                return Ok(unapplied);
+            }
+            tokio::select! {
+                biased;
+                Some(applied) = under_way.next() => unapplied.extend(applied?),
+                () = published.changed() => {}
+                () = engine.config.clock.sleep(engine.config.lease / 4) => {
+                    engine.handoffs.overdue(published);
+                }
+            }
         }
-        Ok(unapplied)
     }
 
-    /// Waits until it is known whether the next group has locked a document that was left to it.
-    async fn is_locked_over(&self, key: &Key, locked_over: LockedOver) -> bool {
-        let longest = self.engine.config.lease / 4;
-        tokio::select! {
-            biased;
-            locked = locked_over => locked.is_ok(),
-            () = self.engine.config.clock.sleep(longest) => {
-                // Whatever it does now, a write on what was locked finds out.
-                self.engine.successions.withdraw([key]);
-                false
-            }
+    /// Applies documents, and gives each back to the queue as soon as it is applied.
+    async fn apply_documents(
+        self: &Arc<Self>,
+        apply: &Application<'_>,
+        keys: BTreeSet<Key>,
+        known: &BTreeMap<Key, View>,
+    ) -> Result<Unapplied, AttemptError> {
+        if keys.is_empty() {
+            return Ok(Unapplied::new());
         }
+        let Application { record, own_record, deadline } = apply;
+        let known = |key: &Key| Some((key.clone(), known.get(key)?.clone()));
+        let known = keys.iter().filter_map(known).collect();
+        let (record, own_record) = ((*record).clone(), own_record.clone());
+        let this = self.clone();
+        let give_back = move |keys: &BTreeSet<Key>| {
+            this.engine.live_attempts.release(keys);
+            this.seat.give_back(&|key| keys.contains(key));
+        };
+        let on_settled = Box::new(give_back.clone());
+        let applied =
+            self.engine.apply(&record, known, keys.clone(), own_record, on_settled, deadline);
+        let unapplied = applied.await;
+        give_back(&keys);
+        unapplied
     }
 
     async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {
@@ -204,4 +195,11 @@ impl Attempt {
             tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
         }
     }
+}
+
+/// What the apply of every document of a commit needs.
+struct Application<'a> {
+    record: &'a Arc<Record>,
+    own_record: Option<Arc<OwnRecord>>,
+    deadline: &'a Deadline,
 }

@@ -112,13 +112,13 @@ impl Attempt {
         components: impl Iterator<Item = BTreeSet<Key>>,
         transactions: usize,
     ) -> usize {
-        let going = components.enumerate().collect();
+        let going: BTreeMap<usize, BTreeSet<Key>> = components.enumerate().collect();
         let documents = {
             let mut working = self.working.lock();
             *working = composition.working();
             working.documents
         };
-        self.decline_what_is_not_written();
+        self.decline_what_is_not_written(going.values().flatten().cloned());
         let recorded = transactions > 1 && documents > 1 && self.has_writes();
         *self.components.lock() = Components { going, recorded, ..Components::default() };
         documents
@@ -158,11 +158,14 @@ impl Attempt {
         why: &RetryReason,
     ) {
         let Components { going, left, .. } = components;
-        let away = going.extract_if(.., |number, keys| is_one(*number, keys));
-        left.extend(away.map(|(number, _)| (number, why.clone())));
+        let mut unused = BTreeSet::new();
+        for (number, keys) in going.extract_if(.., |number, keys| is_one(*number, keys)) {
+            left.push((number, why.clone()));
+            unused.extend(keys);
+        }
         let stay = |key: &Key| going.values().any(|keys| keys.contains(key));
         self.working.lock().retain(stay);
-        self.decline_what_is_not_written();
+        self.decline_what_is_not_written(unused);
     }
 
     /// It has its turn at contested documents, which it takes over: `along` only to keep them for those after it.
@@ -204,10 +207,15 @@ impl Attempt {
         }
     }
 
-    /// The group before applies what this one does not lock.
-    fn decline_what_is_not_written(&self) {
-        let working = self.working.lock();
-        self.seat.decline(&|key| !working.writes.contains_key(key) && !self.takes_along(key));
+    /// The commits before apply what this attempt does not lock.
+    fn decline_what_is_not_written(&self, keys: impl IntoIterator<Item = Key>) {
+        let unwanted: Vec<Key> = {
+            let working = self.working.lock();
+            let is_unwanted =
+                |key: &Key| !working.writes.contains_key(key) && !self.takes_along(key);
+            keys.into_iter().filter(is_unwanted).collect()
+        };
+        self.engine.handoffs.decline(&unwanted);
     }
 
     /// The commit is about to be sent. Who left before is out.
@@ -255,6 +263,6 @@ impl Attempt {
         if !self.recalls {
             return None;
         }
-        self.engine.memory.recall(key, self.engine.now())
+        self.engine.cache.get(key, self.engine.now())
     }
 }

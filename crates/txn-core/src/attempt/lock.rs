@@ -15,8 +15,8 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::contested::Process;
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
+use crate::engine::hot::handoff::Handoff;
 use crate::engine::store_access::{Look, ReadPreference};
-use crate::engine::succession::Succession;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
@@ -73,7 +73,7 @@ impl Attempt {
             });
             wants.insert(key, want);
         }
-        let mut successions = self.claim(&mut wants);
+        let mut handoffs = BTreeMap::new();
         self.start_heart();
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
@@ -88,6 +88,7 @@ impl Attempt {
             if wants.is_empty() && checks.is_empty() {
                 return Ok(());
             }
+            self.take_handoffs(&order, &mut wants, &mut handoffs);
             let looked_at = order.next(&wants, &self.engine);
             let blank: Vec<Key> = looked_at
                 .of(&mut wants)
@@ -139,13 +140,13 @@ impl Attempt {
                 }
                 checks = writes.into_iter().filter(|write| !write.op.changes()).collect();
                 self.leave_out_set_aside(&mut wants, &mut checks);
-                // Those before apply what is not locked any more.
-                successions.retain(|key, _| wants.contains_key(key) && !self.is_set_aside(key));
+                // The commits before apply what is not locked any more.
+                handoffs.retain(|key, _| wants.contains_key(key) && !self.is_set_aside(key));
                 self.check_time()?;
                 continue;
             }
             let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
-            self.tell_locked(std::mem::take(&mut successions));
+            self.settle_handoffs(std::mem::take(&mut handoffs));
             let reason = reason?;
             if let Some(first) = order.stop_at(&mut busy) {
                 self.give_back_behind(&first, &mut wants).await;
@@ -219,9 +220,9 @@ impl Attempt {
         matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
     }
 
-    /// What could not be locked over the commit before is applied by those before, at once.
+    /// Whether the commit before applies the document at once, because its lock could not overwrite it.
     fn is_applied_soon(&self, want: &Want, holder: AttemptId) -> bool {
-        want.over && self.engine.live_attempts.is_live(holder)
+        want.handed_off && self.engine.live_attempts.is_live(holder)
     }
 
     /// Who of another process holds the document, or has changed what was read.
@@ -242,37 +243,42 @@ impl Attempt {
         }
     }
 
-    /// What this process committed and has not applied yet is left to be locked over.
-    fn claim(&self, wants: &mut BTreeMap<Key, Want>) -> BTreeMap<Key, Succession> {
-        let mut claimed = BTreeMap::new();
-        wants.retain(|key, want| {
-            if !self.seat.is_over(key) {
-                return true;
+    /// Takes documents that this process has committed and not applied, to lock them over these commits.
+    fn take_handoffs(
+        &self,
+        order: &Order,
+        wants: &mut BTreeMap<Key, Want>,
+        handoffs: &mut BTreeMap<Key, Handoff>,
+    ) {
+        let uncertain = self.locks.lock().uncertain.clone();
+        for (key, want) in order.of(wants) {
+            if want.handed_off || uncertain.contains(key) {
+                continue;
             }
-            let Some(succession) = self.engine.successions.claim(key) else {
-                return !self.takes_along(key);
-            };
-            want.see(succession.view.clone());
+            let Some(handoff) = self.engine.handoffs.take(key) else { continue };
+            want.see(handoff.view.clone());
             let of_commit = |read| read_of_commit(&self.engine.rules, read);
             want.read = want.read.take().map(of_commit);
-            (want.chain, want.over) = (succession.chain, true);
-            claimed.insert(key.clone(), succession);
-            true
-        });
-        claimed
+            (want.depth, want.handed_off) = (handoff.depth, true);
+            handoffs.insert(key.clone(), handoff);
+        }
+        // An extra document is locked by a hand-off or not at all.
+        if self.has_turn() {
+            wants.retain(|key, want| want.handed_off || !self.takes_along(key));
+        }
     }
 
-    /// Tells those before it which of their documents stand under its lock. The others they apply themselves.
-    fn tell_locked(&self, successions: BTreeMap<Key, Succession>) {
+    /// Tells the commits which of their documents are locked. They apply the others.
+    fn settle_handoffs(&self, handoffs: BTreeMap<Key, Handoff>) {
         let mut documents = Vec::new();
-        for (key, succession) in successions {
+        for (key, handoff) in handoffs {
             if self.locks.lock().held.contains_key(&key) {
-                succession.locked();
+                handoff.locked();
                 documents.push(key);
             }
         }
         if !documents.is_empty() {
-            self.engine.emit(&Event::LockedOver { tid: self.tid, documents });
+            self.engine.emit(&Event::HandedOff { tid: self.tid, documents });
         }
     }
 
@@ -468,32 +474,40 @@ impl Attempt {
             match outcome {
                 Outcome::Applied(version) => {
                     let Entry::Occupied(want) = wants.entry(key.clone()) else { continue };
-                    let Want { view, chain, .. } = want.remove();
-                    self.hold(&key, version, write.op, view, chain);
+                    let Want { view, depth, .. } = want.remove();
+                    self.hold(&key, version, write.op, view, depth);
                     locked.push(key);
                 }
                 Outcome::Conflict => {
-                    self.engine.memory.forget(&key);
+                    self.engine.cache.was_stale(&key, self.engine.now());
                     wants.entry(key).or_default().view = None;
                 }
                 Outcome::Rejected(_) if self.takes_along(&key) => lost.push(key),
+                // The others of the group do not wait until the store accepts it.
+                Outcome::Rejected(_)
+                    if first.contains(&key)
+                        && self.set_aside(&key, &RetryReason::Waited(key.clone())) =>
+                {
+                    cov_mark::hit!(refused_lock_leaves_group);
+                    set_aside = true;
+                }
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
-                    let Want { view, chain, .. } = wants.remove(&key).unwrap_or_default();
-                    self.hold(&key, Version::new(0, 0), write.op, view, chain);
+                    let Want { view, depth, .. } = wants.remove(&key).unwrap_or_default();
+                    self.hold(&key, Version::new(0, 0), write.op, view, depth);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    self.engine.memory.forget(&key);
+                    self.engine.cache.forget(&key);
                     wants.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
                 }
                 refused => {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
-                    self.engine.memory.forget_collection(&key.collection);
+                    self.engine.cache.forget_collection(&key.collection);
                     // It may be the commit's content that is refused, and that is for those before to tell.
                     if self.takes_along(&key) {
                         lost.push(key);
-                    } else if !wants.get_mut(&key).is_some_and(Want::gives_up_over) {
+                    } else if !wants.get_mut(&key).is_some_and(Want::gives_up_handoff) {
                         fault = Some(Error::from_refused(&refused, &key, "lock it"));
                     }
                 }
@@ -521,7 +535,7 @@ impl Attempt {
         version: Version,
         op: WriteOp,
         view: Option<View>,
-        chain: u8,
+        depth: u8,
     ) {
         let (replaces, source) = match op {
             WriteOp::Replace(source, _) => (true, source),
@@ -545,7 +559,7 @@ impl Attempt {
         self.working.lock().note_read(key.clone(), entry);
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
-        locks.held.insert(key.clone(), Held { version, expected, before, source, chain });
+        locks.held.insert(key.clone(), Held { version, expected, before, source, depth });
     }
 
     /// A document that is to be inserted exists.

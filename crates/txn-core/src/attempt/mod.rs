@@ -103,8 +103,8 @@ struct Held {
     before: Stored,
     /// As it stands, with the lock.
     source: Source,
-    /// How many groups of this process held it before, and left it to the next without applying it.
-    chain: u8,
+    /// How many commits of this process have handed the document on since it was applied.
+    depth: u8,
 }
 
 impl Held {

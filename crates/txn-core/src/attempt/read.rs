@@ -85,6 +85,9 @@ impl Attempt {
         let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();
         for (key, entry) in keys.into_iter().zip(entries) {
+            if self.recalls {
+                self.engine.cache.read(&key, &entry);
+            }
             working.note_read(key, entry);
         }
         Ok(())

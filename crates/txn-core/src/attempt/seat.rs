@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::store::Key;
@@ -14,25 +13,11 @@ pub(crate) trait Guard: Debug + Send + Sync {}
 
 /// Documents that are given back by being dropped.
 pub(crate) trait Places: Guard {
-    /// Whether somebody is ready, or expected, to write some of these next.
-    fn are_awaited(&self) -> bool;
-
-    /// Offers documents to whoever writes them next, for a moment: who takes them may begin already. `chain`: how many groups they
-    /// will have come through then without being applied. Returns those that were taken.
-    fn hand_over<'p>(
-        &'p mut self,
-        keys: &'p BTreeSet<Key>,
-        chain: u8,
-    ) -> BoxFuture<'p, BTreeSet<Key>>;
-
     /// Others may have these.
     fn give_back(&mut self, given: &dyn Fn(&Key) -> bool);
 
-    /// Whether it was taken over from an attempt before, which waits for the lock.
-    fn is_over(&self, key: &Key) -> bool;
-
-    /// Those before need not wait for locks on these.
-    fn decline(&mut self, declined: &dyn Fn(&Key) -> bool);
+    /// Takes those of the documents back that no other transaction uses. Returns them.
+    fn reclaim(&mut self, keys: BTreeSet<Key>) -> BTreeSet<Key>;
 }
 
 /// Where an attempt sits.
@@ -74,29 +59,11 @@ impl Seat {
         self.documents.lock().is_some()
     }
 
-    /// Whether somebody is ready, or expected, to write some of its documents next.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.documents.lock().as_ref().is_some_and(|documents| documents.are_awaited())
-    }
-
-    /// Whether a document was taken over from an attempt before, which waits for the lock.
-    pub(super) fn is_over(&self, key: &Key) -> bool {
-        self.documents.lock().as_ref().is_some_and(|documents| documents.is_over(key))
-    }
-
-    /// Those before need not wait for locks on these.
-    pub(super) fn decline(&self, declined: &dyn Fn(&Key) -> bool) {
-        if let Some(documents) = &mut *self.documents.lock() {
-            documents.decline(declined);
+    /// Takes those of the documents back that no other transaction of the queue uses. Returns them.
+    pub(super) fn reclaim(&self, keys: BTreeSet<Key>) -> BTreeSet<Key> {
+        match &mut *self.documents.lock() {
+            Some(documents) => documents.reclaim(keys),
+            None => keys,
         }
-    }
-
-    /// Offers documents to whoever comes next. Returns those that were taken.
-    pub(super) async fn hand_over(&self, keys: &BTreeSet<Key>, chain: u8) -> BTreeSet<Key> {
-        // Nobody else offers them meanwhile, and whoever gives them back takes the offer back.
-        let Some(mut documents) = self.documents.lock().take() else { return BTreeSet::new() };
-        let taken = documents.hand_over(keys, chain).await;
-        *self.documents.lock() = Some(documents);
-        taken
     }
 }

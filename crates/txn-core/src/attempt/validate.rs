@@ -126,7 +126,7 @@ impl Attempt {
                             reads.remove(&write.key);
                         }
                         Outcome::Conflict => {
-                            engine.memory.forget(&write.key);
+                            engine.cache.was_stale(&write.key, engine.now());
                             doubtful.push(write.key);
                         }
                         Outcome::Rejected(why)

@@ -15,10 +15,10 @@ pub(super) struct Want {
     pub(super) before: Option<Option<Version>>,
     /// It stands where it stood then.
     pub(super) again: bool,
-    /// How many groups its document came through, at most, without being applied in between.
-    pub(super) chain: u8,
-    /// It was left to this attempt, to be locked over the commit before.
-    pub(super) over: bool,
+    /// How many commits have handed the document on since it was applied.
+    pub(super) depth: u8,
+    /// The lock overwrites a commit of this process, which is not applied.
+    pub(super) handed_off: bool,
 }
 
 impl Want {
@@ -33,13 +33,13 @@ impl Want {
         self.view.as_ref().is_some_and(|view| view.holder().is_none())
     }
 
-    /// Looks what stands there, if the lock was to be over a commit. Returns whether it was.
-    pub(super) fn gives_up_over(&mut self) -> bool {
-        let was_over = std::mem::take(&mut self.over);
-        if was_over {
-            cov_mark::hit!(lock_over_given_up);
+    /// Looks at the document, if the lock was to overwrite a commit. Returns whether it was.
+    pub(super) fn gives_up_handoff(&mut self) -> bool {
+        let was_handed_off = std::mem::take(&mut self.handed_off);
+        if was_handed_off {
+            cov_mark::hit!(handoff_given_up);
             self.view = None;
         }
-        was_over
+        was_handed_off
     }
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use crate::clock::Backoff;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -32,6 +34,9 @@ pub(crate) struct Applied {
     /// Participants whose commit is lost with their collection.
     pub(crate) lost: BTreeSet<Key>,
 }
+
+/// Called with documents that an apply is through with, as soon as it is.
+pub(crate) type OnSettled = Box<dyn Fn(&BTreeSet<Key>) + Send + Sync>;
 
 /// An apply under way.
 pub(crate) struct Apply {
@@ -71,6 +76,7 @@ pub(crate) struct Apply {
     elsewhere: BTreeSet<Key>,
     /// Its record is finished by now.
     pub(super) is_finished: bool,
+    on_settled: Option<OnSettled>,
 }
 
 /// What a round of an apply sends and asks.
@@ -93,6 +99,22 @@ impl Apply {
     pub(crate) fn give_up(&mut self, key: &Key, error: Error) {
         self.pending.remove(key);
         self.unapplied.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
+    }
+
+    /// Calls `on_settled` with wanted documents as soon as they are settled.
+    pub(crate) fn tell_settled(&mut self, on_settled: OnSettled) {
+        self.on_settled = Some(on_settled);
+    }
+
+    /// Takes settled documents out of the wanted ones, and tells of them.
+    fn note_settled(&mut self) {
+        let Some(on_settled) = &self.on_settled else { return };
+        let pending = &self.pending;
+        let settled = self.wanted.extract_if(.., |key| !pending.contains_key(key));
+        let settled: BTreeSet<Key> = settled.collect();
+        if !settled.is_empty() {
+            on_settled(&settled);
+        }
     }
 
     /// The others are somebody else's to write.
@@ -222,6 +244,7 @@ impl Engine {
             deleted: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             is_finished: record.state == State::Finished,
+            on_settled: None,
             record,
         })
     }
@@ -259,6 +282,7 @@ impl Engine {
         } else {
             apply.wait_for(&round.held);
         }
+        apply.note_settled();
         Ok(())
     }
 
@@ -388,9 +412,9 @@ impl Engine {
                     apply.pending.remove(key);
                     match (round.contents.remove(key), &write.op) {
                         (Some(stored), WriteOp::Replace(source, _)) => {
-                            self.memory.applied(key, version, source.clone(), stored, self.now());
+                            self.cache.applied(key, version, source.clone(), stored, self.now());
                         }
-                        _ => self.memory.forget(key),
+                        _ => self.cache.forget(key),
                     }
                     if round.overtaken.contains(key) {
                         self.emit_overtaken(apply.record.tid, key);
@@ -494,16 +518,22 @@ impl Engine {
 
     /// A tid of today whose `aborted` record is acknowledged.
     async fn absence_probe(&self, deadline: &Deadline) -> Result<AttemptId, AttemptError> {
-        let mut absence_probe = self.absence_probe.lock().await;
-        let fresh = self.start_id();
-        if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
-            return Ok(tid);
-        }
-        let missing = crate::engine::transaction_table::RecordLookup::missing();
-        let why = "marks placeholders that only prove an absence";
-        Box::pin(self.decide(fresh, missing, why, deadline)).await?;
-        *absence_probe = Some(fresh);
-        Ok(fresh)
+        let deadline = deadline.clone();
+        let probe = self.shared(|engine| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                let mut absence_probe = engine.absence_probe.lock().await;
+                let fresh = engine.start_id();
+                if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
+                    return Ok(tid);
+                }
+                let missing = crate::engine::transaction_table::RecordLookup::missing();
+                let why = "marks placeholders that only prove an absence";
+                engine.decide(fresh, missing, why, &deadline).await?;
+                *absence_probe = Some(fresh);
+                Ok(fresh)
+            })
+        });
+        probe.await?
     }
 }
 

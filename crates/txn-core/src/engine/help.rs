@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::engine::apply::{Applied, Apply, Unapplied};
+use crate::engine::apply::{Applied, Apply, OnSettled, Unapplied};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::holder::{Decided, Holding, Lock};
@@ -124,17 +124,20 @@ impl Engine {
     }
 
     /// Applies a committed transaction of this process to the participants that are wanted. `known`: what it knows of these by
-    /// acknowledged writes. `own`: its record.
+    /// acknowledged writes. `own`: its record. `on_settled`: called with documents as soon as they are applied, whatever
+    /// hinders the others.
     pub(crate) async fn apply(
         &self,
         record: &Arc<Record>,
         known: BTreeMap<Key, View>,
         wanted: BTreeSet<Key>,
         own: Option<Arc<OwnRecord>>,
+        on_settled: OnSettled,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
         let mut apply = self.begin_apply(record.clone(), known, wanted, own)?;
         apply.leave_out_unwanted();
+        apply.tell_settled(on_settled);
         let applied = self.roll_forward(Requester::Patient, Box::new(apply), deadline).await?;
         Ok(applied.unapplied)
     }

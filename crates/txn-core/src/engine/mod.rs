@@ -16,13 +16,13 @@ pub(crate) mod gone;
 pub(crate) mod help;
 pub(crate) mod history;
 pub(crate) mod holder;
+pub(crate) mod hot;
 pub(crate) mod in_doubt;
 pub(crate) mod janitor;
 pub(crate) mod lifecycle;
 pub(crate) mod lock_queue;
 pub(crate) mod lock_resolver;
 pub(crate) mod lost;
-pub(crate) mod memory;
 pub(crate) mod observe;
 pub(crate) mod opening;
 pub(crate) mod outcome;
@@ -38,7 +38,6 @@ pub(crate) mod settle;
 pub(crate) mod shared_requests;
 pub(crate) mod single_write;
 pub(crate) mod store_access;
-pub(crate) mod succession;
 pub(crate) mod survey;
 pub(crate) mod time;
 pub(crate) mod transaction_table;
@@ -48,7 +47,7 @@ pub(crate) mod unlock;
 pub(crate) mod wait_reason;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -63,13 +62,13 @@ use crate::engine::contested::Contested;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
+use crate::engine::hot::document_cache::DocumentCache;
+use crate::engine::hot::handoff::HandoffTable;
 use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
-use crate::engine::memory::Memory;
 use crate::engine::serving_runtime::ServingRuntime;
 use crate::engine::shared_requests::SharedRequests;
-use crate::engine::succession::Successions;
 use crate::engine::time::Time;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
@@ -83,6 +82,8 @@ use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::recent::recent_with;
 
 pub(crate) struct Engine {
+    /// For its tasks.
+    this: Weak<Engine>,
     store: Arc<dyn Store>,
     /// Where records are written and read: the same store, past the queues of documents.
     records: Arc<dyn Store>,
@@ -97,14 +98,14 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// Its commits that it still looks for in documents.
     pub(crate) in_doubt: InDoubt,
-    /// What this process committed last.
-    pub(crate) memory: Memory,
+    /// What this process read or committed lately.
+    pub(crate) cache: DocumentCache,
     /// How many transactions run.
     pub(crate) admission: Admission,
     /// Where other processes were met.
     pub(crate) contested: Contested,
-    /// What it committed, and leaves to the next group to be written.
-    pub(crate) successions: Successions,
+    /// What it committed and did not apply.
+    pub(crate) handoffs: HandoffTable,
     /// The aliases by which collections were opened.
     aliases: Aliases,
     /// The collections that keep what is overwritten.
@@ -148,7 +149,9 @@ impl Engine {
                 false => store.clone(),
             }
         };
-        Ok(Arc::new(Self {
+        let (in_front, records) = (front(), front());
+        Ok(Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             ids: IdSource::new(&*config.entropy),
             table: Table::new(name),
             live_attempts: Arc::new(LiveAttempts::default()),
@@ -156,12 +159,12 @@ impl Engine {
             aborted: KnownAborted::default(),
             in_doubt: InDoubt::default(),
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
-            records: front(),
-            store: front(),
-            memory: Memory::new(groups.then_some(config.transaction_limit)),
+            records,
+            store: in_front,
+            cache: DocumentCache::new(groups.then_some(config.transaction_limit)),
             admission: Admission::new(config.max_running),
             contested: Contested::default(),
-            successions: Successions::default(),
+            handoffs: HandoffTable::default(),
             aliases: Aliases::default(),
             histories: Histories::default(),
             groups,
@@ -191,6 +194,25 @@ impl Engine {
                 tracing::error!(?event, "the observer panicked");
             }
         }
+    }
+
+    /// Does work that several callers wait for, in a task: a caller that does not poll its future delays
+    /// nobody else. The task goes on if its caller is dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has ended.
+    async fn shared<T, F>(&self, work: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let ended = || Error::unavailable("the runtime of the domain has ended");
+        let this = self.this.upgrade().ok_or_else(ended)?;
+        let task = self.lifecycle.spawn(work(this));
+        task.await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => ended(),
+        })
     }
 
     /// The deadline of work on behalf of a domain, not of one transaction.

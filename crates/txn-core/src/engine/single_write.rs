@@ -48,9 +48,9 @@ impl Engine {
                 written: Some(at),
                 found: View::Present { version: found, .. },
             }) if found == version => {
-                self.memory.applied(key, *at, source, content, self.now());
+                self.cache.applied(key, *at, source, content, self.now());
             }
-            _ => self.memory.forget(key),
+            _ => self.cache.forget(key),
         }
         settled.map(|settled| settled.proven).map_err(|unsettled| match unsettled {
             Unsettled { because: Because::Stuck, .. } => {

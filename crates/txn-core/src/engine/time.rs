@@ -121,6 +121,10 @@ impl Engine {
         if self.clock_verdict() == Verdict::Sound {
             return Ok(());
         }
+        self.shared(async |engine| engine.ask_whether_clock_is_right().await).await?
+    }
+
+    async fn ask_whether_clock_is_right(&self) -> Result<(), Error> {
         let mut refused = self.time.refused.lock().await;
         let is_doubtful = self.clock_verdict() == Verdict::Doubtful;
         if is_doubtful || refused.is_none_or(|at| self.now() > at + REFUSAL) {

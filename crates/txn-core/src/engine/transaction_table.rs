@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
@@ -144,6 +145,11 @@ impl Table {
         Key::new(self.alias(tid.day()), tid.to_string())
     }
 
+    /// Whether a document is a record of the domain.
+    pub(crate) fn has_record(&self, key: &Key) -> bool {
+        key.collection.starts_with(&self.prefix())
+    }
+
     pub(crate) fn domain_key(&self) -> Key {
         Key::new(REGISTRY, format!("domain:{}", self.domain))
     }
@@ -225,7 +231,23 @@ impl Engine {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }
-        let _making = self.table.making.lock().await;
+        let deadline = deadline.clone();
+        let found = self.shared(|engine| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                let _making = engine.table.making.lock().await;
+                engine.find_partition(day, make, &deadline).await
+            })
+        });
+        found.await?
+    }
+
+    /// As [`Self::partition`], for one task at a time.
+    async fn find_partition(
+        &self,
+        day: Day,
+        make: bool,
+        deadline: &Deadline,
+    ) -> Result<Partition, AttemptError> {
         if self.table.ready.lock().contains(&day) {
             return Ok(Partition::Ready);
         }

@@ -53,8 +53,6 @@ pub(crate) struct Application {
     pub(super) told: mpsc::UnboundedReceiver<Told>,
     /// Of the whole transaction, on the monotonic clock.
     pub(super) ends_at: Duration,
-    /// When a reader leaves the queue if no group has taken it, on the monotonic clock.
-    pub(super) leaves_at: Option<Duration>,
 }
 
 impl Application {
@@ -68,9 +66,8 @@ impl Application {
                     return told.unwrap_or_else(|| Told::Ended(Err(self.left_alone())));
                 }
                 () = engine.config.clock.sleep(SLOW) => {
-                    let is_called = self.groups.call_if_free(Some(self.place));
-                    let gives_up = || if is_called { None } else { self.gives_up_waiting() };
-                    if let Some(error) = self.too_late().or_else(gives_up) {
+                    self.groups.call_if_free(Some(self.place));
+                    if let Some(error) = self.too_late() {
                         return Told::Ended(Err(error));
                     }
                 }
@@ -92,16 +89,6 @@ impl Application {
                 Some(too_late(uses.as_ref().and_then(|uses| uses.keys().next())).into())
             }
         }
-    }
-
-    /// Leaves the queue to go by itself, if it has waited for long enough.
-    fn gives_up_waiting(&self) -> Option<AttemptError> {
-        let waits_on = self.leaves_at.is_none_or(|at| self.groups.engine.now() < at);
-        if waits_on || self.standing.leave(false) != Certainty::Out {
-            return None;
-        }
-        cov_mark::hit!(reader_leaves_the_queue);
-        Some(AttemptError::Retry(RetryReason::LeftGroup))
     }
 
     /// Whoever composed it is gone.

@@ -15,9 +15,9 @@ use super::standing::Joined;
 use super::uses::{self, Uses};
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
-use crate::attempt::seat::Places;
 use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::Options;
+use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::ErrorKind;
 use crate::event::Event;
@@ -42,13 +42,11 @@ impl Groups {
         // Whoever is ready to run may still join. Where nobody is, this takes no time.
         tokio::task::yield_now().await;
         let now = self.engine.now();
+        let Engine { live_attempts, handoffs, .. } = &*self.engine;
         let (taken, over) =
-            self.queue.lock().take(turn.number(), here, now, &self.engine.live_attempts);
+            self.queue.lock().take(turn.number(), here, now, live_attempts, handoffs);
         if taken.is_empty() {
             return;
-        }
-        if !over.is_empty() {
-            self.moved.notify_waiters();
         }
         let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
         let parts: Vec<_> = parts(members.collect(), &over)
@@ -59,20 +57,19 @@ impl Groups {
                 let along = self.take_along(&members, locks_first);
                 written.extend([along.clone()]);
                 let reads = Documents::new(&self, read);
-                let mut written = Documents::new(&self, written);
-                written.awaits_them =
-                    matches!(members.as_slice(), [one] if one.applicant.returns_at_once);
-                written.over = written.written().intersection(&over).cloned().collect();
-                if !locks_first {
-                    written.over.extend(along.written.iter().cloned());
-                }
+                let written = Documents::new(&self, written);
+                let is_over = uses_of(&members).written.iter().any(|key| over.contains(key));
                 let with_turn = TurnWithReads { _reads: reads, _turn: turn.clone() };
                 let guards = (with_turn, written);
                 let groups = self.clone();
                 async move {
                     match locks_first {
                         true => groups.lock_and_commit(members, along.written, guards).await,
-                        false => groups.compose_and_commit(members, along.written, guards).await,
+                        false => {
+                            groups
+                                .compose_and_commit(members, along.written, guards, is_over)
+                                .await;
+                        }
                     }
                 }
             })
@@ -96,7 +93,7 @@ impl Groups {
         let is_free = |key: &Key| !self.engine.live_attempts.is_wanted_by_older([key], age);
         if !locks_first {
             let is_wanted = |key: &Key| is_free(key) && contested.is_any([key], now);
-            return self.queue.lock().take_offered(is_wanted);
+            return self.queue.lock().take_offered(is_wanted, &self.engine.handoffs);
         }
         let mut together = contested.together_with(&uses_of(members).keys().collect(), now);
         together.retain(is_free);
@@ -104,18 +101,19 @@ impl Groups {
     }
 
     /// Composes transactions in their order, and commits what they come to by one attempt. `along`: further documents, which it
-    /// takes over.
+    /// takes over. `is_over`: some of the documents are locked over the commit before.
     async fn compose_and_commit(
         self: Arc<Self>,
         members: Vec<Member>,
         along: BTreeSet<Key>,
         guards: Guards,
+        is_over: bool,
     ) {
         let Some(tid) = tid_for(&members) else { return };
         let mut composition = Composition::new(tid);
         let uses = uses_of(&members);
         for key in uses.keys() {
-            if let Some(known) = self.engine.memory.recall(key, self.engine.now()) {
+            if let Some(known) = self.engine.cache.get(key, self.engine.now()) {
                 composition.learn(key, known);
             }
         }
@@ -131,7 +129,7 @@ impl Groups {
             several => self.begin(several, tid, false),
         };
         let (turn, written) = guards;
-        if !written.over.is_empty() && joined.iter().any(|member| member.applicant.insists) {
+        if is_over && joined.iter().any(|member| member.applicant.insists) {
             cov_mark::hit!(contested_documents_are_taken_over);
             attempt.take_turn(along);
         }
@@ -149,9 +147,9 @@ impl Groups {
     ) {
         let Some(tid) = tid_for(&members) else { return };
         let attempt = self.begin(&members, tid, true);
-        let (turn, mut written) = guards;
-        // It may have to wait before it locks them.
-        written.decline(&|_| true);
+        let (turn, written) = guards;
+        // The attempt may have to wait before it locks them.
+        self.engine.handoffs.decline(&uses_of(&members).written);
         attempt.take_seat(Box::new(turn), Box::new(written));
         cov_mark::hit!(overtaken_group_locks_first);
         let uses = uses_of(&members);
@@ -325,14 +323,16 @@ impl Groups {
     /// A group never fails a member: whoever was in the way, by the document that was, starts again or goes with fewer, and the
     /// others go again as they are.
     fn tell_failed(&self, mut parts: Vec<Vec<Member>>, error: AttemptError) {
-        self.forget(error.document());
+        // A record is a document of all members.
+        let document = error.document().filter(|key| !self.engine.table.has_record(key));
+        self.forget(document);
         let all = parts.iter().map(Vec::len).sum();
         let is_in_doubt =
             matches!(&error, AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown);
         let is_its = |member: &Member| {
             let only_reads = member.applicant.uses.only_reads();
             !(is_in_doubt && only_reads)
-                && error.document().is_none_or(|key| member.applicant.uses.contains(key))
+                && document.is_none_or(|key| member.applicant.uses.contains(key))
         };
         // What was set aside before may have left an error of its own.
         if all == 1
@@ -341,7 +341,6 @@ impl Groups {
             return member.end(Err(error));
         }
         for part in parts {
-            let document = error.document();
             let in_the_way = document.is_none_or(|key| uses_of(&part).contains(key));
             let with = if document.is_some() { part.len() } else { all };
             for mut member in part {
@@ -370,13 +369,12 @@ impl Groups {
 
     /// What stood in the way is not what was remembered of it.
     fn forget(&self, document: Option<&Key>) {
-        document.iter().for_each(|key| self.engine.memory.forget(key));
+        document.iter().for_each(|key| self.engine.cache.was_stale(key, self.engine.now()));
     }
 
     /// Back into the queue; whoever came back too often goes by itself.
     fn put_back(&self, mut member: Member) {
         member.applicant.returns += 1;
-        member.applicant.returns_at_once = false;
         if member.applicant.returns > MOST_RETURNS {
             return member.send_away();
         }

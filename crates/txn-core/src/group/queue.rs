@@ -13,16 +13,17 @@ use super::uses::{InUse, TakesOver, Uses};
 use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
+use crate::engine::hot::handoff::HandoffTable;
 use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
 use txn_protocol::ids::Age;
 
-/// Groups that are under way at once, until they are acknowledged: one is locked while another commits. More would be smaller, and each
-/// costs the server its requests.
+/// Groups of the same collections that are under way at once, until they are acknowledged: one is locked while another commits. More
+/// would be smaller, and each costs the server its requests.
 const TURNS: usize = 2;
 
-/// Turns beyond that, for slow ones.
-const SPARE_TURNS: usize = 60;
+/// The same, slow ones included.
+const MOST_TURNS: usize = 32;
 
 /// Most transactions of a group.
 const MOST_MEMBERS: usize = 128;
@@ -44,8 +45,6 @@ pub(super) struct Applicant {
     pub(super) most: usize,
     /// Others overtook it before: its documents are locked before it runs.
     pub(super) insists: bool,
-    /// It came on the heels of the commit before, and may be back like that.
-    pub(super) returns_at_once: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
     /// It only reads, and others were taken who write a part of that.
@@ -56,6 +55,7 @@ pub(super) struct Applicant {
     pub(super) runtime: Handle,
     /// Where its groups are composed.
     pub(super) served_in: runtime::Id,
+    pub(super) collections: Collections,
 }
 
 impl Applicant {
@@ -128,17 +128,34 @@ impl<'q> Batch<'q> {
     }
 }
 
+/// The collections of a transaction. Only transactions of the same collections share a group and the bound on
+/// groups: a slow or blocked index delays no transaction that does not use it.
+pub(super) type Collections = Arc<[Arc<str>]>;
+
+/// A turn that is taken.
+#[derive(Debug)]
+struct TurnOf {
+    collections: Collections,
+    /// When it was given, on the monotonic clock.
+    since: Duration,
+    /// The runtime in which its group is composed, until the turn has members.
+    called_in: Option<runtime::Id>,
+}
+
+impl TurnOf {
+    /// Whether it leaves its place to another one.
+    fn is_slow(&self, now: Duration) -> bool {
+        now.saturating_sub(self.since) >= SLOW
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: BTreeMap<Place, Applicant>,
-    /// How many of them use each document.
-    wanted: BTreeMap<Key, usize>,
     /// By groups under way: what is read until they are acknowledged, what is written until it is applied.
     in_use: InUse,
-    /// The turns that are taken, and since when.
-    turns: BTreeMap<u64, Duration>,
-    /// Turns that were given and have no members yet, each with the runtime in which it is composed.
-    called: BTreeMap<u64, runtime::Id>,
+    /// The turns that are taken.
+    turns: BTreeMap<u64, TurnOf>,
     arrivals: u64,
     next_turn: u64,
 }
@@ -153,29 +170,11 @@ impl Queue {
 
     /// Back to where it was.
     pub(super) fn enter_again(&mut self, place: Place, applicant: Applicant) {
-        for key in applicant.uses.keys() {
-            match self.wanted.get_mut(key) {
-                Some(users) => *users += 1,
-                None => _ = self.wanted.insert(key.clone(), 1),
-            }
-        }
         self.waiting.insert(place, applicant);
     }
 
     pub(super) fn leave(&mut self, place: Place) -> Option<Applicant> {
-        let applicant = self.waiting.remove(&place)?;
-        for key in applicant.uses.keys() {
-            match self.wanted.get_mut(key) {
-                Some(users) if *users > 1 => *users -= 1,
-                _ => _ = self.wanted.remove(key),
-            }
-        }
-        Some(applicant)
-    }
-
-    /// Whether somebody who waits uses one of these.
-    pub(super) fn is_any_wanted<'k>(&self, mut keys: impl Iterator<Item = &'k Key>) -> bool {
-        keys.any(|key| self.wanted.contains_key(key))
+        self.waiting.remove(&place)
     }
 
     /// Gives a turn to a transaction that is free, if a turn is left. Returns the number of the turn,
@@ -183,29 +182,41 @@ impl Queue {
     /// because a resting runtime cannot run a closure again.
     ///
     /// `only`: nobody else is looked at, for all others were, and were not free.
-    pub(super) fn call(&mut self, now: Duration, only: Option<Place>) -> Option<(u64, Handle)> {
-        let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
-        let slow = self.turns.values().filter(is_slow).count();
-        if self.turns.len() >= TURNS + slow.min(SPARE_TURNS) {
-            return None;
-        }
-        let since = |number: &u64| self.turns.get(number);
-        if self.called.keys().filter_map(since).any(|since| !is_slow(&since)) {
-            return None;
-        }
-        let rests = |next: &Applicant| self.called.values().any(|id| *id == next.served_in);
-        let is_free =
-            |next: &&Applicant| !rests(next) && self.in_use.allows(&next.uses, next.takes_over());
+    pub(super) fn call(
+        &mut self,
+        now: Duration,
+        only: Option<Place>,
+        handoffs: &HandoffTable,
+    ) -> Option<(u64, Handle)> {
+        let is_free = |next: &&Applicant| {
+            self.has_turn_for(next, now)
+                && self.in_use.allows(&next.uses, next.takes_over(), handoffs)
+        };
         let next = match only {
             Some(place) => self.waiting.get(&place).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
         };
-        let (runtime, served_in) = (next.runtime.clone(), next.served_in);
+        let (runtime, collections) = (next.runtime.clone(), next.collections.clone());
         let number = self.next_turn;
         self.next_turn += 1;
-        self.turns.insert(number, now);
-        self.called.insert(number, served_in);
+        let called_in = Some(next.served_in);
+        self.turns.insert(number, TurnOf { collections, since: now, called_in });
         Some((number, runtime))
+    }
+
+    /// Whether a turn is left for the collections of a transaction, and none is about to take it.
+    fn has_turn_for(&self, next: &Applicant, now: Duration) -> bool {
+        let (mut taken, mut all) = (0, 0);
+        for turn in self.turns.values() {
+            let is_same = turn.collections == next.collections;
+            let rests = turn.called_in == Some(next.served_in);
+            if is_same && (rests || turn.called_in.is_some() && !turn.is_slow(now)) {
+                return false;
+            }
+            taken += usize::from(is_same && !turn.is_slow(now));
+            all += usize::from(is_same);
+        }
+        taken < TURNS && all < MOST_TURNS
     }
 
     /// Takes those whose turn it is, oldest first; their documents are in use from here on. Returns also which of these are taken over
@@ -219,7 +230,10 @@ impl Queue {
         here: runtime::Id,
         now: Duration,
         live_attempts: &LiveAttempts,
+        handoffs: &HandoffTable,
     ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
+        let Some(turn) = self.turns.get(&number) else { return Default::default() };
+        let collections = turn.collections.clone();
         let mut batch = Batch::default();
         let mut blocked = InUse::default();
         let (mut patient, mut gone) = (Vec::new(), Vec::new());
@@ -238,15 +252,16 @@ impl Queue {
                 continue;
             }
             let is_free = match only_reads {
-                true => self.is_readable(next, &batch, &blocked, live_attempts),
+                true => self.is_readable(next, &batch, &blocked, live_attempts, handoffs),
                 false => {
-                    self.in_use.allows(&next.uses, next.takes_over())
+                    self.in_use.allows(&next.uses, next.takes_over(), handoffs)
                         && !next.uses.written.iter().any(|key| batch.apart.contains(key))
-                        && blocked.allows(&next.uses, TakesOver::Nothing)
+                        && !blocked.conflicts_with(&next.uses)
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
                 }
             };
-            if is_free && next.may_go(here) && batch.has_room_for(next) {
+            let is_here = next.may_go(here) && next.collections == collections;
+            if is_free && is_here && batch.has_room_for(next) {
                 batch.add(*place, next);
             } else {
                 blocked.begin(&next.uses);
@@ -254,8 +269,9 @@ impl Queue {
         }
         let mut passed_over = Vec::new();
         for (place, next) in patient {
-            let is_free = self.is_readable(next, &batch, &blocked, live_attempts);
-            if is_free && next.may_go(here) && batch.has_room_for(next) {
+            let is_free = self.is_readable(next, &batch, &blocked, live_attempts, handoffs);
+            let is_here = next.may_go(here) && next.collections == collections;
+            if is_free && is_here && batch.has_room_for(next) {
                 batch.add(place, next);
             } else if batch.writes_what_it_reads(next) {
                 passed_over.push(place);
@@ -272,10 +288,16 @@ impl Queue {
         }
         let taken: Vec<_> =
             taken.into_iter().filter_map(|place| Some((place, self.leave(place)?))).collect();
-        if !taken.is_empty() {
-            self.called.remove(&number);
+        if !taken.is_empty()
+            && let Some(turn) = self.turns.get_mut(&number)
+        {
+            turn.called_in = None;
         }
-        let over = taken.iter().flat_map(|(_, next)| self.in_use.begin(&next.uses)).collect();
+        let mut over = BTreeSet::new();
+        for (_, next) in &taken {
+            self.in_use.begin(&next.uses);
+            over.extend(next.uses.written.iter().filter(|key| handoffs.contains(key)).cloned());
+        }
         (taken, over)
     }
 
@@ -286,14 +308,15 @@ impl Queue {
         batch: &Batch<'_>,
         blocked: &InUse,
         live_attempts: &LiveAttempts,
+        handoffs: &HandoffTable,
     ) -> bool {
         let is_covered = |key: &&Key| batch.covered.contains(*key);
         let mut others = next.uses.read.iter().filter(|key| !is_covered(key)).peekable();
         others.peek().is_none()
-            || blocked.allows(&next.uses, TakesOver::Nothing)
+            || !blocked.conflicts_with(&next.uses)
                 && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
                 && !batch.writes_what_it_reads(next)
-                && others.all(|key| !self.in_use.is_written(key))
+                && others.all(|key| !self.in_use.is_written(key) && !handoffs.contains(key))
     }
 
     /// Whether somebody writes one of these now.
@@ -313,9 +336,12 @@ impl Queue {
     }
 
     /// Takes all that is offered and `wanted`, for those who took what was offered with it. Returns which.
-    pub(super) fn take_offered(&mut self, wanted: impl Fn(&Key) -> bool) -> Uses {
-        let wanted = self.in_use.offered().filter(|key| wanted(key));
-        let mut keys: BTreeSet<Key> = wanted.cloned().collect();
+    pub(super) fn take_offered(
+        &mut self,
+        wanted: impl Fn(&Key) -> bool,
+        handoffs: &HandoffTable,
+    ) -> Uses {
+        let mut keys = handoffs.keys(|key| self.in_use.is_free(key) && wanted(key));
         // Who could not take it over would wait until those who do not need it are through.
         for next in self.waiting.values() {
             next.uses.not_taken_over(next.takes_over()).for_each(|key| _ = keys.remove(key));
@@ -331,29 +357,13 @@ impl Queue {
 
     /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
     pub(super) fn end_turn(&mut self, number: u64) -> bool {
-        self.turns.remove(&number);
-        self.called.remove(&number).is_none()
+        self.turns.remove(&number).is_some_and(|turn| turn.called_in.is_none())
     }
 
-    /// Whoever writes these next may take them, while they are in use.
-    pub(super) fn offer(&mut self, keys: BTreeSet<Key>) {
-        self.in_use.offer(keys);
-    }
-
-    /// Whether all of these are still to be taken, and nobody waits for them who cannot take them.
-    pub(super) fn awaits_its_next(&self, offered: &BTreeSet<Key>) -> bool {
-        let cannot_take = |next: &Applicant| {
-            next.uses.keys().any(|key| offered.contains(key))
-                && !self.in_use.allows(&next.uses, next.takes_over())
-        };
-        !offered.is_empty()
-            && offered.iter().all(|key| self.in_use.is_offered(key))
-            && !self.waiting.values().any(cannot_take)
-    }
-
-    /// Takes an offer back. Returns what was taken.
-    pub(super) fn withdraw(&mut self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
-        self.in_use.withdraw(keys)
+    /// Takes those of the documents back that no transaction uses. Returns them.
+    pub(super) fn reclaim(&mut self, mut keys: BTreeSet<Key>) -> Uses {
+        keys.retain(|key| self.in_use.is_free(key));
+        self.take_further(keys)
     }
 
     pub(super) fn free(&mut self, uses: &Uses) {

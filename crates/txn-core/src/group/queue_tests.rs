@@ -5,6 +5,7 @@ use crate::attempt::Manner;
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::store::MemoryStore;
+use txn_protocol::document::View;
 use txn_protocol::rules::testing::tid;
 
 /// A queue, and those who wait in it by their age: less is older.
@@ -35,13 +36,15 @@ impl Scene {
         self.ages.insert(attempt.tid.age(), age);
         let (tell, told) = mpsc::unbounded_channel();
         self.told.push(told);
+        let uses = Uses { read: keys(read), written: keys(written) };
+        let collections: BTreeSet<_> = uses.keys().map(|key| key.collection.clone()).collect();
         Applicant {
             attempt,
             attempts: Attempts::default(),
-            uses: Uses { read: keys(read), written: keys(written) },
+            uses,
+            collections: collections.into_iter().collect(),
             most: usize::MAX,
             insists: false,
-            returns_at_once: false,
             returns: 0,
             passed_over: false,
             standing: SharedStanding::default(),
@@ -63,8 +66,22 @@ impl Scene {
 
     /// Who is taken in a turn.
     fn take(&mut self) -> Vec<u8> {
+        self.take_of("c")
+    }
+
+    /// Who is taken in a turn of a collection.
+    fn take_of(&mut self, collection: &str) -> Vec<u8> {
         let (here, now) = (Handle::current().id(), self.engine.now());
-        let (taken, _) = self.queue.take(0, here, now, &self.engine.live_attempts);
+        let turn = TurnOf {
+            collections: [Arc::from(collection)].into(),
+            since: now,
+            called_in: Some(here),
+        };
+        self.queue.turns.insert(0, turn);
+        let (taken, _) = {
+            let Engine { live_attempts, handoffs, .. } = &*self.engine;
+            self.queue.take(0, here, now, live_attempts, handoffs)
+        };
         taken.iter().map(|(_, next)| self.ages[&next.age()]).collect()
     }
 
@@ -73,12 +90,11 @@ impl Scene {
         self.queue.free(&Uses { read: keys(read), written: keys(written) });
     }
 
-    /// One who writes these is under way, and leaves them to the next.
-    fn offered_by_one(written: &str) -> Self {
-        let mut scene = Self::new();
-        scene.enter(0, "", written);
-        assert_eq!(scene.take(), [0]);
-        scene.queue.offer(keys(written));
+    /// These are committed and not applied.
+    fn with_handoffs(ids: &str) -> Self {
+        let scene = Self::new();
+        let views = keys(ids).into_iter().map(|key| (key, View::Absent)).collect();
+        scene.engine.handoffs.publish(views, 1);
         scene
     }
 }
@@ -94,6 +110,39 @@ async fn whoever_is_blocked_blocks_those_behind() {
     assert_eq!(scene.take(), [4]);
     scene.end("", "a");
     assert_eq!(scene.take(), [2, 3], "in their order, composed");
+}
+
+#[tokio::test]
+async fn transactions_of_other_collections_share_no_group() {
+    let mut scene = Scene::new();
+    let mut other = scene.applicant(1, "", "ab", Duration::from_secs(60));
+    other.collections = ["other".into()].into();
+    scene.queue.enter(other);
+    scene.enter(2, "", "cd");
+    scene.enter(3, "", "bc");
+    assert_eq!(scene.take(), [2], "an older one of another group wants the document of the third");
+    assert_eq!(scene.take_of("other"), [1]);
+}
+
+#[tokio::test]
+async fn busy_collection_takes_no_turn_of_another() {
+    let mut scene = Scene::new();
+    let call = |scene: &mut Scene| {
+        let (now, handoffs) = (scene.engine.now(), &scene.engine.handoffs);
+        scene.queue.call(now, None, handoffs).map(|(number, _)| number)
+    };
+    for age in 0..6 {
+        let mut cold = scene.applicant(age, "", "", Duration::from_secs(60));
+        cold.uses.written = [Key::new("cold", age.to_string())].into();
+        cold.collections = ["cold".into()].into();
+        scene.queue.enter(cold);
+        while let Some(number) = call(&mut scene) {
+            scene.queue.turns.get_mut(&number).expect("given").called_in = None;
+        }
+    }
+    assert_eq!(scene.queue.turns.len(), TURNS);
+    scene.enter(9, "", "a");
+    assert!(call(&mut scene).is_some());
 }
 
 #[tokio::test]
@@ -147,34 +196,38 @@ async fn what_somebody_waits_for_is_not_taken_along() {
 }
 
 #[tokio::test]
-async fn what_is_offered_is_left_to_those_who_cannot_take_it_over() {
-    let mut scene = Scene::offered_by_one("abcd");
+async fn handoffs_stay_for_those_who_cannot_take_them() {
+    let mut scene = Scene::with_handoffs("abcd");
     scene.enter(1, "", "a");
     scene.enter(2, "b", "x");
     scene.enter(3, "", "cx");
-    assert_eq!(scene.queue.take_offered(|key| *key.id != *"d").written, keys("c"));
-    assert_eq!(scene.queue.withdraw(&keys("abcd")), keys("c"), "and it is told who keeps it");
+    let taken = scene.queue.take_offered(|key| *key.id != *"d", &scene.engine.handoffs);
+    assert_eq!(taken.written, keys("c"));
 }
 
 #[tokio::test]
-async fn nobody_is_waited_for_where_others_wait_who_cannot_take_it() {
-    let offered = keys("ab");
-    let mut scene = Scene::offered_by_one("ab");
-    assert!(scene.queue.awaits_its_next(&offered));
-    scene.enter(3, "", "bc");
-    assert!(scene.queue.awaits_its_next(&offered), "it takes it");
-    scene.enter(2, "", "c");
-    assert!(scene.queue.awaits_its_next(&offered), "it is after something else");
-    scene.enter_insisting(1, "bc");
-    assert!(!scene.queue.awaits_its_next(&offered), "it waits until all is free");
-
-    let mut scene = Scene::offered_by_one("ab");
+async fn handoff_is_free_for_a_writer_of_several() {
+    let mut scene = Scene::with_handoffs("abc");
     scene.enter(1, "", "a");
-    assert!(!scene.queue.awaits_its_next(&offered), "a single document is not taken over");
+    scene.enter(2, "b", "x");
+    scene.enter_insisting(3, "cy");
+    assert_eq!(
+        scene.take(),
+        [] as [u8; 0],
+        "one document, a read, and a lock that may have to wait"
+    );
+    let mut scene = Scene::with_handoffs("abc");
+    scene.enter(1, "", "ax");
+    scene.enter_insisting(2, "bc");
+    assert_eq!(scene.take(), [1, 2]);
+}
 
-    let mut scene = Scene::offered_by_one("ab");
-    scene.enter(1, "", "ab");
+#[tokio::test]
+async fn only_unused_documents_are_reclaimed() {
+    let mut scene = Scene::with_handoffs("ab");
+    scene.enter(1, "", "ax");
     assert_eq!(scene.take(), [1]);
-    assert!(!scene.queue.awaits_its_next(&offered), "it is taken");
-    assert!(!Scene::new().queue.awaits_its_next(&keys("")), "nothing is offered");
+    assert_eq!(scene.queue.reclaim(keys("ab")).written, keys("b"));
+    scene.enter(2, "", "bx");
+    assert_eq!(scene.take(), [] as [u8; 0], "it is being applied");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use crate::engine::hot::handoff::HandoffTable;
 use crate::store::Key;
 
 /// The documents of a transaction, or of several.
@@ -127,7 +128,7 @@ fn root(first: &mut [usize], mut number: usize) -> usize {
     number
 }
 
-/// What of the documents that are offered is free for somebody.
+/// Which of the documents that are committed and not applied a transaction may lock over these commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakesOver {
     Nothing,
@@ -142,23 +143,32 @@ pub(super) enum TakesOver {
 pub(super) struct InUse {
     read: BTreeMap<Key, usize>,
     written: BTreeMap<Key, usize>,
-    /// Those whose writer leaves them to the next one.
-    offered: BTreeSet<Key>,
-    /// Those that the next one took, while their writer still holds them.
-    taken: BTreeSet<Key>,
 }
 
 impl InUse {
-    pub(super) fn allows(&self, uses: &Uses, takes_over: TakesOver) -> bool {
-        let written = |key: &Key| self.written.contains_key(key);
+    /// Whether a transaction may use its documents now. A document that is committed and not applied is free
+    /// for a transaction that writes it and locks it over that commit.
+    pub(super) fn allows(
+        &self,
+        uses: &Uses,
+        takes_over: TakesOver,
+        handoffs: &HandoffTable,
+    ) -> bool {
+        let is_unapplied = |key: &Key| handoffs.contains(key);
         let takes_over = match takes_over {
             TakesOver::Nothing => false,
             TakesOver::Some => true,
-            TakesOver::All => uses.read.is_empty() && uses.written.is_subset(&self.offered),
+            TakesOver::All => uses.read.is_empty() && uses.written.iter().all(is_unapplied),
         };
-        let kept = |key: &Key| written(key) && !(takes_over && self.offered.contains(key));
-        !uses.read.iter().any(written)
-            && !uses.written.iter().any(|key| kept(key) || self.read.contains_key(key))
+        !self.conflicts_with(uses)
+            && !uses.read.iter().any(is_unapplied)
+            && (takes_over || !uses.written.iter().any(is_unapplied))
+    }
+
+    /// Whether some document is written by one side and used by the other.
+    pub(super) fn conflicts_with(&self, uses: &Uses) -> bool {
+        uses.read.iter().any(|key| self.is_written(key))
+            || uses.written.iter().any(|key| !self.is_free(key))
     }
 
     /// Whether somebody writes a document.
@@ -171,35 +181,12 @@ impl InUse {
         !self.written.contains_key(key) && !self.read.contains_key(key)
     }
 
-    pub(super) fn is_offered(&self, key: &Key) -> bool {
-        self.offered.contains(key)
-    }
-
-    pub(super) fn offered(&self) -> impl Iterator<Item = &Key> {
-        self.offered.iter()
-    }
-
-    pub(super) fn offer(&mut self, keys: BTreeSet<Key>) {
-        self.offered.extend(keys);
-    }
-
-    /// Takes an offer back. Returns what was taken.
-    pub(super) fn withdraw(&mut self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
-        self.offered.retain(|key| !keys.contains(key));
-        self.taken.extract_if(.., |key| keys.contains(key)).collect()
-    }
-
-    /// Returns what is taken over from another writer.
-    pub(super) fn begin(&mut self, uses: &Uses) -> BTreeSet<Key> {
+    pub(super) fn begin(&mut self, uses: &Uses) {
         for (keys, counts) in [(&uses.read, &mut self.read), (&uses.written, &mut self.written)] {
             for key in keys {
                 *counts.entry(key.clone()).or_default() += 1;
             }
         }
-        let over: BTreeSet<Key> =
-            uses.written.iter().filter_map(|key| self.offered.take(key)).collect();
-        self.taken.extend(over.iter().cloned());
-        over
     }
 
     pub(super) fn end(&mut self, uses: &Uses) {
@@ -229,21 +216,13 @@ mod tests {
         let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
         let mut in_use = InUse::default();
         in_use.begin(&reader);
-        assert!(
-            in_use.allows(&uses(&["a"], &["c"]), TakesOver::Nothing)
-                && !in_use.allows(&writer, TakesOver::Nothing)
-        );
+        assert!(!in_use.conflicts_with(&uses(&["a"], &["c"])) && in_use.conflicts_with(&writer));
         in_use.begin(&uses(&["a"], &["c"]));
         in_use.end(&reader);
-        assert!(
-            !in_use.allows(&writer, TakesOver::Nothing)
-                && in_use.allows(&uses(&[], &["b"]), TakesOver::Nothing)
-        );
+        assert!(in_use.conflicts_with(&writer) && !in_use.conflicts_with(&uses(&[], &["b"])));
         in_use.end(&uses(&["a"], &["c"]));
         assert!(
-            in_use.allows(&writer, TakesOver::Nothing)
-                && in_use.read.is_empty()
-                && in_use.written.is_empty()
+            !in_use.conflicts_with(&writer) && in_use.read.is_empty() && in_use.written.is_empty()
         );
     }
 
@@ -285,37 +264,6 @@ mod tests {
             of(&[(&ab, true), (&de, false), (&fg, true), (&x, true)], &["a", "b", "f", "g"]),
             [Part::InTurn, Part::Others, Part::InTurn, Part::LocksFirst(3)]
         );
-    }
-
-    #[test]
-    fn what_is_offered_is_taken_by_one_who_writes_it() {
-        let (writer, reader) = (uses(&[], &["a", "b"]), uses(&["a"], &["c"]));
-        let mut in_use = InUse::default();
-        in_use.begin(&writer);
-        in_use.offer(BTreeSet::from([Key::new("c", "a"), Key::new("c", "b")]));
-        let next = uses(&[], &["a"]);
-        let more = uses(&[], &["a", "c"]);
-        assert!(in_use.allows(&next, TakesOver::All) && in_use.allows(&more, TakesOver::Some));
-        assert!(!in_use.allows(&more, TakesOver::All), "it would have to lock the rest first");
-        assert!(!in_use.allows(&next, TakesOver::Nothing) && in_use.allows(&next, TakesOver::Some));
-        assert!(!in_use.allows(&reader, TakesOver::Some), "what it read would be found locked");
-        assert_eq!(in_use.begin(&next), next.written);
-        assert!(!in_use.allows(&next, TakesOver::Some), "it is taken once");
-        let taken = in_use.withdraw(&writer.written);
-        assert_eq!(taken, next.written);
-        in_use.end(&next);
-        assert!(!in_use.allows(&next, TakesOver::Some), "the next one has it");
-        assert!(
-            !in_use.allows(&uses(&[], &["b"]), TakesOver::Some),
-            "nobody took it, and it is applied"
-        );
-        in_use.end(&uses(&[], &["b"]));
-        assert!(
-            in_use.allows(&uses(&[], &["b"]), TakesOver::Nothing)
-                && !in_use.allows(&next, TakesOver::Nothing)
-        );
-        in_use.end(&next);
-        assert!(in_use.written.is_empty() && in_use.offered.is_empty() && in_use.taken.is_empty());
     }
 
     #[test]

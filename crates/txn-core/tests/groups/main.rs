@@ -1,7 +1,9 @@
 //! Transactions of one process that are composed, in virtual time: on a store that takes two milliseconds for each request.
 
+mod bulkheads;
+mod cache;
 mod composed;
-mod over;
+mod handoff;
 mod reading;
 mod refusing;
 mod turns;
@@ -33,7 +35,7 @@ impl Observer for Sizes {
     fn on_event(&self, event: &Event) {
         match event {
             Event::Composed { transactions, .. } => self.0.lock().push(*transactions),
-            Event::LockedOver { documents, .. } => {
+            Event::HandedOff { documents, .. } => {
                 self.1.fetch_add(u32::try_from(documents.len()).unwrap_or(1), Ordering::Relaxed);
             }
             _ => {}

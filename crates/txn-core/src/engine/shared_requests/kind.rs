@@ -1,5 +1,7 @@
 //! The three calls of a store whose requests are shared.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 
 use crate::store::{Key, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
@@ -21,6 +23,9 @@ pub(super) type AnswerOf<K> = <<K as Kind>::Operation as Operation>::Answer;
 /// What is asked for one document.
 pub(super) trait Operation: Clone + Send + Sync {
     type Answer: Send;
+
+    /// The collection of the document.
+    fn collection(&self) -> &Arc<str>;
 
     /// About how many bytes of a request it takes.
     fn bytes(&self) -> usize;
@@ -52,6 +57,10 @@ fn unavailable(why: &str) -> Read {
 impl Operation for Key {
     type Answer = Read;
 
+    fn collection(&self) -> &Arc<str> {
+        &self.collection
+    }
+
     fn bytes(&self) -> usize {
         let routing = self.routing.as_ref().map_or(0, |routing| routing.len());
         BESIDE + self.collection.len() + self.id.len() + routing
@@ -72,6 +81,10 @@ impl Operation for Key {
 
 impl Operation for Write {
     type Answer = Outcome;
+
+    fn collection(&self) -> &Arc<str> {
+        &self.key.collection
+    }
 
     fn bytes(&self) -> usize {
         self.key.bytes() + self.op.source_len()

@@ -50,8 +50,11 @@ struct Batch<K: Kind> {
     bytes: usize,
     caller: oneshot::Sender<Reply<K>>,
     /// Its place in the queue, given up when it leaves.
-    _room: [OwnedSemaphorePermit; 2],
+    room: Option<Room>,
 }
+
+/// A permit for each operation of a batch, and for each kilobyte.
+type Room = [OwnedSemaphorePermit; 2];
 
 enum Reply<K: Kind> {
     Answers(Vec<AnswerOf<K>>),
@@ -82,7 +85,7 @@ impl<K: Kind> Lane<K> {
         if self.context.bounds.is_large(operations.len(), bytes) {
             return self.ask_alone(operations).await;
         }
-        let mut reply = self.queue(operations, bytes).await;
+        let mut reply = self.queue(operations, bytes);
         loop {
             let answered = tokio::select! {
                 biased;
@@ -139,26 +142,64 @@ impl<K: Kind> Lane<K> {
         answers
     }
 
-    /// Queues a batch, and has it sent if there is a slot.
-    async fn queue(
+    /// Queues a batch once there is room, and has it sent if there is a slot.
+    ///
+    /// A task waits for room: a caller that does not poll its future would keep the room that it was
+    /// given, and those behind it would wait.
+    fn queue(
         self: &Arc<Self>,
         operations: &[K::Operation],
         bytes: usize,
     ) -> oneshot::Receiver<Reply<K>> {
         let (caller, reply) = oneshot::channel();
+        let mut batch = Batch { operations: operations.to_vec(), bytes, caller, room: None };
+        let [most, kilobytes] = self.permits(&batch);
+        let room = self.room.clone().try_acquire_many_owned(most);
+        let bytes_room = self.room_for_bytes.clone().try_acquire_many_owned(kilobytes);
+        if let (Ok(room), Ok(bytes_room)) = (room, bytes_room) {
+            batch.room = Some([room, bytes_room]);
+            self.push(batch);
+            return reply;
+        }
+        let mut waiting = Box::pin(self.clone().queue_later(batch));
+        // It is in line from now on, and not from its task's first turn.
+        if waiting.as_mut().now_or_never().is_none() {
+            self.context.tasks.spawn_on(waiting, &self.runtime);
+        }
+        reply
+    }
+
+    /// How many permits a batch needs, of each kind.
+    fn permits(&self, batch: &Batch<K>) -> [u32; 2] {
+        let bounds = &self.context.bounds;
         let permits =
             |wanted: usize, most: usize| u32::try_from(wanted.min(most)).unwrap_or(u32::MAX);
-        let most = permits(operations.len(), self.context.bounds.queued);
-        let kilobytes = permits(bytes / KILOBYTE + 1, self.context.bounds.queued_bytes / KILOBYTE);
-        // Closed never; the caller would learn that nobody carries its request.
-        let Ok(room) = self.room.clone().acquire_many_owned(most).await else { return reply };
-        let bytes_room = self.room_for_bytes.clone().acquire_many_owned(kilobytes).await;
-        let Ok(bytes_room) = bytes_room else { return reply };
-        let operations = operations.to_vec();
-        let batch = Batch { operations, bytes, caller, _room: [room, bytes_room] };
+        [
+            permits(batch.operations.len(), bounds.queued),
+            permits(batch.bytes / KILOBYTE + 1, bounds.queued_bytes / KILOBYTE),
+        ]
+    }
+
+    /// Queues a batch once there is room, unless its caller is dropped before.
+    async fn queue_later(self: Arc<Self>, mut batch: Batch<K>) {
+        let [most, kilobytes] = self.permits(&batch);
+        let room = async {
+            let room = self.room.clone().acquire_many_owned(most).await.ok()?;
+            let bytes_room =
+                self.room_for_bytes.clone().acquire_many_owned(kilobytes).await.ok()?;
+            Some([room, bytes_room])
+        };
+        batch.room = tokio::select! {
+            biased;
+            () = batch.caller.closed() => return,
+            room = room => room,
+        };
+        self.push(batch);
+    }
+
+    fn push(self: &Arc<Self>, batch: Batch<K>) {
         self.state.lock().queue.push_back(batch);
         self.send_queued();
-        reply
     }
 
     /// Has what is queued sent, if there is a slot.

@@ -14,6 +14,8 @@
 //!   these is what a dropped future always was: an unknown outcome.
 //! - Each runtime has lanes of its own, so that a request carries callers of one runtime alone. Callers that can stop
 //!   driving theirs use the lanes of another one ([`ServingRuntime`]).
+//! - Each set of collections has lanes of its own: a slow or blocked index delays no operation of another one. A
+//!   transaction that uses several collections has one request for all of them.
 //! - A panic of the store reaches those whose operations were in the request, and nobody else.
 
 mod kind;
@@ -22,6 +24,7 @@ mod lane;
 #[expect(clippy::disallowed_methods, reason = "the callers of a test are no tasks of a domain")]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -33,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::engine::serving_runtime::ServingRuntime;
 use crate::store::{Key, Layer, Outcome, Read, Store, Write};
-use kind::{AnyCopy, Kind, Primary, Writes};
+use kind::{AnyCopy, Kind, Operation, Primary, Writes};
 use lane::Lane;
 
 /// How much goes out at once.
@@ -94,46 +97,84 @@ struct LaneContext {
     bounds: Bounds,
 }
 
-/// The lanes of one kind of call, one for each runtime that carries requests.
-struct Lanes<K: Kind>(Mutex<LanesByRuntime<K>>);
+/// The lanes of one kind of call.
+struct Lanes<K: Kind>(Mutex<LanesOfRuntimes<K>>);
 
-struct LanesByRuntime<K: Kind> {
-    /// The lane that was asked for last. It stays while it is idle, so that a process with one runtime
-    /// makes one lane.
-    last: Option<(runtime::Id, Arc<Lane<K>>)>,
-    /// Every lane that is in use. An idle lane is dropped: its handle would keep the files of a runtime
-    /// open that has ended.
-    known: Vec<(runtime::Id, Weak<Lane<K>>)>,
+/// The collections of a batch, in order.
+type Collections = Vec<Arc<str>>;
+
+struct LanesOfRuntimes<K: Kind> {
+    /// The lanes of the runtime that was asked for last. They stay while they are idle, so that a process
+    /// with one runtime makes each lane once.
+    last: Option<LanesOfRuntime<K>>,
+    /// Every lane that is in use. An idle lane of another runtime is dropped: its handle would keep the files
+    /// of a runtime open that has ended.
+    known: HashMap<(runtime::Id, Collections), Weak<Lane<K>>>,
 }
+
+/// Most lanes that stay while they are idle.
+const IDLE_LANES: usize = 64;
 
 impl<K: Kind> Lanes<K> {
     fn new() -> Self {
-        Self(Mutex::new(LanesByRuntime { last: None, known: Vec::new() }))
+        Self(Mutex::new(LanesOfRuntimes { last: None, known: HashMap::new() }))
     }
 
-    /// The lane of a runtime.
-    fn of(&self, runtime: &Handle, context: &LaneContext) -> Arc<Lane<K>> {
-        let id = runtime.id();
+    /// The lane of a runtime for batches of these collections.
+    fn of(
+        &self,
+        runtime: &Handle,
+        collections: Collections,
+        context: &LaneContext,
+    ) -> Arc<Lane<K>> {
         let mut lanes = self.0.lock();
-        if let Some((of, lane)) = &lanes.last
-            && *of == id
-        {
-            return lane.clone();
-        }
-        let known =
-            lanes.known.iter().find(|(of, _)| *of == id).and_then(|(_, lane)| lane.upgrade());
-        let lane = known.unwrap_or_else(|| {
-            let lane = Lane::new(context.clone(), runtime.clone());
-            lanes.known.retain(|(_, lane)| lane.strong_count() > 0);
-            lanes.known.push((id, Arc::downgrade(&lane)));
-            lane
-        });
-        // The lane before may end here, with its handle: not under the lock.
-        let before = lanes.last.replace((id, lane.clone()));
+        let (lane, ended) = lanes.find(runtime, collections, context);
+        // Lanes of another runtime may end here, with its handle: not under the lock.
         drop(lanes);
-        drop(before);
+        drop(ended);
         lane
     }
+}
+
+/// The lanes of one runtime.
+type LanesOfRuntime<K> = (runtime::Id, HashMap<Collections, Arc<Lane<K>>>);
+
+impl<K: Kind> LanesOfRuntimes<K> {
+    /// The lane, and those that need not stay any more.
+    fn find(
+        &mut self,
+        runtime: &Handle,
+        collections: Collections,
+        context: &LaneContext,
+    ) -> (Arc<Lane<K>>, Option<LanesOfRuntime<K>>) {
+        let id = runtime.id();
+        let ended = self.last.take_if(|(of, idle)| *of != id || idle.len() >= IDLE_LANES);
+        let (_, idle) = self.last.get_or_insert_with(|| (id, HashMap::new()));
+        if let Some(lane) = idle.get(&collections) {
+            return (lane.clone(), ended);
+        }
+        let key = (id, collections.clone());
+        let lane = self.known.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let lane = Lane::new(context.clone(), runtime.clone());
+            self.known.retain(|_, lane| lane.strong_count() > 0);
+            self.known.insert(key, Arc::downgrade(&lane));
+            lane
+        });
+        idle.insert(collections, lane.clone());
+        (lane, ended)
+    }
+}
+
+/// The collections of operations, each once, in order.
+fn collections<O: Operation>(operations: &[O]) -> Collections {
+    let mut all = Collections::with_capacity(1);
+    for operation in operations {
+        let collection = operation.collection();
+        if let Err(place) = all.binary_search(collection) {
+            all.insert(place, collection.clone());
+        }
+    }
+    all
 }
 
 impl SharedRequests {
@@ -153,9 +194,15 @@ impl SharedRequests {
         Self { context, serving, reads, primary_reads, writes }
     }
 
-    /// The lane in which the caller's operations go.
-    fn lane<K: Kind>(&self, lanes: &Lanes<K>) -> Arc<Lane<K>> {
-        lanes.of(self.serving.of(&Handle::current()), &self.context)
+    /// Has operations carried by the lane of the caller's runtime and of their collections.
+    async fn ask<K: Kind>(
+        &self,
+        lanes: &Lanes<K>,
+        operations: &[K::Operation],
+    ) -> Vec<kind::AnswerOf<K>> {
+        let runtime = Handle::current();
+        let lane = lanes.of(self.serving.of(&runtime), collections(operations), &self.context);
+        lane.ask(operations).await
     }
 }
 
@@ -172,14 +219,14 @@ impl Layer for SharedRequests {
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.lane(&self.reads).ask(keys).await
+        self.ask(&self.reads, keys).await
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.lane(&self.primary_reads).ask(keys).await
+        self.ask(&self.primary_reads, keys).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.lane(&self.writes).ask(writes).await
+        self.ask(&self.writes, writes).await
     }
 }

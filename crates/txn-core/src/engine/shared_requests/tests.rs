@@ -132,9 +132,13 @@ impl Fixture {
     }
 
     fn write(&self, ids: &str, source: &str) -> JoinHandle<Vec<Outcome>> {
+        self.write_to("items", ids, source)
+    }
+
+    fn write_to(&self, collection: &str, ids: &str, source: &str) -> JoinHandle<Vec<Outcome>> {
         let writes: Vec<Write> = ids
             .split(' ')
-            .map(|id| Write::new(Key::new("items", id), WriteOp::Create(source.into())))
+            .map(|id| Write::new(Key::new(collection, id), WriteOp::Create(source.into())))
             .collect();
         let layer = self.layer.clone();
         tokio::spawn(async move { Store::write_many(&*layer, &writes).await })
@@ -281,6 +285,35 @@ async fn callers_wait_outside_of_a_full_queue() {
     assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
 }
 
+/// A caller that waits for room, and is not polled any more, keeps none.
+#[tokio::test]
+async fn unpolled_caller_is_queued_once_there_is_room() {
+    let fixture = Fixture::new(Bounds { queued: 2, ..BOUNDS }).await;
+    let first = fixture.create("a");
+    fixture.calm().await;
+    let queued = ["b", "c"].map(|id| fixture.create(id));
+    fixture.calm().await;
+    let write = |id: &str| [Write::new(Key::new("items", id), WriteOp::Create("{}".into()))];
+    let (kept, dropped) = (write("d"), write("e"));
+    let mut unpolled = Box::pin(Store::write_many(&*fixture.layer, &kept));
+    assert!(futures::poll!(&mut unpolled).is_pending());
+    {
+        let mut dropped = Box::pin(Store::write_many(&*fixture.layer, &dropped));
+        assert!(futures::poll!(&mut dropped).is_pending());
+    }
+    let other = fixture.create("f");
+    fixture.calm().await;
+    assert_eq!(fixture.requests(), ["a"], "the queue is full");
+    fixture.let_go(3).await;
+    assert_eq!(fixture.requests(), ["a", "b c", "d f"]);
+    for caller in queued.into_iter().chain([first, other]) {
+        assert!(applied(&caller.await.unwrap()));
+    }
+    assert!(applied(&unpolled.await));
+    fixture.tasks.close();
+    fixture.tasks.wait().await;
+}
+
 #[tokio::test]
 async fn a_dropped_caller_leaves_no_hole() {
     let fixture = Fixture::new(BOUNDS).await;
@@ -372,6 +405,21 @@ async fn a_slow_request_leaves_its_slot_to_others() {
     fixture.let_go(10).await;
     assert!(join_all(callers).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
     hanging.abort();
+}
+
+#[tokio::test]
+async fn collections_share_no_request_and_no_slot() {
+    let fixture = Fixture::new(BOUNDS).await;
+    let cold = ["hang", "x", "y"].map(|id| fixture.write_to("cold", id, "{}"));
+    fixture.calm().await;
+    let mut hot = vec![fixture.create("first")];
+    fixture.calm().await;
+    hot.extend(["a", "b"].map(|id| fixture.create(id)));
+    fixture.calm().await;
+    fixture.let_go(2).await;
+    assert_eq!(fixture.requests(), ["hang x y", "first", "a b"]);
+    assert!(join_all(hot).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
+    cold.into_iter().for_each(|caller| caller.abort());
 }
 
 #[tokio::test]

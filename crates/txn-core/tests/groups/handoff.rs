@@ -24,7 +24,7 @@ async fn back_to_back(bank: &Bank, n: usize) -> txn_sim::Counts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_again_is_locked_over_the_commit() {
+async fn what_is_written_again_is_handed_off_the_commit() {
     let bank = Bank::open(2).await;
     bank.transfer(0, 1, 1).await.expect("commits");
     let counts = back_to_back(&bank, 64).await;
@@ -37,7 +37,6 @@ async fn what_is_written_again_is_locked_over_the_commit() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_back_a_moment_after_its_commit_is_waited_for() {
-    cov_mark::check!(whoever_is_back_at_once_is_waited_for);
     let bank = Bank::open(2).await;
     let before = bank.store.counts();
     for _ in 0..64 {
@@ -54,7 +53,7 @@ async fn whoever_is_back_a_moment_after_its_commit_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_and_inserted_again_is_locked_over_the_commit() {
+async fn what_is_deleted_and_inserted_again_is_handed_off_the_commit() {
     let bank = Bank::open(2).await;
     let turn = |there: bool| {
         let bank = &bank;

@@ -1,0 +1,297 @@
+//! The document cache: what this process read or committed lately, so that its next transaction need not ask
+//! the store.
+//!
+//! A transaction uses a cached document as any read: its lock or its validation verifies it. A document that
+//! turns out to be stale is dropped. Readers without locks do not use the cache.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use txn_protocol::document::{Image, Stored, View};
+use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_protocol::rules::validate::Observed;
+
+use crate::engine::observe::ReadEntry;
+use crate::store::{Key, Source, Version};
+
+/// Most documents that are cached.
+const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
+
+/// Most bytes of their contents.
+const BYTES: usize = 32 << 20;
+
+/// A document that is stale twice within this time is not cached for as long: another process writes it.
+const STALE_AGAIN: Duration = Duration::from_secs(10);
+
+/// The documents that this process read or committed lately.
+#[derive(Debug)]
+pub(crate) struct DocumentCache {
+    known: Mutex<Known>,
+    /// No document stays longer than this; none: no document is cached.
+    for_at_most: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Known {
+    entries: LruCache<Key, ReadEntry>,
+    bytes: usize,
+    stale: LruCache<Key, Stale>,
+}
+
+/// A document that was stale in the cache.
+#[derive(Clone, Copy, Debug)]
+struct Stale {
+    /// When it was found stale last, on the monotonic clock.
+    found: Duration,
+    /// It is not cached before this moment.
+    until: Duration,
+}
+
+impl Known {
+    fn remember(&mut self, key: &Key, entry: ReadEntry) {
+        // News may be late.
+        if self.entries.peek(key).is_some_and(|known| known.is_later_than(&entry)) {
+            return;
+        }
+        let bytes = bytes(&entry);
+        self.forget(key);
+        if bytes > BYTES / 16 {
+            return;
+        }
+        self.bytes += bytes;
+        if let Some((_, oldest)) = self.entries.push(key.clone(), entry) {
+            self.bytes -= self::bytes(&oldest);
+        }
+        while self.bytes > BYTES {
+            let Some((_, oldest)) = self.entries.pop_lru() else { break };
+            self.bytes -= self::bytes(&oldest);
+        }
+    }
+
+    /// Returns whether it was cached.
+    fn forget(&mut self, key: &Key) -> bool {
+        let entry = self.entries.pop(key);
+        self.bytes -= entry.as_ref().map_or(0, bytes);
+        entry.is_some()
+    }
+
+    fn is_cacheable(&self, key: &Key, now: Duration) -> bool {
+        self.stale.peek(key).is_none_or(|stale| stale.until <= now)
+    }
+}
+
+/// A document that was applied holds its content twice: as it is stored, and as it is read.
+fn bytes(entry: &ReadEntry) -> usize {
+    let image = entry.observed.image.as_ref().map_or(0, |image| image.as_str().len());
+    match entry.view {
+        View::Absent => image,
+        View::Present { ref source, .. } => image + source.len(),
+    }
+}
+
+impl DocumentCache {
+    pub(crate) fn new(for_at_most: Option<Duration>) -> Self {
+        let (entries, stale) = (LruCache::new(DOCUMENTS), LruCache::new(DOCUMENTS));
+        let known = Known { entries, bytes: 0, stale };
+        Self { known: Mutex::new(known), for_at_most }
+    }
+
+    /// The record of `holder` is acknowledged as committed, and the document still carries its lock: what every reader finds
+    /// in that record.
+    pub(crate) fn committed(
+        &self,
+        key: &Key,
+        holder: AttemptId,
+        commit: CommitVersion,
+        image: Image,
+        now: Duration,
+    ) {
+        self.locked(key, holder, Some(commit), image, now);
+    }
+
+    /// The document stands under the lock of `holder`, acknowledged over this content, which its commit leaves as it is.
+    pub(crate) fn locked(
+        &self,
+        key: &Key,
+        holder: AttemptId,
+        tid: Option<CommitVersion>,
+        image: Image,
+        now: Duration,
+    ) {
+        let observed = Observed { version: None, tid, image: Some(image), holder: Some(holder) };
+        let entry = ReadEntry { observed, view: View::Absent, read_at: now };
+        if self.for_at_most.is_none() {
+            return;
+        }
+        self.known.lock().remember(key, entry);
+    }
+
+    /// The content was written into the document, acknowledged at this version.
+    pub(crate) fn applied(
+        &self,
+        key: &Key,
+        version: Version,
+        source: Source,
+        stored: Stored,
+        now: Duration,
+    ) {
+        if self.for_at_most.is_none() {
+            return;
+        }
+        let view = View::Present { version, source, stored };
+        let entry = ReadEntry { observed: Observed::of(&view), view, read_at: now };
+        self.known.lock().remember(key, entry);
+    }
+
+    /// A transaction read the document from the store: no lock stood there, or that of a commit.
+    pub(crate) fn read(&self, key: &Key, entry: &ReadEntry) {
+        if self.for_at_most.is_none()
+            || entry.observed.image.is_none()
+            || entry.observed.version.is_none()
+            || entry.observed.holder.is_some()
+        {
+            return;
+        }
+        let mut known = self.known.lock();
+        if known.is_cacheable(key, entry.read_at) {
+            known.remember(key, entry.clone());
+        }
+    }
+
+    /// Drops a document that may not be what is cached.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.known.lock().forget(key);
+    }
+
+    /// Drops a document because a transaction found that it was stale.
+    pub(crate) fn was_stale(&self, key: &Key, now: Duration) {
+        let mut known = self.known.lock();
+        if !known.forget(key) {
+            return;
+        }
+        let again = known.stale.peek(key).is_some_and(|last| now < last.found + STALE_AGAIN);
+        let until = if again { now + STALE_AGAIN } else { now };
+        known.stale.put(key.clone(), Stale { found: now, until });
+    }
+
+    /// Forgets the documents of a collection, which was opened again.
+    pub(crate) fn forget_collection(&self, collection: &str) {
+        let mut known = self.known.lock();
+        let keys = known.entries.iter().map(|(key, _)| key);
+        let keys: Vec<Key> = keys.filter(|key| *key.collection == *collection).cloned().collect();
+        for key in keys {
+            known.forget(&key);
+        }
+    }
+
+    pub(crate) fn get(&self, key: &Key, now: Duration) -> Option<ReadEntry> {
+        let longest = self.for_at_most?;
+        let mut known = self.known.lock();
+        let entry = known.entries.get(key)?;
+        if now.saturating_sub(entry.read_at) > longest {
+            known.forget(key);
+            return None;
+        }
+        Some(entry.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txn_protocol::rules::testing::{commit, image, tid, version};
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn stored(n: u8) -> Stored {
+        Stored { tid: Some(commit(n)), image: image(n.into()), ..Stored::default() }
+    }
+
+    fn applied(cache: &DocumentCache, key: &Key, version: Version, stored: Stored) {
+        cache.applied(key, version, stored.encode(), stored, NOW);
+    }
+
+    #[test]
+    fn the_last_commit_is_recalled_until_it_is_old() {
+        let cache = DocumentCache::new(Some(Duration::from_secs(10)));
+        let key = Key::new("c", "i");
+        cache.committed(&key, tid(1, 0), commit(2), image(2), NOW);
+        let committed = cache.get(&key, NOW).expect("remembered").observed;
+        assert_eq!((committed.version, committed.holder), (None, Some(tid(1, 0))));
+        applied(&cache, &key, version(7), stored(2));
+        let applied = cache.get(&key, NOW).expect("remembered").observed;
+        assert_eq!((applied.version, applied.holder), (Some(version(7)), None));
+        assert_eq!(applied.tid, committed.tid);
+        assert!(cache.get(&key, NOW + Duration::from_secs(11)).is_none());
+        assert!(cache.get(&key, NOW).is_none());
+        assert_eq!(cache.known.lock().bytes, 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_no_bytes_behind() {
+        let cache = DocumentCache::new(Some(Duration::from_secs(10)));
+        let (one, two, other) = (Key::new("c", "1"), Key::new("c", "2"), Key::new("d", "1"));
+        for key in [&one, &two, &other, &one] {
+            applied(&cache, key, version(1), stored(1));
+        }
+        cache.forget(&one);
+        cache.forget_collection("c");
+        assert!(cache.get(&two, NOW).is_none() && cache.get(&other, NOW).is_some());
+        cache.forget(&other);
+        assert_eq!(cache.known.lock().bytes, 0);
+    }
+
+    #[test]
+    fn document_that_is_stale_twice_is_not_cached() {
+        let cache = DocumentCache::new(Some(Duration::from_secs(3_600)));
+        let key = Key::new("c", "i");
+        let view =
+            View::Present { version: version(7), source: stored(2).encode(), stored: stored(2) };
+        let read =
+            |now| ReadEntry { observed: Observed::of(&view), view: view.clone(), read_at: now };
+        let is_cached = |now| {
+            cache.read(&key, &read(now));
+            cache.get(&key, now).is_some()
+        };
+        assert!(is_cached(NOW));
+        cache.was_stale(&key, NOW);
+        assert!(is_cached(NOW + STALE_AGAIN), "it was stale once");
+        cache.was_stale(&key, NOW + STALE_AGAIN);
+        assert!(is_cached(NOW + STALE_AGAIN), "and again, long after");
+        let again = NOW + STALE_AGAIN + STALE_AGAIN / 2;
+        cache.was_stale(&key, again);
+        cache.was_stale(&key, again);
+        assert!(!is_cached(again + STALE_AGAIN / 2) && is_cached(again + STALE_AGAIN));
+    }
+
+    #[test]
+    fn lock_of_another_transaction_is_not_cached() {
+        let cache = DocumentCache::new(Some(Duration::from_secs(10)));
+        let key = Key::new("c", "i");
+        let locked = stored(2).locked_by(Some(tid(1, 0)));
+        for view in [
+            View::Absent,
+            View::Present { version: version(7), source: locked.encode(), stored: locked },
+        ] {
+            let observed = Observed::of(&view);
+            cache.read(&key, &ReadEntry { observed, view, read_at: NOW });
+            assert!(cache.get(&key, NOW).is_none());
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_bounded() {
+        let cache = DocumentCache::new(Some(Duration::from_secs(10)));
+        let text = format!(r#"{{"a":"{}"}}"#, "x".repeat(500_000));
+        let large = Image::parse(&text).expect("valid");
+        for id in 0..100_u32 {
+            let stored = Stored { image: large.clone(), ..stored(1) };
+            applied(&cache, &Key::new("c", id.to_string()), version(1), stored);
+        }
+        let known = cache.known.lock();
+        assert!(known.bytes <= BYTES && known.entries.len() > 20, "{}", known.entries.len());
+    }
+}

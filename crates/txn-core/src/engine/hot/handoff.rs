@@ -1,0 +1,203 @@
+//! The hand-off table: documents that this process has committed and not applied.
+//!
+//! The next transaction of this process that locks such a document takes its entry. One conditional write
+//! then carries the content of the commit and the next lock. Other processes see a document that was applied
+//! and locked again.
+//!
+//! The commit that published an entry applies what no transaction takes. An entry has one owner at a time:
+//! the table, the attempt that took it, or its commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::engine::Engine;
+use crate::store::Key;
+use txn_protocol::document::{Stored, View};
+use txn_protocol::record::Record;
+use txn_protocol::rules::lock::{LockingOver, locking_over};
+
+/// How long an entry waits for the next transaction, before its commit applies the document.
+///
+/// The clock of the runtime ticks once a millisecond, so that a shorter time would be the same.
+pub(crate) const LINGER: Duration = Duration::from_millis(1);
+
+/// How many commits hand a document on before one of them applies it.
+///
+/// Another process can lock the document only after it was applied.
+pub(crate) const MAX_DEPTH: u8 = 16;
+
+/// The documents that this process has committed and not applied.
+#[derive(Debug, Default)]
+pub(crate) struct HandoffTable(Mutex<BTreeMap<Key, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    view: View,
+    depth: u8,
+    commit: Arc<Unapplied>,
+}
+
+/// The documents of one commit that were published and are not settled.
+#[derive(Debug, Default)]
+pub(crate) struct Unapplied {
+    documents: Mutex<BTreeMap<Key, Owner>>,
+    /// The owner of a document has changed, or may change.
+    changed: Notify,
+}
+
+/// The owner of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The table: any transaction may take it.
+    Table,
+    /// An attempt, whose lock was sent.
+    Taker,
+    /// The commit, which applies the document.
+    Commit,
+}
+
+impl Unapplied {
+    /// Waits until the owner of a document may have changed. Cancel safe.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Whether every document is locked by its taker, or applied by the commit.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.documents.lock().is_empty()
+    }
+
+    /// The documents that no transaction has taken.
+    pub(crate) fn untaken(&self) -> BTreeSet<Key> {
+        let documents = self.documents.lock();
+        let untaken = documents.iter().filter(|(_, owner)| **owner == Owner::Table);
+        untaken.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Takes the documents that the commit has to apply out of the unsettled ones.
+    pub(crate) fn take_returned(&self) -> BTreeSet<Key> {
+        let mut documents = self.documents.lock();
+        documents.extract_if(.., |_, owner| *owner == Owner::Commit).map(|(key, _)| key).collect()
+    }
+
+    fn give_to(&self, key: &Key, owner: Owner) {
+        if let Some(current) = self.documents.lock().get_mut(key) {
+            *current = owner;
+        }
+    }
+}
+
+/// An entry that an attempt took. Dropped, the document goes back to its commit.
+#[derive(Debug)]
+pub(crate) struct Handoff {
+    key: Key,
+    /// The document as the next lock overwrites it: the version of the lock that stands there, and the
+    /// content of the commit.
+    pub(crate) view: View,
+    /// How many commits have handed it on.
+    pub(crate) depth: u8,
+    commit: Arc<Unapplied>,
+}
+
+impl Handoff {
+    /// The lock was acknowledged, and with it the content of the commit.
+    pub(crate) fn locked(self) {
+        self.commit.documents.lock().remove(&self.key);
+    }
+}
+
+impl Drop for Handoff {
+    fn drop(&mut self) {
+        self.commit.give_to(&self.key, Owner::Commit);
+        self.commit.changed.notify_one();
+    }
+}
+
+impl HandoffTable {
+    /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one included.
+    pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<Unapplied> {
+        let commit = Arc::new(Unapplied::default());
+        *commit.documents.lock() = views.keys().map(|key| (key.clone(), Owner::Table)).collect();
+        let mut entries = self.0.lock();
+        for (key, view) in views {
+            let entry = Entry { view, depth, commit: commit.clone() };
+            // Another process rolled the earlier commit forward, so that no transaction needed its entry.
+            if let Some(earlier) = entries.insert(key.clone(), entry) {
+                earlier.commit.give_to(&key, Owner::Commit);
+                earlier.commit.changed.notify_one();
+            }
+        }
+        commit
+    }
+
+    /// Whether a document is committed, not applied, and not taken.
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.0.lock().contains_key(key)
+    }
+
+    /// The documents in the table for which a condition holds.
+    pub(crate) fn keys(&self, wanted: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
+        self.0.lock().keys().filter(|key| wanted(key)).cloned().collect()
+    }
+
+    /// Takes an entry, to lock its document over the commit.
+    pub(crate) fn take(&self, key: &Key) -> Option<Handoff> {
+        let Entry { view, depth, commit } = self.0.lock().remove(key)?;
+        commit.give_to(key, Owner::Taker);
+        Some(Handoff { key: key.clone(), view, depth, commit })
+    }
+
+    /// Gives entries back to their commits, which apply the documents at once.
+    pub(crate) fn decline<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) {
+        keys.into_iter().for_each(|key| drop(self.take(key)));
+    }
+
+    /// Has the commits of these documents look at them again: no transaction uses them any more.
+    pub(crate) fn nudge<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) {
+        let entries = self.0.lock();
+        for entry in keys.into_iter().filter_map(|key| entries.get(key)) {
+            entry.commit.changed.notify_one();
+        }
+    }
+
+    /// Gives all documents back to the commit whose takers did not lock them in time.
+    ///
+    /// A late lock of a taker meets an applied document, and fails on its version.
+    pub(crate) fn overdue(&self, commit: &Unapplied) {
+        for owner in commit.documents.lock().values_mut() {
+            if *owner == Owner::Taker {
+                *owner = Owner::Commit;
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// The document as the next lock overwrites it, if the lock of this participant can be overwritten: the
+    /// record was acknowledged as committed. `now`: the participant as its owner locked it.
+    pub(crate) fn under_next_lock(
+        &self,
+        record: &Record,
+        index: usize,
+        now: &View,
+    ) -> Option<View> {
+        let View::Present { source, stored, .. } = now else { return None };
+        let participant = record.participants.get(index)?;
+        let (version, stored) = match locking_over(&self.rules, record.tid, true, participant, now)?
+        {
+            LockingOver::Content(version) => {
+                let image = record.images.get(index)?.as_ref()?;
+                (version, self.committed(stored, record.commit_version?, image))
+            }
+            LockingOver::Placeholder(version) => {
+                (version, Stored { absent: true, ..Stored::default() })
+            }
+            LockingOver::Keep(version) => (version, stored.locked_by(None)),
+        };
+        Some(View::Present { version, source: source.clone(), stored })
+    }
+}

@@ -1,0 +1,179 @@
+//! Groups beside a collection that is blocked or slow, and beside documents that the store refuses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::{join, join_all};
+use tokio::time::{Instant, sleep, timeout};
+use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Refusal, RefusalKind, Store, Write};
+use txn_core::{Collection, Config, Domain, ErrorKind, Raw, Result};
+
+use super::{Bank, Refused};
+use crate::behaviour::support::{Fate, Scripted, is_commit, is_lock};
+
+/// Takes two milliseconds for each request, or as long as one for the collection `cold` takes.
+#[derive(Debug, Default)]
+struct Server {
+    memory: MemoryStore,
+    is_blocked: AtomicBool,
+    /// Milliseconds of a request with documents of `cold`.
+    cold_takes: AtomicU64,
+}
+
+impl Server {
+    async fn answer(&self, mut keys: impl Iterator<Item = &Key>) {
+        let cold = keys.any(is_cold).then(|| self.cold_takes.load(Ordering::Relaxed));
+        sleep(Duration::from_millis(cold.unwrap_or(0).max(2))).await;
+    }
+}
+
+fn is_cold(key: &Key) -> bool {
+    *key.collection == *"cold"
+}
+
+#[async_trait]
+impl Layer for Server {
+    fn inner(&self) -> &dyn Store {
+        &self.memory
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
+        self.answer(keys.iter()).await;
+        self.memory.get_many(keys).await
+    }
+
+    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
+        Layer::get_many(self, keys).await
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        self.answer(writes.iter().map(|write| &write.key)).await;
+        let is_blocked = self.is_blocked.load(Ordering::Relaxed);
+        let (mut outcomes, mut sent) = (Vec::new(), Vec::new());
+        for write in writes {
+            match is_blocked && is_cold(&write.key) {
+                true => outcomes.push(Some(Outcome::Rejected("index blocked".to_owned()))),
+                false => {
+                    outcomes.push(None);
+                    sent.push(write.clone());
+                }
+            }
+        }
+        let mut answers = self.memory.write_many(&sent).await.into_iter();
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.or_else(|| answers.next()));
+        outcomes.map(|outcome| outcome.expect("answered")).collect()
+    }
+}
+
+struct Load {
+    server: Arc<Server>,
+    domain: Domain,
+    hot: Collection<Raw>,
+    cold: Collection<Raw>,
+}
+
+impl Load {
+    async fn open() -> Self {
+        let server = Arc::new(Server::default());
+        let config = Config::default()
+            .with_janitor_interval(None)
+            .with_groups(Some(true))
+            .with_shared_requests(Some(true));
+        let domain = Domain::create(server.clone(), "shop", config).await.expect("opens");
+        let hot = domain.create_collection("hot", None).await.expect("opens");
+        let cold = domain.create_collection("cold", None).await.expect("opens");
+        Self { server, domain, hot, cold }
+    }
+
+    async fn put(&self, collection: &Collection<Raw>, ids: [String; 2]) -> Result<()> {
+        let put = self.domain.transact(async |tx| {
+            tx.get_many(collection, ids.iter().map(String::as_str)).await?;
+            ids.iter().try_for_each(|id| tx.put(collection, id.as_str(), &Raw::new("{}")))
+        });
+        put.await
+    }
+
+    /// Hot transactions of 32 clients in four seconds, beside 20 cold ones a second.
+    async fn hot_commits(&self) -> usize {
+        let ends = Instant::now() + Duration::from_secs(4);
+        let hot = join_all((0..32).map(|client| async move {
+            let mut done = 0;
+            while Instant::now() < ends {
+                let [one, two] = [(client + done) % 10, (client + done * 3 + 1) % 10];
+                let ids = [one.to_string(), (10 + two).to_string()];
+                self.put(&self.hot, ids).await.expect("commits");
+                done += 1;
+            }
+            done
+        }));
+        let cold = join_all((0..80).map(|n| async move {
+            sleep(Duration::from_millis(50 * n)).await;
+            let left = ends.saturating_duration_since(Instant::now());
+            // Dropped at the end of the load.
+            drop(timeout(left, self.put(&self.cold, [n.to_string(), format!("{n}-b")])).await);
+        }));
+        let (hot, _) = join(hot, cold).await;
+        hot.into_iter().sum()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sick_collection_slows_no_other() {
+    let load = Load::open().await;
+    let before = load.hot_commits().await;
+    assert!(before > 4_000, "{before}");
+    load.server.cold_takes.store(2_000, Ordering::Relaxed);
+    let beside_slow = load.hot_commits().await;
+    assert!(beside_slow * 10 > before * 9, "{beside_slow} of {before}");
+    load.server.cold_takes.store(0, Ordering::Relaxed);
+    load.server.is_blocked.store(true, Ordering::Relaxed);
+    let beside_blocked = load.hot_commits().await;
+    assert!(beside_blocked * 10 > before * 9, "{beside_blocked} of {before}");
+}
+
+/// A full shard refuses locks on some documents of an index for a while.
+#[tokio::test(start_paused = true)]
+async fn refused_lock_delays_no_other_member() {
+    cov_mark::check!(refused_lock_leaves_group);
+    let store = Arc::new(Scripted::new(Bank::slow_store()));
+    let bank = Bank::on(store.clone(), 6).await;
+    bank.settle().await;
+    store.play(|write| match is_lock(write) && &*write.key.id == "0" {
+        true => Fate::RefuseWith(Outcome::Rejected("the shard is full".to_owned())),
+        false => Fate::Pass,
+    });
+    let refused = bank.transfer(0, 1, 1);
+    let others = async {
+        // Behind it in the queue, and so in one group.
+        let transfers = join_all([bank.transfer(2, 3, 1), bank.transfer(4, 5, 1)]);
+        let all = timeout(Duration::from_secs(1), transfers).await.expect("waits for nobody");
+        store.play(|_| Fate::Pass);
+        all
+    };
+    let (refused, others) = join(refused, others).await;
+    refused.expect("commits once it may");
+    assert!(others.iter().all(Result::is_ok), "{others:?}");
+    assert_eq!(bank.balances(6).await, [99, 101, 99, 101, 99, 101]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lone_member_learns_why_its_record_is_refused() {
+    let store = Arc::new(Scripted::new(Bank::slow_store()));
+    let bank = Bank::on(store.clone(), 2).await;
+    store.play(|write| match is_commit(write) {
+        true => {
+            let reason = "strict_dynamic_mapping_exception".to_owned();
+            Fate::RefuseWith(Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason }))
+        }
+        false => Fate::Pass,
+    });
+    match bank.transfer(0, 1, 1).await {
+        Err(Refused::Failed(error)) => {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("strict_dynamic_mapping"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,46 @@
+//! Documents that a process has read lately.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use txn_core::{Error, Options};
+
+use super::Bank;
+
+/// Reads two accounts, and commits nothing.
+async fn look(bank: &Bank) -> i64 {
+    let options = Options::default().with_read_only(true);
+    let looked = bank.domain.run::<_, Error, _>(&options, async |tx| {
+        let found = tx.get_many(&bank.accounts, ["0", "1"]).await?;
+        Ok(found.into_iter().flatten().map(|account| account.balance).sum())
+    });
+    looked.await.expect("reads").value
+}
+
+#[tokio::test(start_paused = true)]
+async fn document_that_was_read_is_not_read_again() {
+    let bank = Bank::open(2).await;
+    bank.settle().await;
+    let other = Bank::beside(bank.store.clone()).await;
+    assert_eq!(look(&other).await, 200);
+    let before = bank.store.counts();
+    assert_eq!(other.transfer(0, 1, 1).await.expect("commits"), 1);
+    sleep(Duration::from_millis(50)).await;
+    let counts = bank.store.counts().since(before);
+    assert_eq!(counts.documents_read, 0, "{counts}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_document_is_found_by_its_lock() {
+    let bank = Bank::open(2).await;
+    let other = Bank::beside(bank.store.clone()).await;
+    for _ in 0..10 {
+        assert_eq!(look(&other).await, 200);
+        bank.transfer(0, 1, 1).await.expect("commits");
+        bank.settle().await;
+        let attempts = other.transfer(0, 1, 1).await.expect("commits");
+        other.settle().await;
+        assert!(attempts <= 2, "{attempts}");
+    }
+    assert_eq!(bank.balances(2).await, [80, 120]);
+}
