@@ -188,9 +188,10 @@ impl Policy {
         if self.looked_at.is_some_and(|at| look.sent_at < at) {
             return;
         }
-        self.must_look = false;
-        let known =
-            self.own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
+        // After a conflict the look counts, even if it shows an earlier ticket: the board lost an acknowledged write.
+        let was_refused = std::mem::take(&mut self.must_look);
+        let own_slot = self.own_slot.filter(|_| !was_refused);
+        let known = own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
         self.slots = look.slots;
         if let Some((number, known)) = known {
             self.keep_later(number, known, look.sent_at);
