@@ -43,7 +43,7 @@ impl FromStr for Node {
 pub type Ticket = u64;
 
 /// The wish of one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The wish with the smallest ticket goes first.
     pub ticket: Ticket,
@@ -58,7 +58,7 @@ pub struct Entry {
 }
 
 /// One document of the board: the wish of at most one process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The process and its wish.
     pub wish: Option<(Node, Entry)>,

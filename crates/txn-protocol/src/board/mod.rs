@@ -53,5 +53,7 @@ mod turns;
 pub use document::{Entry, LAST_TICKET, MOST_BYTES, MOST_SLOTS, Node, Slot, Ticket};
 pub use numbers::Numbers;
 pub use order::heads;
+#[cfg(feature = "testing")]
+pub use policy::Part;
 pub use policy::{BoardWrite, Look, Policy, Work, Written};
 pub use set::{BITMAP_BITS, DocumentSet, KeyHash, MOST_HASHES};

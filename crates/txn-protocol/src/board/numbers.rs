@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The measurements are those of the simulation in `tests/hot-documents`: ten documents, round trips of 1 ms, seeds 1 to 3.
 /// A ratio compares P processes with one process that has as many clients as each of them. A *guest* is one client beside busy
 /// processes with 32 clients in all.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Numbers {
     /// A process writes a wish once a transaction lost a document this long and
     /// [`Self::passed_over_round_trips`] ago: 5 ms. A batch takes three round trips, so a shorter time writes wishes

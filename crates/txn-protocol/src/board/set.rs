@@ -48,10 +48,10 @@ impl KeyHash {
 ///
 /// A bitmap answers "yes" for documents that are not in the set. The process then waits for a turn that it did not
 /// need to wait for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DocumentSet(Content);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Content {
     /// Sorted, without duplicates.
     Hashes(Vec<KeyHash>),

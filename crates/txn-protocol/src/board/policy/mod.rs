@@ -2,6 +2,8 @@
 
 mod looks;
 mod tickets;
+#[cfg(feature = "testing")]
+mod visit;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +15,11 @@ use super::numbers::Numbers;
 use super::order::heads;
 use super::set::{DocumentSet, KeyHash};
 
+#[cfg(feature = "testing")]
+pub use visit::Part;
+
 /// What the process is about, as of one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {
     /// The documents of all transactions that wait, and of batches without a record.
     pub wanted: DocumentSet,
@@ -38,7 +43,7 @@ pub struct Look {
 }
 
 /// A write of one slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BoardWrite {
     /// The number of the slot.
     pub number: usize,
@@ -60,7 +65,7 @@ pub enum Written {
 }
 
 /// What the process observed about another process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Observed {
     ticket: Ticket,
     /// When a look first showed this ticket.
@@ -71,7 +76,7 @@ struct Observed {
 }
 
 /// The own wish.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Wish {
     entry: Entry,
     /// The first lock under this ticket.
@@ -84,7 +89,7 @@ struct Wish {
 }
 
 /// The policy of one process. See the [module](super) for the rules.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     node: Node,
     numbers: Numbers,
