@@ -5,6 +5,7 @@
 
 #![warn(clippy::disallowed_methods)]
 
+pub mod board;
 pub mod clock;
 pub mod document;
 pub mod format;
