@@ -13,7 +13,7 @@ use crate::config::Acknowledge;
 use crate::engine::apply::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH};
+use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH, Published};
 use crate::engine::own_record::OwnRecord;
 use crate::error::ErrorKind;
 use crate::event::Event;
@@ -39,21 +39,23 @@ impl Attempt {
     async fn finish(
         self: &Arc<Self>,
         committed: CommittedRecord,
-        published: Option<Arc<handoff::Unapplied>>,
+        published: Option<Published>,
     ) -> bool {
         let engine = &self.engine;
         let CommittedRecord { record, version, first, known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
         let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
+        // Only members that were evicted wanted the other documents.
+        self.seat.give_back(&|key| !keys.contains(key));
         let applied = async {
-            let later = published.as_ref().map(|published| published.untaken()).unwrap_or_default();
-            let at_once = keys.iter().filter(|key| !later.contains(*key)).cloned().collect();
+            let is_later = |key: &Key| published.as_ref().is_some_and(|it| it.keys.contains(key));
+            let at_once = keys.iter().filter(|key| !is_later(key)).cloned().collect();
             let apply = Application { record: &record, own_record, deadline: &deadline };
             let at_once = self.apply_documents(&apply, at_once, &known);
             let later = async {
                 match &published {
-                    Some(published) => self.apply_untaken(&apply, published, &known).await,
+                    Some(published) => self.apply_untaken(&apply, &published.commit, &known).await,
                     None => Ok(Unapplied::new()),
                 }
             };
@@ -98,7 +100,7 @@ impl Attempt {
     }
 
     /// Publishes the documents in the hand-off table, if they were not handed on too often.
-    fn publish(&self, committed: &CommittedRecord) -> Option<Arc<handoff::Unapplied>> {
+    fn publish(&self, committed: &CommittedRecord) -> Option<Published> {
         let CommittedRecord { record, known, .. } = committed;
         let engine = &self.engine;
         // All documents together: other processes may want several of them.
@@ -113,10 +115,9 @@ impl Attempt {
         };
         let views: BTreeMap<Key, View> =
             record.participants.iter().enumerate().filter_map(view).collect();
-        let keys: BTreeSet<Key> = views.keys().cloned().collect();
-        let published = engine.handoffs.publish(views, depth + 1);
-        engine.live_attempts.release(&keys);
-        self.seat.give_back(&|key| keys.contains(key));
+        let published = Published::new(engine, views, depth + 1);
+        engine.live_attempts.release(&published.keys);
+        self.seat.give_back(&|key| published.keys.contains(key));
         Some(published)
     }
 
@@ -129,7 +130,11 @@ impl Attempt {
         known: &BTreeMap<Key, View>,
     ) -> Result<Unapplied, AttemptError> {
         let engine = &self.engine;
-        engine.config.clock.sleep(LINGER).await;
+        tokio::select! {
+            biased;
+            () = published.returned() => {}
+            () = engine.config.clock.sleep(LINGER) => {}
+        }
         let mut under_way = FuturesUnordered::new();
         let mut unapplied = Unapplied::new();
         loop {
@@ -169,6 +174,9 @@ impl Attempt {
         let give_back = move |keys: &BTreeSet<Key>| {
             this.engine.live_attempts.release(keys);
             this.seat.give_back(&|key| keys.contains(key));
+            if !this.seat.has_documents() {
+                this.engine.handoffs.tell_applied();
+            }
         };
         let on_settled = Box::new(give_back.clone());
         let applied =

@@ -15,6 +15,7 @@ use super::standing::Joined;
 use super::uses::{self, Uses};
 use super::{Documents, Groups, Turn, TurnWithReads};
 use crate::attempt::composition::{Composition, Fit};
+use crate::attempt::seat::Places;
 use crate::attempt::{Attempt, Manner, Receipt};
 use crate::config::Options;
 use crate::engine::Engine;
@@ -128,7 +129,8 @@ impl Groups {
             [one] if along.is_empty() => one.applicant.attempt.clone(),
             several => self.begin(several, tid, false),
         };
-        let (turn, written) = guards;
+        let (turn, mut written) = guards;
+        written.keep(&joined, &along);
         if is_over && joined.iter().any(|member| member.applicant.insists) {
             cov_mark::hit!(contested_documents_are_taken_over);
             attempt.take_turn(along);
@@ -257,7 +259,7 @@ impl Groups {
                 return None;
             };
             let within = used.is_within(uses);
-            applicant.uses = used;
+            (applicant.collections, applicant.uses) = (used.collections(), used);
             fit = match within {
                 true => applicant.attempt.join(&mut composition.lock()),
                 false => Fit::Stale,
@@ -400,6 +402,15 @@ fn tell_committed(part: Vec<Member>, receipt: Receipt) {
         };
         overwritten.extend(written);
         member.end(Ok(receipt));
+    }
+}
+
+impl Documents {
+    /// Gives back the documents that none of these members uses, for the other members left. `along`: documents that
+    /// stay.
+    fn keep(&mut self, members: &[Member], along: &BTreeSet<Key>) {
+        let uses = uses_of(members);
+        self.give_back(&|key| !uses.contains(key) && !along.contains(key));
     }
 }
 

@@ -65,7 +65,13 @@ impl Groups {
     /// The groups of a domain, if it composes transactions.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let queue = Mutex::default();
-        engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }))
+        let groups = engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));
+        if let Some(groups) = &groups {
+            let groups = Arc::downgrade(groups);
+            let call = move || drop(groups.upgrade().inspect(Self::call));
+            engine.handoffs.call_on_applied(call);
+        }
+        groups
     }
 
     /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before. Who only
@@ -98,12 +104,10 @@ impl Groups {
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
-        let collections: BTreeSet<Arc<str>> =
-            uses.keys().map(|key| key.collection.clone()).collect();
-        let collections = collections.into_iter().collect();
         let applicant = Applicant {
             attempt: attempt.clone(),
             attempts: attempts.clone(),
+            collections: uses.collections(),
             uses,
             most: usize::MAX,
             insists,
@@ -112,7 +116,6 @@ impl Groups {
             standing: standing.clone(),
             tell,
             served_in: self.engine.lifecycle.served_in(&runtime),
-            collections,
             runtime,
         };
         let ends_at = attempt.ends_at();
@@ -128,11 +131,17 @@ impl Groups {
 
     fn call_if_free(self: &Arc<Self>, only: Option<Place>) {
         let now = self.engine.now();
-        let called = self.queue.lock().call(now, only, &self.engine.handoffs);
-        let Some((number, runtime)) = called else { return };
-        let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
-        let composing = self.clone().compose_next(turn, runtime.id());
-        self.engine.lifecycle.spawn_for(&runtime, composing);
+        loop {
+            let called = self.queue.lock().call(now, only, &self.engine.handoffs);
+            let Some((number, runtime)) = called else { return };
+            let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
+            let composing = self.clone().compose_next(turn, runtime.id());
+            self.engine.lifecycle.spawn_for(&runtime, composing);
+            // Each set of collections has turns of its own.
+            if only.is_some() {
+                return;
+            }
+        }
     }
 
     /// Takes an applicant out of the queue, if it is still there, and has those composed who waited for it alone. Returns its

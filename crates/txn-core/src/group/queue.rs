@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::application::Told;
 use super::standing::SharedStanding;
-use super::uses::{InUse, TakesOver, Uses};
+use super::uses::{Collections, InUse, TakesOver, Uses};
 use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
@@ -127,10 +127,6 @@ impl<'q> Batch<'q> {
         self.taken.push(place);
     }
 }
-
-/// The collections of a transaction. Only transactions of the same collections share a group and the bound on
-/// groups: a slow or blocked index delays no transaction that does not use it.
-pub(super) type Collections = Arc<[Arc<str>]>;
 
 /// A turn that is taken.
 #[derive(Debug)]

@@ -37,12 +37,11 @@ impl Scene {
         let (tell, told) = mpsc::unbounded_channel();
         self.told.push(told);
         let uses = Uses { read: keys(read), written: keys(written) };
-        let collections: BTreeSet<_> = uses.keys().map(|key| key.collection.clone()).collect();
         Applicant {
             attempt,
             attempts: Attempts::default(),
+            collections: uses.collections(),
             uses,
-            collections: collections.into_iter().collect(),
             most: usize::MAX,
             insists: false,
             returns: 0,

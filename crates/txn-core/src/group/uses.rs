@@ -1,6 +1,7 @@
 //! Which documents a transaction uses, and which of them are in use. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::engine::hot::handoff::HandoffTable;
 use crate::store::Key;
@@ -14,7 +15,16 @@ pub(crate) struct Uses {
     pub(crate) written: BTreeSet<Key>,
 }
 
+/// The collections of a transaction, in order. Only transactions of the same collections share a group and the bound
+/// on groups: a slow or blocked index delays no transaction that does not use it.
+pub(super) type Collections = Arc<[Arc<str>]>;
+
 impl Uses {
+    pub(super) fn collections(&self) -> Collections {
+        let all: BTreeSet<&Arc<str>> = self.keys().map(|key| &key.collection).collect();
+        all.into_iter().cloned().collect()
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.read.iter().chain(&self.written)
     }

@@ -8,7 +8,7 @@
 //! the table, the attempt that took it, or its commit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,8 +31,18 @@ pub(crate) const LINGER: Duration = Duration::from_millis(1);
 pub(crate) const MAX_DEPTH: u8 = 16;
 
 /// The documents that this process has committed and not applied.
-#[derive(Debug, Default)]
-pub(crate) struct HandoffTable(Mutex<BTreeMap<Key, Entry>>);
+#[derive(Default)]
+pub(crate) struct HandoffTable {
+    entries: Mutex<BTreeMap<Key, Entry>>,
+    /// Called after documents without a place in the queue were applied.
+    on_applied: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl std::fmt::Debug for HandoffTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HandoffTable").field(&self.entries).finish()
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -64,6 +74,13 @@ impl Unapplied {
     /// Waits until the owner of a document may have changed. Cancel safe.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Waits until the commit has a document to apply. Cancel safe.
+    pub(crate) async fn returned(&self) {
+        while !self.documents.lock().values().any(|owner| *owner == Owner::Commit) {
+            self.changed().await;
+        }
     }
 
     /// Whether every document is locked by its taker, or applied by the commit.
@@ -117,12 +134,34 @@ impl Drop for Handoff {
     }
 }
 
+/// The documents that a commit has published. Dropped, no transaction can take them any more.
+pub(crate) struct Published {
+    engine: Arc<Engine>,
+    pub(crate) commit: Arc<Unapplied>,
+    pub(crate) keys: BTreeSet<Key>,
+}
+
+impl Published {
+    /// As [`HandoffTable::publish`].
+    pub(crate) fn new(engine: &Arc<Engine>, views: BTreeMap<Key, View>, depth: u8) -> Self {
+        let keys = views.keys().cloned().collect();
+        let commit = engine.handoffs.publish(views, depth);
+        Self { engine: engine.clone(), commit, keys }
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.engine.handoffs.withdraw(&self.commit);
+    }
+}
+
 impl HandoffTable {
     /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one included.
     pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<Unapplied> {
         let commit = Arc::new(Unapplied::default());
         *commit.documents.lock() = views.keys().map(|key| (key.clone(), Owner::Table)).collect();
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         for (key, view) in views {
             let entry = Entry { view, depth, commit: commit.clone() };
             // Another process rolled the earlier commit forward, so that no transaction needed its entry.
@@ -136,17 +175,17 @@ impl HandoffTable {
 
     /// Whether a document is committed, not applied, and not taken.
     pub(crate) fn contains(&self, key: &Key) -> bool {
-        self.0.lock().contains_key(key)
+        self.entries.lock().contains_key(key)
     }
 
     /// The documents in the table for which a condition holds.
     pub(crate) fn keys(&self, wanted: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
-        self.0.lock().keys().filter(|key| wanted(key)).cloned().collect()
+        self.entries.lock().keys().filter(|key| wanted(key)).cloned().collect()
     }
 
     /// Takes an entry, to lock its document over the commit.
     pub(crate) fn take(&self, key: &Key) -> Option<Handoff> {
-        let Entry { view, depth, commit } = self.0.lock().remove(key)?;
+        let Entry { view, depth, commit } = self.entries.lock().remove(key)?;
         commit.give_to(key, Owner::Taker);
         Some(Handoff { key: key.clone(), view, depth, commit })
     }
@@ -158,16 +197,38 @@ impl HandoffTable {
 
     /// Has the commits of these documents look at them again: no transaction uses them any more.
     pub(crate) fn nudge<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) {
-        let entries = self.0.lock();
+        let entries = self.entries.lock();
         for entry in keys.into_iter().filter_map(|key| entries.get(key)) {
             entry.commit.changed.notify_one();
         }
     }
 
-    /// Gives all documents back to the commit whose takers did not lock them in time.
+    /// Takes the entries of a commit out of the table: the commit applies nothing any more.
+    fn withdraw(&self, commit: &Arc<Unapplied>) {
+        let untaken = commit.untaken();
+        let is_its = |key: &Key, entry: &mut Entry| {
+            untaken.contains(key) && Arc::ptr_eq(&entry.commit, commit)
+        };
+        drop(self.entries.lock().extract_if(.., is_its).collect::<Vec<_>>());
+    }
+
+    /// Has `on_applied` called after documents without a place in the queue were applied. Only the first call counts.
+    pub(crate) fn call_on_applied(&self, on_applied: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_applied.set(Box::new(on_applied));
+    }
+
+    /// Documents without a place in the queue were applied.
+    pub(crate) fn tell_applied(&self) {
+        if let Some(on_applied) = self.on_applied.get() {
+            on_applied();
+        }
+    }
+
+    /// Gives all documents back to the commit that no transaction has locked in time.
     ///
     /// A late lock of a taker meets an applied document, and fails on its version.
     pub(crate) fn overdue(&self, commit: &Unapplied) {
+        self.decline(&commit.untaken());
         for owner in commit.documents.lock().values_mut() {
             if *owner == Owner::Taker {
                 *owner = Owner::Commit;
