@@ -137,8 +137,8 @@ impl Groups {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
             let composing = self.clone().compose_next(turn, runtime.id());
             self.engine.lifecycle.spawn_for(&runtime, composing);
-            // Each set of collections has turns of its own.
-            if only.is_some() {
+            // Each set of collections has turns of its own. A turn that ended at once has no runtime any more.
+            if only.is_some() || !self.queue.lock().has_turn(number) {
                 return;
             }
         }

@@ -351,6 +351,11 @@ impl Queue {
         uses
     }
 
+    /// Whether a turn is taken.
+    pub(super) fn has_turn(&self, number: u64) -> bool {
+        self.turns.contains_key(&number)
+    }
+
     /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
     pub(super) fn end_turn(&mut self, number: u64) -> bool {
         self.turns.remove(&number).is_some_and(|turn| turn.called_in.is_none())
