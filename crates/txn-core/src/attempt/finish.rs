@@ -1,5 +1,5 @@
-//! After the commit: the documents are handed off to the next transactions or applied, and the record is
-//! marked as finished.
+//! After the commit: the documents are handed off to the next transactions or applied, and the
+//! record is marked as finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record};
 
 impl Attempt {
-    /// Applies the commit and marks its record. `hands_off`: the next transactions may lock the documents
-    /// over this commit. Returns whether all of it is done.
+    /// Applies the commit and marks its record. `hands_off`: the next transactions may lock the
+    /// documents over this commit. Returns whether all of it is done.
     pub(super) async fn complete(
         self: &Arc<Self>,
         committed: CommittedRecord,
@@ -44,7 +44,7 @@ impl Attempt {
         let engine = &self.engine;
         let CommittedRecord { record, version, first, known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
-        let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
+        let keys: BTreeSet<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
         // Only members that were evicted wanted the other documents.
         self.seat.give_back(&|key| !keys.contains(key));
@@ -121,8 +121,8 @@ impl Attempt {
         Some(published)
     }
 
-    /// Applies published documents: those that no transaction takes within a moment, and those whose taker
-    /// did not lock them.
+    /// Applies published documents: those that no transaction takes within a moment, and those
+    /// whose taker did not lock them.
     async fn apply_untaken(
         self: &Arc<Self>,
         apply: &Application<'_>,
@@ -205,7 +205,7 @@ impl Attempt {
     }
 }
 
-/// What the apply of every document of a commit needs.
+/// The parts that each apply of a commit shares.
 struct Application<'a> {
     record: &'a Arc<Record>,
     own_record: Option<Arc<OwnRecord>>,

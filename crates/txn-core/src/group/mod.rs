@@ -137,7 +137,8 @@ impl Groups {
             let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
             let composing = self.clone().compose_next(turn, runtime.id());
             self.engine.lifecycle.spawn_for(&runtime, composing);
-            // Each set of collections has turns of its own. A turn that ended at once has no runtime any more.
+            // Each set of collections has turns of its own. A turn that ended at once has no
+            // runtime any more.
             if only.is_some() || !self.queue.lock().has_turn(number) {
                 return;
             }
@@ -196,7 +197,8 @@ impl Documents {
         Self { groups: groups.clone(), uses }
     }
 
-    /// Other transactions may use these. What was not locked over its commit is for that commit to apply.
+    /// Other transactions may use these. What was not locked over its commit is for that commit to
+    /// apply.
     fn free(&self, uses: &[Uses]) {
         {
             let mut queue = self.groups.queue.lock();
@@ -215,13 +217,18 @@ impl Places for Documents {
             written: uses.written.extract_if(.., |key| given(key)).collect(),
             ..Uses::default()
         };
-        let given: Vec<Uses> = self.uses.iter_mut().map(given).collect();
-        self.free(&given);
+        let given: Vec<Uses> =
+            self.uses.iter_mut().map(given).filter(|given| !given.written.is_empty()).collect();
+        if !given.is_empty() {
+            self.free(&given);
+        }
     }
 
     fn reclaim(&mut self, keys: BTreeSet<Key>) -> BTreeSet<Key> {
         let uses = self.groups.queue.lock().reclaim(keys);
-        self.uses.push(uses.clone());
+        if !uses.written.is_empty() {
+            self.uses.push(uses.clone());
+        }
         uses.written
     }
 }
