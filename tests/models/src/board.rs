@@ -1,9 +1,11 @@
-//! The board of wishes: processes that contend for hot documents take turns in the order of their tickets.
+//! The board of wishes: processes that contend for hot documents take turns in the order of their
+//! tickets.
 //!
-//! Each process runs the real `Policy`. The model adds the store: the slots of the board, the locks of the documents,
-//! wound-wait, and the lease of a dead holder. Time is discrete: each process takes one step per round, in any order,
-//! and a slow process takes one step in several rounds. The durations of `Numbers` are a few rounds. The model keeps the moments
-//! of a policy relative to the present, and renames tickets and versions, so that the states are finite.
+//! Each process runs the real `Policy`. The model adds the store: the slots of the board, the locks
+//! of the documents, wound-wait, and the lease of a dead holder. Time is discrete: each process
+//! takes one step per round, in any order, and a slow process takes one step in several rounds. The
+//! durations of `Numbers` are a few rounds. The model keeps the moments of a policy relative to the
+//! present, and renames tickets and versions, so that the states are finite.
 
 mod step;
 mod world;

@@ -220,7 +220,8 @@ impl Attempt {
         matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
     }
 
-    /// Whether the commit before applies the document at once, because its lock could not overwrite it.
+    /// Whether the commit before applies the document at once, because its lock could not overwrite
+    /// it.
     fn is_applied_soon(&self, want: &Want, holder: AttemptId) -> bool {
         want.handed_off && self.engine.live_attempts.is_live(holder)
     }
@@ -243,7 +244,8 @@ impl Attempt {
         }
     }
 
-    /// Takes documents that this process has committed and not applied, to lock them over these commits.
+    /// Takes documents that this process has committed and not applied, to lock them over these
+    /// commits.
     fn take_handoffs(
         &self,
         order: &Order,

@@ -159,7 +159,7 @@ pub(crate) struct Attempt {
     asked: AtomicBool,
     /// Its closure saw what only a run by itself can show.
     pinned: AtomicBool,
-    /// Reads what this process committed last from memory.
+    /// Reads from the cache of documents.
     recalls: bool,
     /// What its closure reads before anything else.
     basis: Mutex<Option<Arc<Mutex<Composition>>>>,
@@ -181,7 +181,7 @@ pub(crate) struct Manner {
     pub(crate) pessimistic: bool,
     /// Lock one document before the next, by name, as long as others are in the way.
     pub(crate) in_order: bool,
-    /// Read what this process committed last from memory.
+    /// Read from the cache of documents.
     pub(crate) recalls: bool,
     /// How long to wait for transactions of others, if not until the end.
     pub(crate) patience: Option<Duration>,

@@ -98,13 +98,13 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// Its commits that it still looks for in documents.
     pub(crate) in_doubt: InDoubt,
-    /// What this process read or committed lately.
+    /// Documents that this process read or committed lately.
     pub(crate) cache: DocumentCache,
     /// How many transactions run.
     pub(crate) admission: Admission,
     /// Where other processes were met.
     pub(crate) contested: Contested,
-    /// What it committed and did not apply.
+    /// Documents that this process committed and did not apply.
     pub(crate) handoffs: HandoffTable,
     /// The aliases by which collections were opened.
     aliases: Aliases,
@@ -196,11 +196,12 @@ impl Engine {
         }
     }
 
-    /// Does work that several callers wait for, in a task: a caller that does not poll its future delays
-    /// nobody else. The task goes on if its caller is dropped.
+    /// Does work that several callers wait for, in a task. A caller that does not poll its future
+    /// delays no other caller. The task goes on if its caller is dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has ended.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has
+    /// ended.
     async fn shared<T, F>(&self, work: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,

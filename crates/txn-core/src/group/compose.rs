@@ -406,8 +406,8 @@ fn tell_committed(part: Vec<Member>, receipt: Receipt) {
 }
 
 impl Documents {
-    /// Gives back the documents that none of these members uses, for the other members left. `along`: documents that
-    /// stay.
+    /// Gives back the documents that none of these members uses, for the other members left.
+    /// `along`: documents that stay.
     fn keep(&mut self, members: &[Member], along: &BTreeSet<Key>) {
         let uses = uses_of(members);
         self.give_back(&|key| !uses.contains(key) && !along.contains(key));

@@ -68,7 +68,7 @@ impl Scene {
         self.take_of("c")
     }
 
-    /// Who is taken in a turn of a collection.
+    /// The transactions that a turn of a collection takes.
     fn take_of(&mut self, collection: &str) -> Vec<u8> {
         let (here, now) = (Handle::current().id(), self.engine.now());
         let turn = TurnOf {

@@ -15,8 +15,9 @@ pub(crate) struct Uses {
     pub(crate) written: BTreeSet<Key>,
 }
 
-/// The collections of a transaction, in order. Only transactions of the same collections share a group and the bound
-/// on groups: a slow or blocked index delays no transaction that does not use it.
+/// The collections of a transaction, in order. Only transactions of the same collections share a
+/// group and the bound on groups: a slow or blocked index delays no transaction that does not use
+/// it.
 pub(super) type Collections = Arc<[Arc<str>]>;
 
 impl Uses {
@@ -138,7 +139,8 @@ fn root(first: &mut [usize], mut number: usize) -> usize {
     number
 }
 
-/// Which of the documents that are committed and not applied a transaction may lock over these commits.
+/// Which of the documents that are committed and not applied a transaction may lock over these
+/// commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakesOver {
     Nothing,
@@ -156,8 +158,8 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// Whether a transaction may use its documents now. A document that is committed and not applied is free
-    /// for a transaction that writes it and locks it over that commit.
+    /// Whether a transaction may use its documents now. A document that is committed and not
+    /// applied is free for a transaction that writes it and locks it over that commit.
     pub(super) fn allows(
         &self,
         uses: &Uses,

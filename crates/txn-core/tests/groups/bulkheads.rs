@@ -148,7 +148,8 @@ async fn refused_lock_delays_no_other_member() {
     let others = async {
         // Behind it in the queue, and so in one group.
         let transfers = join_all([bank.transfer(2, 3, 1), bank.transfer(4, 5, 1)]);
-        let all = timeout(Duration::from_secs(1), transfers).await.expect("waits for nobody");
+        let all =
+            timeout(Duration::from_secs(1), transfers).await.expect("waits for no other member");
         store.play(|_| Fate::Pass);
         all
     };

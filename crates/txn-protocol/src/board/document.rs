@@ -15,7 +15,8 @@ pub const MOST_SLOTS: usize = 64;
 /// Most bytes of an encoded slot: an entry with a bitmap has 1,500 bytes.
 pub const MOST_BYTES: usize = 4_096;
 
-/// The largest ticket, the largest integer that each JSON parser keeps. An entry with a larger one is damaged.
+/// The largest ticket, the largest integer that each JSON parser keeps. An entry with a larger one
+/// is damaged.
 pub const LAST_TICKET: u64 = (1 << 53) - 1;
 
 /// The longest round trip and the longest stride that an entry may name, in microseconds.

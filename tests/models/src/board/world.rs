@@ -8,8 +8,8 @@ use txn_store::Version;
 /// The documents.
 pub(super) const DOCS: usize = 2;
 
-/// The present moment in each state. Earlier moments move towards zero when time passes, so all durations of the
-/// policies are shorter than this one.
+/// The present moment in each state. Earlier moments move towards zero when time passes, so all
+/// durations of the policies are shorter than this one.
 pub(super) const NOW: Duration = Duration::from_millis(40);
 
 /// A longer distance between two tickets counts as this one: more than the largest stride.
@@ -177,7 +177,8 @@ impl World {
         }
     }
 
-    /// Renames tickets and versions. Of versions only equality counts, and of tickets the order and short distances.
+    /// Renames tickets and versions. Of versions only equality counts, and of tickets the order and
+    /// short distances.
     pub(super) fn canonical(mut self) -> Self {
         let (mut tickets, mut versions) = (vec![0], Vec::new());
         self.visit(&mut |part| match part {

@@ -1,11 +1,11 @@
 //! The hand-off table: documents that this process has committed and not applied.
 //!
-//! The next transaction of this process that locks such a document takes its entry. One conditional write
-//! then carries the content of the commit and the next lock. Other processes see a document that was applied
-//! and locked again.
+//! The next transaction of this process that locks such a document takes its entry. One conditional
+//! write then carries the content of the commit and the next lock. Other processes see a document
+//! that was applied and locked again.
 //!
-//! The commit that published an entry applies what no transaction takes. An entry has one owner at a time:
-//! the table, the attempt that took it, or its commit.
+//! The commit that published an entry applies what no transaction takes. An entry has one owner at
+//! a time: the table, the attempt that took it, or its commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -112,8 +112,8 @@ impl Unapplied {
 #[derive(Debug)]
 pub(crate) struct Handoff {
     key: Key,
-    /// The document as the next lock overwrites it: the version of the lock that stands there, and the
-    /// content of the commit.
+    /// The document as the next lock overwrites it: the version of the lock that stands there, and
+    /// the content of the commit.
     pub(crate) view: View,
     /// How many commits have handed it on.
     pub(crate) depth: u8,
@@ -157,14 +157,16 @@ impl Drop for Published {
 }
 
 impl HandoffTable {
-    /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one included.
+    /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one
+    /// included.
     pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<Unapplied> {
         let commit = Arc::new(Unapplied::default());
         *commit.documents.lock() = views.keys().map(|key| (key.clone(), Owner::Table)).collect();
         let mut entries = self.entries.lock();
         for (key, view) in views {
             let entry = Entry { view, depth, commit: commit.clone() };
-            // Another process rolled the earlier commit forward, so that no transaction needed its entry.
+            // Another process rolled the earlier commit forward, so that no transaction needed its
+            // entry.
             if let Some(earlier) = entries.insert(key.clone(), entry) {
                 earlier.commit.give_to(&key, Owner::Commit);
                 earlier.commit.changed.notify_one();
@@ -212,7 +214,8 @@ impl HandoffTable {
         drop(self.entries.lock().extract_if(.., is_its).collect::<Vec<_>>());
     }
 
-    /// Has `on_applied` called after documents without a place in the queue were applied. Only the first call counts.
+    /// Has `on_applied` called after documents without a place in the queue were applied. Only the
+    /// first call counts.
     pub(crate) fn call_on_applied(&self, on_applied: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_applied.set(Box::new(on_applied));
     }
@@ -238,8 +241,9 @@ impl HandoffTable {
 }
 
 impl Engine {
-    /// The document as the next lock overwrites it, if the lock of this participant can be overwritten: the
-    /// record was acknowledged as committed. `now`: the participant as its owner locked it.
+    /// The document as the next lock overwrites it, if the lock of this participant can be
+    /// overwritten: the record was acknowledged as committed. `now`: the participant as its owner
+    /// locked it.
     pub(crate) fn under_next_lock(
         &self,
         record: &Record,

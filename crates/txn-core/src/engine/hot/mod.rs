@@ -1,4 +1,5 @@
-//! Hot documents: what a process keeps in memory so that its next transaction reaches a document faster.
+//! Hot documents: what a process keeps in memory so that its next transaction reaches a document
+//! faster.
 
 pub(crate) mod document_cache;
 pub(crate) mod handoff;

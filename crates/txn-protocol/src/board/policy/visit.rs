@@ -28,7 +28,8 @@ impl Slot {
 }
 
 impl Policy {
-    /// Visits each moment, ticket and version, so that a model can rename them and keep its states finite.
+    /// Visits each moment, ticket and version, so that a model can rename them and keep its states
+    /// finite.
     pub fn visit(&mut self, visit: &mut dyn FnMut(Part<'_>)) {
         let wish = self.wish.as_mut();
         let (first_lock, idle_head_since) = wish.map_or((None, None), |wish| {
