@@ -256,7 +256,7 @@ async fn resumed_process_goes_on_at_once() {
     assert_eq!(*world.asked.lock(), asked + 1, "the server was asked before anything was refused");
 }
 
-/// A caller that waits for the server's time, and is not polled any more, delays nobody.
+/// A caller that waits for the server's time, and is not polled any more, delays no other caller.
 #[tokio::test(start_paused = true)]
 async fn unpolled_caller_keeps_no_clock() {
     let world = World::new(true);
@@ -269,7 +269,7 @@ async fn unpolled_caller_keeps_no_clock() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let other = tokio::time::timeout(Duration::from_secs(60), process.write(2)).await;
-    other.expect("waits for nobody").expect("writes");
+    other.expect("waits for no other caller").expect("writes");
     unpolled.await.expect("its clock is right");
 }
 

@@ -71,6 +71,15 @@ impl Clock for Later {
     }
 }
 
+/// A domain on a store of its own, with a collection.
+async fn open() -> (Arc<FullStore>, Arc<Later>, Domain, Collection<Raw>) {
+    let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
+    let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
+    let domain = Domain::create(store.clone(), "shop", config).await.expect("makes");
+    let items = domain.create_collection("items", None).await.expect("opens");
+    (store, clock, domain, items)
+}
+
 /// A transaction of two documents, which needs a record.
 async fn write(domain: &Domain, items: &Collection<Raw>) -> Result<(), Error> {
     domain
@@ -83,10 +92,7 @@ async fn write(domain: &Domain, items: &Collection<Raw>) -> Result<(), Error> {
 
 #[tokio::test(start_paused = true)]
 async fn refused_partition_is_tried_once_per_pause() {
-    let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
-    let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
-    let domain = Domain::create(store.clone(), "shop", config).await.expect("makes");
-    let items = domain.create_collection("items", None).await.expect("opens");
+    let (store, clock, domain, items) = open().await;
     write(&domain, &items).await.expect("writes");
 
     store.full.store(true, Ordering::Relaxed);
@@ -114,13 +120,11 @@ async fn refused_partition_is_tried_once_per_pause() {
     write(&domain, &items).await.expect("the partition is made at the next try");
 }
 
-/// A caller that waits for the partition of its day, and is not polled any more, delays nobody.
+/// A caller that waits for the partition of its day, and is not polled any more, delays no other
+/// caller.
 #[tokio::test(start_paused = true)]
 async fn unpolled_caller_keeps_no_partition() {
-    let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
-    let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
-    let domain = Domain::create(store.clone(), "shop", config).await.expect("makes");
-    let items = domain.create_collection("items", None).await.expect("opens");
+    let (store, clock, domain, items) = open().await;
 
     clock.advance(2 * DAY);
     let tid = domain.begin(&Options::default()).expect("begins").tid();
@@ -131,7 +135,7 @@ async fn unpolled_caller_keeps_no_partition() {
     }
     let other = write(&domain, &items);
     let other = tokio::time::timeout(Duration::from_secs(60), other).await;
-    other.expect("waits for nobody").expect("writes");
+    other.expect("waits for no other caller").expect("writes");
     unpolled.await.expect("is answered");
 }
 

@@ -156,3 +156,19 @@ fn callers_that_give_up_and_rest_stop_no_request() {
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }
+
+/// A commit whose runtime ends before the apply leaves no document in the hand-off table.
+#[test]
+fn ended_runtime_leaves_no_handoff() {
+    let runtime = multi_thread();
+    let config = Config::default().with_groups(Some(true)).with_deadline(Duration::from_secs(10));
+    let shop = runtime.block_on(Shop::open(config));
+    let other = multi_thread();
+    other.block_on(shop.put(["a", "b"])).expect("commits");
+    drop(other);
+    runtime.block_on(async {
+        let text = Raw::new("{\"n\":2}");
+        let put = shop.domain.transact::<_, Error, _>(async |tx| tx.put(&shop.items, "a", &text));
+        put.await.expect("commits");
+    });
+}

@@ -1,7 +1,8 @@
 //! A simulation of processes that contend for hot documents.
 //!
-//! The processes call the policy of `txn_protocol::board`, so the simulated policy is the one of the engine. The engine itself is simulated
-//! in outline: batches, locks, records, applies, a hand-off table and a cache. One seed gives one run.
+//! The processes call the policy of `txn_protocol::board`, so the simulated policy is the one of
+//! the engine. The engine itself is simulated in outline: batches, locks, records, applies, a
+//! hand-off table and a cache. One seed gives one run.
 
 pub mod measure;
 pub mod network;

@@ -94,7 +94,8 @@ impl Server {
         Self { capacity, free_at: std::iter::repeat_n(Reverse(0), workers).collect() }
     }
 
-    /// When the server executes a request that arrives at `arrival`. Requests have to be given in the order of their arrival.
+    /// When the server executes a request that arrives at `arrival`. Requests have to be given in
+    /// the order of their arrival.
     pub fn execute_at(&mut self, arrival: Micros, operations: &[Operation]) -> Micros {
         let service = self.capacity.service(operations);
         let Some(Reverse(free_at)) = self.free_at.pop() else { return arrival + service };
@@ -104,7 +105,8 @@ impl Server {
     }
 }
 
-/// The latency of one way: half a round trip, 20 % more or less, and up to five times as long once in a hundred.
+/// The latency of one way: half a round trip, 20 % more or less, and up to five times as long once
+/// in a hundred.
 pub fn one_way(random: &mut Random, round_trip: Micros) -> Micros {
     let mut factor = 0.8 + 0.4 * random.fraction();
     if random.chance(0.01) {

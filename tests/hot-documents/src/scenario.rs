@@ -25,8 +25,8 @@ pub fn least(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
 ///
 /// # Panics
 ///
-/// If an acknowledged increment is lost, if an increment was made twice, or if a process held a lock while it waited for
-/// the board.
+/// If an acknowledged increment is lost, if an increment was made twice, or if a process held a
+/// lock while it waited for the board.
 #[must_use]
 pub fn runs(setting: &Setting, seeds: &[u64]) -> Vec<Outcome> {
     let one = |seed: &u64| run(&Setting { seed: *seed, ..setting.clone() });

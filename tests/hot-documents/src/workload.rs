@@ -75,7 +75,8 @@ pub struct ProcessSpec {
 }
 
 impl ProcessSpec {
-    /// A process with round trips of so many milliseconds whose clients write two or three documents without a pause.
+    /// A process with round trips of so many milliseconds whose clients write two or three
+    /// documents without a pause.
     #[must_use]
     pub fn new(round_trip_ms: u64, clients: usize) -> Self {
         Self {
@@ -124,7 +125,8 @@ const CUSTOMERS: usize = 1_000;
 /// The first document that is a shard of the shop's outbox.
 pub const FIRST_SHARD: usize = EVENTS + ORGANISERS;
 
-/// Half of a sale: the second transaction of a client concerns the event and the customer of the first one.
+/// Half of a sale: the second transaction of a client concerns the event and the customer of the
+/// first one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sale {
     is_second: bool,

@@ -305,7 +305,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Another process may own the shard of an outbox entry: it handles the entry 5 ms later, the own process at once.
+    /// Another process may own the shard of an outbox entry: it handles the entry 5 ms later, the
+    /// own process at once.
     fn handle_outbox(&mut self, process: usize, transaction: &Transaction) {
         if transaction.client.is_none() {
             return;

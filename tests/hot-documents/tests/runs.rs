@@ -1,6 +1,7 @@
 //! Short runs of the simulation, and what each of them has to keep.
 //!
-//! Each run checks that no acknowledged increment is lost and that no process waits for the board with a lock.
+//! Each run checks that no acknowledged increment is lost and that no process waits for the board
+//! with a lock.
 
 use txn_hot_documents::measure::Outcome;
 use txn_hot_documents::scenario::{
@@ -16,7 +17,8 @@ fn short(processes: Vec<ProcessSpec>) -> Setting {
     Setting { seconds: 2, ..Setting::new(processes) }
 }
 
-/// Asserts the throughput against one process, the share of the slowest process and the longest wait.
+/// Asserts the throughput against one process, the share of the slowest process and the longest
+/// wait.
 fn assert_floor(setting: &Setting, spec: &ProcessSpec, processes: usize, floor: f64) {
     let one = runs(&equal(setting, spec, 1), &SEEDS);
     let all = runs(&equal(setting, spec, processes), &SEEDS);

@@ -1,5 +1,6 @@
 //! Models of the protocol, explored to their end, on the engine's own decisions.
 mod advance;
+pub mod board;
 mod canonical;
 pub mod chains;
 pub mod check;
@@ -40,5 +41,6 @@ pub fn all() -> Vec<suite::Suite> {
         one_document::suite(),
         refused_writes::suite(),
         partition_drop::suite(),
+        board::suite(),
     ]
 }

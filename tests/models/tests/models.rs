@@ -98,7 +98,8 @@ models!(
     two_recoverers,
     one_document,
     refused_writes,
-    partition_drop
+    partition_drop,
+    board
 );
 
 #[test]

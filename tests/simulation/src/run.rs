@@ -453,7 +453,8 @@ impl Simulation {
         self.meddler.lost && &*key.collection == "annex"
     }
 
-    /// Whether the caller met a lock in an index that was made again since, and was told of the loss.
+    /// Whether the caller met a lock in an index that was made again since, and was told of the
+    /// loss.
     fn is_told_of_loss(&self, operation: &Operation) -> bool {
         let fate = &operation.fate;
         self.meddler.made_again.is_some()

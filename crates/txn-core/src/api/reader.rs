@@ -297,13 +297,13 @@ impl Engine {
             let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
             let void: Vec<Lock> =
                 locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
-            for (key, unlocked) in self.unlock_all(&void).await {
-                // The holder never commits. So the content that was read under its lock stands, also
-                // where an index is blocked.
-                if !unlocked? && let Some((index, entry)) = held.remove(&key) {
+            // The lock of a blocked index stays, and its document can be read.
+            for key in self.unlock_current(&void).await? {
+                if let Some((index, entry)) = held.remove(&key) {
                     entries[index] = Some(entry);
                 }
             }
+            locks.retain(|lock| held.contains_key(&lock.key));
             let busy = locks.iter().find(|lock| is(lock, Resolution::Blocked));
             let enclosing = crate::attempt::nesting::enclosing();
             if let Some(lock) = busy

@@ -1,5 +1,5 @@
-//! After the commit: the documents are handed off to the next transactions or applied, and the record is
-//! marked as finished.
+//! After the commit: the documents are handed off to the next transactions or applied, and the
+//! record is marked as finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::Acknowledge;
 use crate::engine::apply::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH};
+use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH, Published};
 use crate::engine::own_record::OwnRecord;
 use crate::error::ErrorKind;
 use crate::event::Event;
@@ -22,8 +22,8 @@ use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record};
 
 impl Attempt {
-    /// Applies the commit and marks its record. `hands_off`: the next transactions may lock the documents
-    /// over this commit. Returns whether all of it is done.
+    /// Applies the commit and marks its record. `hands_off`: the next transactions may lock the
+    /// documents over this commit. Returns whether all of it is done.
     pub(super) async fn complete(
         self: &Arc<Self>,
         committed: CommittedRecord,
@@ -39,21 +39,23 @@ impl Attempt {
     async fn finish(
         self: &Arc<Self>,
         committed: CommittedRecord,
-        published: Option<Arc<handoff::Unapplied>>,
+        published: Option<Published>,
     ) -> bool {
         let engine = &self.engine;
         let CommittedRecord { record, version, first, known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
-        let keys: Vec<Key> = record.participants.iter().map(Participant::key).collect();
+        let keys: BTreeSet<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
+        // Only members that were evicted wanted the other documents.
+        self.seat.give_back(&|key| !keys.contains(key));
         let applied = async {
-            let later = published.as_ref().map(|published| published.untaken()).unwrap_or_default();
-            let at_once = keys.iter().filter(|key| !later.contains(*key)).cloned().collect();
+            let is_later = |key: &Key| published.as_ref().is_some_and(|it| it.keys.contains(key));
+            let at_once = keys.iter().filter(|key| !is_later(key)).cloned().collect();
             let apply = Application { record: &record, own_record, deadline: &deadline };
             let at_once = self.apply_documents(&apply, at_once, &known);
             let later = async {
                 match &published {
-                    Some(published) => self.apply_untaken(&apply, published, &known).await,
+                    Some(published) => self.apply_untaken(&apply, &published.commit, &known).await,
                     None => Ok(Unapplied::new()),
                 }
             };
@@ -99,7 +101,7 @@ impl Attempt {
     }
 
     /// Publishes the documents in the hand-off table, if they were not handed on too often.
-    fn publish(&self, committed: &CommittedRecord) -> Option<Arc<handoff::Unapplied>> {
+    fn publish(&self, committed: &CommittedRecord) -> Option<Published> {
         let CommittedRecord { record, known, .. } = committed;
         let engine = &self.engine;
         // All documents together: other processes may want several of them.
@@ -114,15 +116,14 @@ impl Attempt {
         };
         let views: BTreeMap<Key, View> =
             record.participants.iter().enumerate().filter_map(view).collect();
-        let keys: BTreeSet<Key> = views.keys().cloned().collect();
-        let published = engine.handoffs.publish(views, depth + 1);
-        engine.live_attempts.release(&keys);
-        self.seat.give_back(&|key| keys.contains(key));
+        let published = Published::new(engine, views, depth + 1);
+        engine.live_attempts.release(&published.keys);
+        self.seat.give_back(&|key| published.keys.contains(key));
         Some(published)
     }
 
-    /// Applies published documents: those that no transaction takes within a moment, and those whose taker
-    /// did not lock them.
+    /// Applies published documents: those that no transaction takes within a moment, and those
+    /// whose taker did not lock them.
     async fn apply_untaken(
         self: &Arc<Self>,
         apply: &Application<'_>,
@@ -130,7 +131,11 @@ impl Attempt {
         known: &BTreeMap<Key, View>,
     ) -> Result<Unapplied, AttemptError> {
         let engine = &self.engine;
-        engine.config.clock.sleep(LINGER).await;
+        tokio::select! {
+            biased;
+            () = published.returned() => {}
+            () = engine.config.clock.sleep(LINGER) => {}
+        }
         let mut under_way = FuturesUnordered::new();
         let mut unapplied = Unapplied::new();
         loop {
@@ -170,6 +175,9 @@ impl Attempt {
         let give_back = move |keys: &BTreeSet<Key>| {
             this.engine.live_attempts.release(keys);
             this.seat.give_back(&|key| keys.contains(key));
+            if !this.seat.has_documents() {
+                this.engine.call_members();
+            }
         };
         let on_settled = Box::new(give_back.clone());
         let applied =
@@ -198,7 +206,7 @@ impl Attempt {
     }
 }
 
-/// What the apply of every document of a commit needs.
+/// The parts that each apply of a commit shares.
 struct Application<'a> {
     record: &'a Arc<Record>,
     own_record: Option<Arc<OwnRecord>>,

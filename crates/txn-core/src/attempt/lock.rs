@@ -99,10 +99,8 @@ impl Attempt {
             self.take_handoffs(&mut wants, &mut handoffs);
             let blank = |(_, want): &(&Key, &Want)| want.view.is_none();
             let blank: Vec<Key> = wants.iter().filter(blank).map(|(key, _)| key.clone()).collect();
-            let views = self
-                .engine
-                .read_documents(&blank, ReadPreference::Primary, &self.deadline)
-                .await?;
+            let views =
+                self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
             for (key, view) in blank.into_iter().zip(views) {
                 wants.entry(key).or_default().see(view);
             }
@@ -180,7 +178,8 @@ impl Attempt {
         matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
     }
 
-    /// Whether the commit before applies the document at once, because its lock could not overwrite it.
+    /// Whether the commit before applies the document at once, because its lock could not overwrite
+    /// it.
     fn is_applied_soon(&self, want: &Want, holder: AttemptId) -> bool {
         want.handed_off && self.engine.live_attempts.is_live(holder)
     }
@@ -204,7 +203,8 @@ impl Attempt {
         }
     }
 
-    /// Takes documents that this process has committed and not applied, to lock them over these commits.
+    /// Takes documents that this process has committed and not applied, to lock them over these
+    /// commits.
     fn take_handoffs(
         &self,
         wants: &mut BTreeMap<Key, Want>,

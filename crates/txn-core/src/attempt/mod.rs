@@ -23,8 +23,8 @@ mod waiting;
 mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -151,7 +151,7 @@ pub(crate) struct Attempt {
     asked: AtomicBool,
     /// Its closure saw what only a run by itself can show.
     pinned: AtomicBool,
-    /// Reads what this process committed last from memory.
+    /// Reads from the cache of documents.
     recalls: bool,
     /// What its closure reads before anything else.
     basis: Mutex<Option<Arc<Mutex<Composition>>>>,
@@ -170,7 +170,7 @@ pub(crate) struct Attempt {
 pub(crate) struct Manner {
     /// Lock at each read.
     pub(crate) pessimistic: bool,
-    /// Read what this process committed last from memory.
+    /// Read from the cache of documents.
     pub(crate) recalls: bool,
     /// How long to wait for transactions of others, if not until the end.
     pub(crate) patience: Option<Duration>,

@@ -262,16 +262,14 @@ impl Attempt {
         let met = engine.resolve_locks(requester, locks.clone(), &self.deadline).await?;
         locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Aborted));
         if requester == Requester::Patient {
-            for Lock { key, view } in &locks {
-                // The holder never commits. So the content stands, also where an index is blocked.
+            // The lock of a blocked index stays, and its document can be read.
+            let current = engine.unlock_current(&locks).await?;
+            for Lock { key, view } in locks.iter().filter(|lock| current.contains(&lock.key)) {
                 let is_same =
                     |read: &ReadEntry| read.observed.same_logical_version(&Observed::of(view));
                 if reads.get(key).is_some_and(is_same) {
                     reads.remove(key);
                 }
-            }
-            for unlocked in engine.unlock_all(&locks).await.into_values() {
-                unlocked?;
             }
         } else if !locks.is_empty() {
             // Only set free they would be locked again before the next look, by the next attempt of the one that was

@@ -35,8 +35,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks a committed transaction as finished: every one of its writes was acknowledged. `version`:
-    /// the version at which its record stands as committed.
+    /// Marks a committed transaction as finished: every one of its writes was acknowledged.
+    /// `version`: the version at which its record stands as committed.
     pub(crate) async fn finish(
         &self,
         record: &Record,

@@ -25,8 +25,9 @@ const DEEPEST: usize = 8;
 /// What became of a lock that was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// It is nobody's, by acknowledged writes: its holder is aborted, or committed without the document. It may be
-    /// replaced.
+    /// The lock is void, by acknowledged writes: its holder is aborted, committed without the
+    /// document, or of a day that is gone. A conditional write may replace the lock. The look at
+    /// the lock is older, and may show content that is not current.
     Aborted,
     /// Its holder was committed and is applied: read again.
     RolledForward,
@@ -123,9 +124,9 @@ impl Engine {
         Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
     }
 
-    /// Applies a committed transaction of this process to the participants that are wanted. `known`: what it knows of these by
-    /// acknowledged writes. `own`: its record. `on_settled`: called with documents as soon as they are applied, whatever
-    /// hinders the others.
+    /// Applies a committed transaction of this process to the participants that are wanted.
+    /// `known`: what it knows of these by acknowledged writes. `own`: its record. `on_settled`: the
+    /// apply calls it with documents as soon as they are applied, whatever hinders the others.
     pub(crate) async fn apply(
         &self,
         record: &Arc<Record>,

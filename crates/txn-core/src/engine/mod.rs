@@ -46,7 +46,7 @@ pub(crate) mod unlock;
 pub(crate) mod wait_reason;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -60,6 +60,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
+use crate::engine::hot::MemberQueue;
 use crate::engine::hot::board::Board;
 use crate::engine::hot::document_cache::DocumentCache;
 use crate::engine::hot::handoff::HandoffTable;
@@ -97,14 +98,16 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// Its commits that it still looks for in documents.
     pub(crate) in_doubt: InDoubt,
-    /// What this process read or committed lately.
+    /// Documents that this process read or committed lately.
     pub(crate) cache: DocumentCache,
     /// How many transactions run.
     pub(crate) admission: Admission,
     /// Turns between processes at hot documents.
     pub(crate) board: Arc<Board>,
-    /// What it committed and did not apply.
+    /// Documents that this process committed and did not apply.
     pub(crate) handoffs: HandoffTable,
+    /// The members that wait for a group, where transactions are composed.
+    pub(crate) member_queue: OnceLock<Box<dyn MemberQueue>>,
     /// The aliases by which collections were opened.
     aliases: Aliases,
     /// The collections that keep what is overwritten.
@@ -164,6 +167,7 @@ impl Engine {
             admission: Admission::new(config.max_running),
             board: Arc::new(Board::new(config.entropy.next_u64())),
             handoffs: HandoffTable::default(),
+            member_queue: OnceLock::new(),
             aliases: Aliases::default(),
             histories: Histories::default(),
             groups,
@@ -195,11 +199,12 @@ impl Engine {
         }
     }
 
-    /// Does work that several callers wait for, in a task: a caller that does not poll its future delays
-    /// nobody else. The task goes on if its caller is dropped.
+    /// Does work that several callers wait for, in a task. A caller that does not poll its future
+    /// delays no other caller. The task goes on if its caller is dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has ended.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has
+    /// ended.
     async fn shared<T, F>(&self, work: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,

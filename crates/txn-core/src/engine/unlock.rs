@@ -1,6 +1,6 @@
 //! Taking void locks off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
 use crate::engine::holder::Lock;
@@ -29,6 +29,25 @@ impl Engine {
             moved = self.unlock_once(&again, &mut unlocked).await;
         }
         unlocked
+    }
+
+    /// Takes void locks off. Returns the documents whose content under the lock is current.
+    ///
+    /// An acknowledged unlock proves that, or a look after the verdict that the lock is void. The
+    /// look before the verdict does not: the holder may have been committed then, and applied and
+    /// dropped with its day since.
+    pub(crate) async fn unlock_current(&self, locks: &[Lock]) -> Result<BTreeSet<Key>, Error> {
+        let (mut current, mut open) = (BTreeSet::new(), Vec::new());
+        for (key, unlocked) in self.unlock_all(locks).await {
+            if unlocked? {
+                current.insert(key);
+            } else {
+                open.push(key);
+            }
+        }
+        let still = self.still_locked(locks, open).await;
+        current.extend(still.into_iter().map(|lock| lock.key));
+        Ok(current)
     }
 
     /// Returns those whose version has moved.
@@ -69,17 +88,18 @@ impl Engine {
         moved
     }
 
-    /// The locks that still stand over the same content, and that a touch of another process moved.
-    /// A placeholder counts at its version only.
-    async fn still_locked(&self, locks: &[Lock], moved: Vec<Key>) -> Vec<Lock> {
-        let looks = self.look_at(&moved, ReadPreference::Primary).await;
-        let again = moved.into_iter().zip(looks).filter_map(|(key, look)| {
+    /// The locks that still stand over the same content, perhaps moved by a touch of another
+    /// process. A placeholder counts at its version only.
+    async fn still_locked(&self, locks: &[Lock], keys: Vec<Key>) -> Vec<Lock> {
+        let looks = self.look_at(&keys, ReadPreference::Primary).await;
+        let again = keys.into_iter().zip(looks).filter_map(|(key, look)| {
             let Look::Seen(view @ View::Present { .. }) = look else { return None };
             let before = locks.iter().find(|lock| lock.key == key)?;
             let same = match (&before.view, &view) {
-                (View::Present { stored: a, .. }, View::Present { stored: b, .. }) => {
-                    a == b && !a.absent
-                }
+                (
+                    View::Present { version: v, stored: a, .. },
+                    View::Present { version: w, stored: b, .. },
+                ) => v == w || a == b && !a.absent,
                 _ => false,
             };
             same.then_some(Lock { key, view })

@@ -70,11 +70,7 @@ impl Groups {
     }
 
     /// Composes transactions in their order, and commits what they come to by one attempt.
-    async fn compose_and_commit(
-        self: Arc<Self>,
-        members: Vec<Member>,
-        guards: Guards,
-    ) {
+    async fn compose_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
         let Some(tid) = tid_for(&members) else { return };
         let mut composition = Composition::new(tid);
         let uses = uses_of(&members);
@@ -100,11 +96,7 @@ impl Groups {
 
     /// The same for those whom others overtook: locks first, composes on what stands there then, and commits. What is locked is
     /// nobody else's, and by its age the oldest gets it.
-    async fn lock_and_commit(
-        self: Arc<Self>,
-        members: Vec<Member>,
-        guards: Guards,
-    ) {
+    async fn lock_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
         let Some(tid) = tid_for(&members) else { return };
         let attempt = self.begin(&members, tid, true);
         let (turn, written) = guards;
@@ -213,7 +205,7 @@ impl Groups {
                 return None;
             };
             let within = used.is_within(uses);
-            applicant.uses = used;
+            (applicant.collections, applicant.uses) = (used.collections(), used);
             fit = match within {
                 true => applicant.attempt.join(&mut composition.lock()),
                 false => Fit::Stale,

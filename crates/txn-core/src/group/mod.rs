@@ -12,8 +12,8 @@ mod standing;
 mod uses;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use crate::attempt::Attempt;
 use crate::attempt::seat::{Guard, Places};
 use crate::engine::Engine;
-use crate::engine::hot::board::Waiters;
+use crate::engine::hot::MemberQueue;
 use crate::store::Key;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
 
@@ -68,7 +68,7 @@ impl Groups {
         let queue = Mutex::default();
         let groups = engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));
         if let Some(groups) = &groups {
-            engine.board.tell(WaitForTurns(Arc::downgrade(groups)));
+            let _ = engine.member_queue.set(Box::new(Arc::downgrade(groups)));
         }
         groups
     }
@@ -101,12 +101,10 @@ impl Groups {
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
-        let collections: BTreeSet<Arc<str>> =
-            uses.keys().map(|key| key.collection.clone()).collect();
-        let collections = collections.into_iter().collect();
         let applicant = Applicant {
             attempt: attempt.clone(),
             attempts: attempts.clone(),
+            collections: uses.collections(),
             uses,
             most: usize::MAX,
             insists,
@@ -116,7 +114,6 @@ impl Groups {
             standing: standing.clone(),
             tell,
             served_in: self.engine.lifecycle.served_in(&runtime),
-            collections,
             runtime,
         };
         let ends_at = attempt.ends_at();
@@ -132,11 +129,18 @@ impl Groups {
 
     fn call_if_free(self: &Arc<Self>, only: Option<Place>) {
         let now = self.engine.now();
-        let called = self.queue.lock().call(now, only, &self.engine);
-        let Some((number, runtime)) = called else { return };
-        let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
-        let composing = self.clone().compose_next(turn, runtime.id());
-        self.engine.lifecycle.spawn_for(&runtime, composing);
+        loop {
+            let called = self.queue.lock().call(now, only, &self.engine);
+            let Some((number, runtime)) = called else { return };
+            let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
+            let composing = self.clone().compose_next(turn, runtime.id());
+            self.engine.lifecycle.spawn_for(&runtime, composing);
+            // Each set of collections has turns of its own. A turn that ended at once has no
+            // runtime any more.
+            if only.is_some() || !self.queue.lock().has_turn(number) {
+                return;
+            }
+        }
     }
 
     /// Takes an applicant out of the queue, if it is still there, and has those composed who waited for it alone. Returns its
@@ -154,18 +158,15 @@ impl Groups {
     }
 }
 
-/// The groups of a domain, as the board of their process sees them.
-struct WaitForTurns(Weak<Groups>);
-
-impl Waiters for WaitForTurns {
-    fn on_change(&self) {
-        if let Some(groups) = self.0.upgrade() {
+impl MemberQueue for Weak<Groups> {
+    fn call(&self) {
+        if let Some(groups) = self.upgrade() {
             groups.call();
         }
     }
 
     fn documents(&self) -> BTreeSet<Key> {
-        self.0.upgrade().map(|groups| groups.queue.lock().documents()).unwrap_or_default()
+        self.upgrade().map(|groups| groups.queue.lock().documents()).unwrap_or_default()
     }
 }
 
@@ -206,7 +207,8 @@ impl Documents {
         Self { groups: groups.clone(), uses }
     }
 
-    /// Other transactions may use these. What was not locked over its commit is for that commit to apply.
+    /// Other transactions may use these. What was not locked over its commit is for that commit to
+    /// apply.
     fn free(&self, uses: &[Uses]) {
         {
             let mut queue = self.groups.queue.lock();
@@ -225,13 +227,18 @@ impl Places for Documents {
             written: uses.written.extract_if(.., |key| given(key)).collect(),
             ..Uses::default()
         };
-        let given: Vec<Uses> = self.uses.iter_mut().map(given).collect();
-        self.free(&given);
+        let given: Vec<Uses> =
+            self.uses.iter_mut().map(given).filter(|given| !given.written.is_empty()).collect();
+        if !given.is_empty() {
+            self.free(&given);
+        }
     }
 
     fn reclaim(&mut self, keys: BTreeSet<Key>) -> BTreeSet<Key> {
         let uses = self.groups.queue.lock().reclaim(keys);
-        self.uses.push(uses.clone());
+        if !uses.written.is_empty() {
+            self.uses.push(uses.clone());
+        }
         uses.written
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::application::Told;
 use super::standing::SharedStanding;
-use super::uses::{InUse, TakesOver, Uses};
+use super::uses::{Collections, InUse, TakesOver, Uses};
 use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
@@ -20,8 +20,8 @@ use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
 use txn_protocol::ids::Age;
 
-/// Groups of the same collections that are under way at once, until they are acknowledged: one is locked while another commits. More
-/// would be smaller, and each costs the server its requests.
+/// Groups of the same collections that are under way at once, until they are acknowledged: one is
+/// locked while another commits. More would be smaller, and each costs the server its requests.
 const TURNS: usize = 2;
 
 /// The same, slow ones included.
@@ -137,10 +137,6 @@ impl<'q> Batch<'q> {
     }
 }
 
-/// The collections of a transaction. Only transactions of the same collections share a group and the bound on
-/// groups: a slow or blocked index delays no transaction that does not use it.
-pub(super) type Collections = Arc<[Arc<str>]>;
-
 /// A turn that is taken.
 #[derive(Debug)]
 struct TurnOf {
@@ -186,9 +182,9 @@ impl Queue {
         self.waiting.remove(&place)
     }
 
-    /// Gives a turn to a transaction that is free, if a turn is left. Returns the number of the turn,
-    /// and the runtime of the transaction that has waited longest. A group has callers of one runtime,
-    /// because a resting runtime cannot run a closure again.
+    /// Gives a turn to a transaction that is free, if a turn is left. Returns the number of the
+    /// turn, and the runtime of the transaction that has waited longest. A group has callers of one
+    /// runtime, because a resting runtime cannot run a closure again.
     ///
     /// `only`: nobody else is looked at, for all others were, and were not free.
     pub(super) fn call(
@@ -341,7 +337,12 @@ impl Queue {
         writers.flat_map(|next| next.uses.keys()).cloned().collect()
     }
 
-    /// Gives a turn back. Returns whether somebody was taken in it: others may have become free, then.
+    /// Whether a turn is taken.
+    pub(super) fn has_turn(&self, number: u64) -> bool {
+        self.turns.contains_key(&number)
+    }
+
+    /// Gives a turn back. Returns whether the turn took a transaction: others may be free now.
     pub(super) fn end_turn(&mut self, number: u64) -> bool {
         self.turns.remove(&number).is_some_and(|turn| turn.called_in.is_none())
     }

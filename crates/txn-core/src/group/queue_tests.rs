@@ -37,12 +37,11 @@ impl Scene {
         let (tell, told) = mpsc::unbounded_channel();
         self.told.push(told);
         let uses = Uses { read: keys(read), written: keys(written) };
-        let collections: BTreeSet<_> = uses.keys().map(|key| key.collection.clone()).collect();
         Applicant {
             attempt,
             attempts: Attempts::default(),
+            collections: uses.collections(),
             uses,
-            collections: collections.into_iter().collect(),
             most: usize::MAX,
             insists: false,
             returns: 0,
@@ -70,7 +69,7 @@ impl Scene {
         self.take_of("c")
     }
 
-    /// Who is taken in a turn of a collection.
+    /// The transactions that a turn of a collection takes.
     fn take_of(&mut self, collection: &str) -> Vec<u8> {
         let (here, now) = (Handle::current().id(), self.engine.now());
         let turn = TurnOf {
@@ -79,9 +78,7 @@ impl Scene {
             called_in: Some(here),
         };
         self.queue.turns.insert(0, turn);
-        let (taken, _) = {
-            self.queue.take(0, here, now, &self.engine)
-        };
+        let (taken, _) = { self.queue.take(0, here, now, &self.engine) };
         taken.iter().map(|(_, next)| self.ages[&next.age()]).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Which documents a transaction uses, and which of them are in use. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::engine::hot::handoff::HandoffTable;
 use crate::store::Key;
@@ -14,7 +15,17 @@ pub(crate) struct Uses {
     pub(crate) written: BTreeSet<Key>,
 }
 
+/// The collections of a transaction, in order. Only transactions of the same collections share a
+/// group and the bound on groups: a slow or blocked index delays no transaction that does not use
+/// it.
+pub(super) type Collections = Arc<[Arc<str>]>;
+
 impl Uses {
+    pub(super) fn collections(&self) -> Collections {
+        let all: BTreeSet<&Arc<str>> = self.keys().map(|key| &key.collection).collect();
+        all.into_iter().cloned().collect()
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.read.iter().chain(&self.written)
     }
@@ -119,7 +130,8 @@ fn root(first: &mut [usize], mut number: usize) -> usize {
     number
 }
 
-/// Which of the documents that are committed and not applied a transaction may lock over these commits.
+/// Which of the documents that are committed and not applied a transaction may lock over these
+/// commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakesOver {
     Nothing,
@@ -137,8 +149,8 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// Whether a transaction may use its documents now. A document that is committed and not applied is free
-    /// for a transaction that writes it and locks it over that commit.
+    /// Whether a transaction may use its documents now. A document that is committed and not
+    /// applied is free for a transaction that writes it and locks it over that commit.
     pub(super) fn allows(
         &self,
         uses: &Uses,

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep, timeout};
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Refusal, RefusalKind, Store, Write};
-use txn_core::{Collection, Config, Domain, ErrorKind, Raw, Result};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Result};
 
-use super::{Bank, Refused};
-use crate::behaviour::support::{Fate, Scripted, is_commit, is_lock};
+use super::{Account, Bank, Refused};
+use crate::behaviour::support::{Fate, Scripted, is_commit, is_lock, writes};
 
 /// Takes two milliseconds for each request, or as long as one for the collection `cold` takes.
 #[derive(Debug, Default)]
@@ -148,7 +148,8 @@ async fn refused_lock_delays_no_other_member() {
     let others = async {
         // Behind it in the queue, and so in one group.
         let transfers = join_all([bank.transfer(2, 3, 1), bank.transfer(4, 5, 1)]);
-        let all = timeout(Duration::from_secs(1), transfers).await.expect("waits for nobody");
+        let all =
+            timeout(Duration::from_secs(1), transfers).await.expect("waits for no other member");
         store.play(|_| Fate::Pass);
         all
     };
@@ -176,4 +177,83 @@ async fn lone_member_learns_why_its_record_is_refused() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// A commit outside of the queue is applied, and the queue learns of it.
+#[tokio::test(start_paused = true)]
+async fn commit_by_itself_delays_no_single_document() {
+    let bank = Bank::open(2).await;
+    bank.settle().await;
+    for _ in 0..3 {
+        let options = Options::default().with_by_itself(true);
+        let run = bank.domain.run::<_, Error, _>(&options, async |tx| {
+            ["0", "1"]
+                .iter()
+                .try_for_each(|id| tx.put(&bank.accounts, *id, &Account { balance: 1 }))
+        });
+        run.await.expect("commits");
+        let begun = Instant::now();
+        bank.add(0, 1).await.expect("commits");
+        assert!(begun.elapsed() < Duration::from_millis(20), "{:?}", begun.elapsed());
+        bank.settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn document_of_evicted_member_is_free_at_once() {
+    let store = Arc::new(Scripted::new(Bank::slow_store()));
+    let bank = Bank::on(store.clone(), 8).await;
+    bank.settle().await;
+    let is_late = |write: &Write| {
+        !is_lock(write) && &*write.key.id == "3" && writes(write, "\"balance\":101")
+    };
+    let refuse = || Fate::RefuseWith(Outcome::Rejected("blocked".to_owned()));
+    store.play(move |write| match is_lock(write) && &*write.key.id == "0" || is_late(write) {
+        true => refuse(),
+        false => Fate::Pass,
+    });
+    let evicted = timeout(Duration::from_millis(60), bank.transfer(0, 1, 1));
+    let others = async {
+        sleep(Duration::from_millis(100)).await;
+        store.play(move |write| if is_late(write) { refuse() } else { Fate::Pass });
+        let free = timeout(Duration::from_secs(5), bank.transfer(0, 7, 1)).await;
+        store.play(|_| Fate::Pass);
+        free.expect("waits for no other commit").expect("commits");
+    };
+    let ((evicted, stays), ()) = join(join(evicted, bank.transfer(2, 3, 1)), others).await;
+    assert!(evicted.is_err(), "it is refused");
+    stays.expect("commits");
+}
+
+/// A closure that runs again may use another collection. Its group does not wait for that one.
+#[tokio::test(start_paused = true)]
+async fn member_that_changes_collections_leaves_its_group() {
+    let load = Load::open().await;
+    let Load { server, domain, hot, cold } = &load;
+    let text = Raw::new("{}");
+    let flip = domain.transact::<_, Error, _>(async |tx| {
+        tx.put(hot, "f", &Raw::new("{\"on\":1}"))?;
+        tx.put(hot, "w", &text)
+    });
+    let follows = domain.transact::<_, Error, _>(async |tx| {
+        let is_on = tx.get(hot, "f").await?.is_some_and(|flag| flag.as_str().contains("on"));
+        tx.put(hot, "z", &text)?;
+        match is_on {
+            true => tx.put(cold, "a", &text),
+            false => tx.put(hot, "q", &text),
+        }
+    });
+    let others = async {
+        sleep(Duration::from_millis(3)).await;
+        server.cold_takes.store(20_000, Ordering::Relaxed);
+        for _ in 0..200 {
+            let begun = Instant::now();
+            load.put(hot, ["a".to_owned(), "b".to_owned()]).await.expect("commits");
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        }
+    };
+    let first = load.put(hot, ["f".to_owned(), "w".to_owned()]);
+    let follows = timeout(Duration::from_secs(10), follows);
+    let (first, (flip, (_, ()))) = join(first, join(flip, join(follows, others))).await;
+    first.and(flip).expect("commit");
 }

@@ -2,6 +2,7 @@
 
 mod barriers;
 mod costs;
+mod dropped;
 mod made_again;
 mod moved;
 mod old_reads;

@@ -15,7 +15,8 @@ pub const MOST_SLOTS: usize = 64;
 /// Most bytes of an encoded slot: an entry with a bitmap has 1,500 bytes.
 pub const MOST_BYTES: usize = 4_096;
 
-/// The largest ticket, the largest integer that each JSON parser keeps. An entry with a larger one is damaged.
+/// The largest ticket, the largest integer that each JSON parser keeps. An entry with a larger one
+/// is damaged.
 pub const LAST_TICKET: u64 = (1 << 53) - 1;
 
 /// The longest round trip and the longest stride that an entry may name, in microseconds.
@@ -43,7 +44,7 @@ impl FromStr for Node {
 pub type Ticket = u64;
 
 /// The wish of one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The wish with the smallest ticket goes first.
     pub ticket: Ticket,
@@ -58,7 +59,7 @@ pub struct Entry {
 }
 
 /// One document of the board: the wish of at most one process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The process and its wish.
     pub wish: Option<(Node, Entry)>,

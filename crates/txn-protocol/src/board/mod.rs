@@ -1,42 +1,55 @@
 //! The board: the order in which processes take turns at hot documents.
 //!
-//! Wound-wait alone lets processes starve each other: four processes with 8 clients each commit 0.10 of what one of them
-//! commits alone. So a process that loses documents to another process writes a *wish* on the board of the domain: a ticket and the
-//! hashes of the documents that its transactions want. Processes lock in the order of the tickets (Lamport's bakery). With the
-//! board the four processes commit 0.89 of one process. `tests/hot-documents` simulates processes on this module, and prints all figures.
+//! Wound-wait alone lets processes starve each other: four processes with 8 clients each commit
+//! 0.10 of what one of them commits alone. So a process that loses documents to another process
+//! writes a *wish* on the board of the domain: a ticket and the hashes of the documents that its
+//! transactions want. Processes lock in the order of the tickets (Lamport's bakery). With the board
+//! the four processes commit 0.89 of one process. `tests/hot-documents` simulates processes on this
+//! module, and prints all figures.
 //!
-//! The board is a hint and guards no write. A lost, late, damaged or arbitrary board costs order, and no safety.
+//! The board is a hint and guards no write. A lost, late, damaged or arbitrary board costs order,
+//! and no safety.
 //!
 //! # Documents
 //!
-//! The board has at most [`MOST_SLOTS`] documents, the *slots*. A slot holds the wish of one process, and only this process writes it, over
-//! the version that it last wrote or saw. A look reads the used slots and two more in one request. One shared document written
-//! over its version starves a slow process: the document changes 70 times per second, and a round trip of 300 ms always meets a
-//! conflict. One shared document written without a condition loses entries and needs a write that the store does not have.
-//! The throughput of all three is the same within 3 %, beside processes of equal speed.
+//! The board has at most [`MOST_SLOTS`] documents, the *slots*. A slot holds the wish of one
+//! process, and only this process writes it, over the version that it last wrote or saw. A look
+//! reads the used slots and two more in one request. One shared document written over its version
+//! starves a slow process: the document changes 70 times per second, and a round trip of 300 ms
+//! always meets a conflict. One shared document written without a condition loses entries and needs
+//! a write that the store does not have. The throughput of all three is the same within 3 %, beside
+//! processes of equal speed.
 //!
 //! # Rules
 //!
-//! 1. **Wish.** A process writes a wish if a transaction lost a document 5 ms and three round trips ago, or if another
-//!    wish names one of its documents. New transactions widen the set and keep the ticket. A process without work removes its wish.
-//! 2. **Order.** A wish has its turn if it shares no document with an earlier wish that has its turn ([`heads`]). A process
-//!    locks no document of such a wish, and no document of its own wish while the wish waits.
-//! 3. **Empty hands.** A process that waits for the board holds no lock: it releases them, and applies its commits.
-//! 4. **Turn.** A turn lasts 20 round trips, from 10 to 100 ms, counted from the first lock, and at least one commit. A
-//!    process with fewer clients has a shorter turn in proportion. Then the process *yields*: it finishes its batches and applies.
-//! 5. **Ticket.** A new ticket follows the virtual time by a stride, and keeps a distance from the tickets of equal processes.
-//!    The process writes it after the apply at the end of the turn was answered. Otherwise the next process locks before the apply
-//!    arrives.
-//! 6. **Stride.** One full turn, divided by the number of processes with at least twice as many clients. The stride of a slow process
-//!    covers the time that its turn costs the fast ones.
-//! 7. **Patience.** A wish whose ticket stays for five turns or 8 of its round trips, while the wish has its turn, is
-//!    skipped until it has another ticket. The time ends at the last look, so that a pause of the observer does not count.
-//! 8. **Renewal.** A process that has its turn and gets no lock for half of its patience takes a new ticket. A process that
-//!    is skipped starves without this rule, because the others then never yield to it.
+//! 1. **Wish.** A process writes a wish if a transaction lost a document 5 ms and three round trips
+//!    ago, or if another wish names one of its documents. New transactions widen the set and keep
+//!    the ticket. A process without work removes its wish.
+//! 2. **Order.** A wish has its turn if it shares no document with an earlier wish that has its
+//!    turn ([`heads`]). A process locks no document of such a wish, and no document of its own wish
+//!    while the wish waits.
+//! 3. **Empty hands.** A process that waits for the board holds no lock: it releases them, and
+//!    applies its commits.
+//! 4. **Turn.** A turn lasts 20 round trips, from 10 to 100 ms, counted from the first lock, and at
+//!    least one commit. A process with fewer clients has a shorter turn in proportion. Then the
+//!    process *yields*: it finishes its batches and applies.
+//! 5. **Ticket.** A new ticket follows the virtual time by a stride, and keeps a distance from the
+//!    tickets of equal processes. The process writes it after the apply at the end of the turn was
+//!    answered. Otherwise the next process locks before the apply arrives.
+//! 6. **Stride.** One full turn, divided by the number of processes with at least twice as many
+//!    clients. The stride of a slow process covers the time that its turn costs the fast ones.
+//! 7. **Patience.** A wish whose ticket stays for five turns or 8 of its round trips, while the
+//!    wish has its turn, is skipped until it has another ticket. The time ends at the last look, so
+//!    that a pause of the observer does not count.
+//! 8. **Renewal.** A process that has its turn and gets no lock for half of its patience takes a
+//!    new ticket. A process that is skipped starves without this rule, because the others then
+//!    never yield to it.
 //! 9. **Blindness.** A board that was not read for 200 ms and 8 round trips counts as empty.
-//! 10. **Refresh.** At the begin of its turn a process reads the cached documents that other wishes named, in one request.
-//! 11. **Dormancy.** A process that met no other process does not look at the board. A process that hands its documents from batch to
-//!     batch keeps others out and cannot meet them, so it looks every 250 ms.
+//! 10. **Refresh.** At the begin of its turn a process reads the cached documents that other wishes
+//!     named, in one request.
+//! 11. **Dormancy.** A process that met no other process does not look at the board. A process that
+//!     hands its documents from batch to batch keeps others out and cannot meet them, so it looks
+//!     every 250 ms.
 //!
 //! No rule compares the clocks of two processes. Tickets are virtual times.
 
@@ -53,5 +66,7 @@ mod turns;
 pub use document::{Entry, LAST_TICKET, MOST_BYTES, MOST_SLOTS, Node, Slot, Ticket};
 pub use numbers::Numbers;
 pub use order::heads;
+#[cfg(feature = "testing")]
+pub use policy::Part;
 pub use policy::{BoardWrite, Look, Policy, Work, Written};
 pub use set::{BITMAP_BITS, DocumentSet, KeyHash, MOST_HASHES};

@@ -14,8 +14,9 @@ const WORDS: usize = BITMAP_BITS / 64;
 
 /// The hash of a document's key: of its collection and its id.
 ///
-/// The hash is part of the board's format, so each version of the library has to compute the same one. Two documents
-/// with one hash count as one document of the board, which costs order and no safety.
+/// The hash is part of the board's format, so each version of the library has to compute the same
+/// one. Two documents with one hash count as one document of the board, which costs order and no
+/// safety.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(u32);
 
@@ -27,7 +28,8 @@ impl KeyHash {
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // The high bits of FNV-1a spread badly over short keys: one round of a finalizer mixes them.
+        // The high bits of FNV-1a spread badly over short keys: one round of a finalizer mixes
+        // them.
         let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self((mixed >> 32) as u32)
     }
@@ -46,12 +48,12 @@ impl KeyHash {
 
 /// A set of documents: at most [`MOST_HASHES`] hashes, or else a bitmap of [`BITMAP_BITS`] bits.
 ///
-/// A bitmap answers "yes" for documents that are not in the set. The process then waits for a turn that it did not
-/// need to wait for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A bitmap answers "yes" for documents that are not in the set. The process then waits for a turn
+/// that it did not need to wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DocumentSet(Content);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Content {
     /// Sorted, without duplicates.
     Hashes(Vec<KeyHash>),

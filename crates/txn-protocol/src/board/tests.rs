@@ -229,6 +229,23 @@ fn emptied_board_gets_the_wish_again() {
 }
 
 #[test]
+fn lost_write_of_a_ticket_is_repeated() {
+    let mut policy = wishing(ms(10));
+    let write = policy.take_write(ms(10)).expect("a write");
+    policy.written(Written::At(version(1)), ms(11));
+    policy.update(work(&[1]), ms(12));
+    policy.update(work(&[1]), ms(100));
+    let ticket = policy.ticket();
+    assert_eq!(policy.take_write(ms(100)).map(|write| write.over), Some(Some(version(1))));
+    // The board lost the write and shows the first ticket with another version.
+    policy.written(Written::Conflict, ms(101));
+    let old = Look { slots: vec![(write.slot, Some(version(3)))], sent_at: ms(102) };
+    policy.observe(old, ms(103));
+    let again = policy.take_write(ms(103)).expect("a write");
+    assert_eq!((again.over, policy.ticket()), (Some(version(3)), ticket));
+}
+
+#[test]
 fn idle_process_removes_its_wish() {
     let mut policy = wishing(ms(10));
     policy.take_write(ms(10)).expect("a write");

@@ -155,7 +155,8 @@ impl Process {
         is_dead || is_younger && waited >= grace
     }
 
-    /// After the locks: members that have all their documents go on, or else the oldest member waits.
+    /// After the locks: members that have all their documents go on, or else the oldest member
+    /// waits.
     pub(super) fn sort_out(&mut self, number: u64, cx: &mut Context<'_>) {
         let Some(mut batch) = self.batches.remove(&number) else { return };
         let members = std::mem::take(&mut batch.transactions);

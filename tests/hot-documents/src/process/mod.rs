@@ -1,7 +1,8 @@
 //! A process: its transactions, its batches, its cache and its policy.
 //!
-//! The process is the engine in outline. Transactions that wait are merged into batches. A batch locks its documents, writes one record,
-//! and leaves its documents in a hand-off table: the next batch locks them over the commit, or an apply follows.
+//! The process is the engine in outline. Transactions that wait are merged into batches. A batch
+//! locks its documents, writes one record, and leaves its documents in a hand-off table: the next
+//! batch locks them over the commit, or an apply follows.
 
 mod answers;
 mod batch;
@@ -234,7 +235,8 @@ impl Process {
         }
     }
 
-    /// Documents that another process has the turn for change soon: what the cache knows of them is stale.
+    /// Documents that another process has the turn for change soon: what the cache knows of them is
+    /// stale.
     fn forget_refused(&mut self, now: Micros) {
         if self.policy.is_dormant() {
             return;

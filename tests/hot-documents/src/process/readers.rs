@@ -28,7 +28,8 @@ impl Process {
         self.send(Purpose::Validate(number), reads, cx);
     }
 
-    /// Compares a look with the one before. After too many changes the transaction locks what it reads.
+    /// Compares a look with the one before. After too many changes the transaction locks what it
+    /// reads.
     pub(super) fn validate(&mut self, number: u64, request: &Request, cx: &mut Context<'_>) {
         let Some(mut reader) = self.readers.remove(&number) else { return };
         let mut is_locked = false;

@@ -197,7 +197,8 @@ impl Process {
         }
     }
 
-    /// Whether a transaction can join a batch. Documents that the cache does not have are read meanwhile.
+    /// Whether a transaction can join a batch. Documents that the cache does not have are read
+    /// meanwhile.
     fn can_start(
         &mut self,
         transaction: &Transaction,
@@ -265,7 +266,8 @@ impl Process {
         self.send(Purpose::Apply, operations, cx);
     }
 
-    /// Counts a step in which the process waits for the board while a batch holds a lock that the batch does not commit.
+    /// Counts a step in which the process waits for the board while a batch holds a lock that the
+    /// batch does not commit.
     pub fn note_waits(&mut self, now: Micros) {
         let waits = self.batches.values().any(|batch| {
             batch.phase == Phase::Waiting

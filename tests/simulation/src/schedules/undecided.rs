@@ -1,5 +1,5 @@
-//! Holders whose commit is under way: a reader beside one, and a helper that sees a commit before it
-//! is acknowledged.
+//! Holders whose commit is under way: a reader beside one, and a helper that sees a commit before
+//! it is acknowledged.
 
 use std::time::Duration;
 

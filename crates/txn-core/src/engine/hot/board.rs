@@ -3,9 +3,9 @@
 //!
 //! The policy of a process that met no other process is dormant: it decides nothing and asks for nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -30,16 +30,6 @@ pub(crate) struct Board {
     stirred: Notify,
     /// A decision may be another one now.
     changed: Notify,
-    waiters: OnceLock<Box<dyn Waiters>>,
-}
-
-/// The transactions of this process that wait for their turns together.
-pub(crate) trait Waiters: Send + Sync {
-    /// A decision of the board may be another one.
-    fn on_change(&self);
-
-    /// The documents of the transactions.
-    fn documents(&self) -> BTreeSet<Key>;
 }
 
 struct State {
@@ -101,18 +91,7 @@ impl Board {
             is_engaged: AtomicBool::new(false),
             stirred: Notify::new(),
             changed: Notify::new(),
-            waiters: OnceLock::new(),
         }
-    }
-
-    /// Has these told of changes. Only the first call counts.
-    pub(crate) fn tell(&self, waiters: impl Waiters + 'static) {
-        let _ = self.waiters.set(Box::new(waiters));
-    }
-
-    /// The documents of the transactions that wait for their turns together.
-    pub(crate) fn awaited(&self) -> BTreeSet<Key> {
-        self.waiters.get().map(|waiters| waiters.documents()).unwrap_or_default()
     }
 
     /// A transaction wants documents, until the result is dropped.
@@ -245,7 +224,7 @@ impl Board {
                 Some(Step { look, write, has_arrived, until })
             }
         };
-        self.tell_changed();
+        self.changed.notify_waiters();
         step
     }
 
@@ -272,14 +251,6 @@ impl Board {
     fn stir(&self) {
         if self.is_engaged.load(Ordering::Acquire) {
             self.stirred.notify_one();
-        }
-    }
-
-    /// Tells the waiting transactions that a decision may be another one.
-    fn tell_changed(&self) {
-        self.changed.notify_waiters();
-        if let Some(waiters) = self.waiters.get() {
-            waiters.on_change();
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The document cache: what this process read or committed lately, so that its next transaction need not ask
-//! the store.
+//! The document cache: what this process read or committed lately, so that its next transaction
+//! need not ask the store.
 //!
-//! A transaction uses a cached document as any read: its lock or its validation verifies it. A document that
-//! turns out to be stale is dropped. Readers without locks do not use the cache.
+//! A transaction uses a cached document as any read: its lock or its validation verifies it. A
+//! document that turns out to be stale is dropped. Readers without locks do not use the cache.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -24,7 +24,8 @@ const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero
 /// Most bytes of their contents.
 const BYTES: usize = 32 << 20;
 
-/// A document that is stale twice within this time is not cached for as long: another process writes it.
+/// A document that is stale twice within this time is not cached for as long: another process
+/// writes it.
 const STALE_AGAIN: Duration = Duration::from_secs(10);
 
 /// The documents that this process read or committed lately.
@@ -100,8 +101,8 @@ impl DocumentCache {
         Self { known: Mutex::new(known), for_at_most }
     }
 
-    /// The record of `holder` is acknowledged as committed, and the document still carries its lock: what every reader finds
-    /// in that record.
+    /// The record of `holder` is acknowledged as committed, and the document still carries its
+    /// lock: what every reader finds in that record.
     pub(crate) fn committed(
         &self,
         key: &Key,
@@ -110,8 +111,20 @@ impl DocumentCache {
         image: Image,
         now: Duration,
     ) {
-        let observed =
-            Observed { version: None, tid: Some(commit), image: Some(image), holder: Some(holder) };
+        self.locked(key, holder, Some(commit), image, now);
+    }
+
+    /// The document stands under the lock of `holder`, acknowledged over this content, which its
+    /// commit leaves as it is.
+    pub(crate) fn locked(
+        &self,
+        key: &Key,
+        holder: AttemptId,
+        tid: Option<CommitVersion>,
+        image: Image,
+        now: Duration,
+    ) {
+        let observed = Observed { version: None, tid, image: Some(image), holder: Some(holder) };
         let entry = ReadEntry { observed, view: View::Absent, read_at: now };
         if self.for_at_most.is_some() {
             self.known.lock().remember(key, entry);

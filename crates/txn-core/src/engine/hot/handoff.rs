@@ -1,11 +1,11 @@
 //! The hand-off table: documents that this process has committed and not applied.
 //!
-//! The next transaction of this process that locks such a document takes its entry. One conditional write
-//! then carries the content of the commit and the next lock. Other processes see a document that was applied
-//! and locked again.
+//! The next transaction of this process that locks such a document takes its entry. One conditional
+//! write then carries the content of the commit and the next lock. Other processes see a document
+//! that was applied and locked again.
 //!
-//! The commit that published an entry applies what no transaction takes. An entry has one owner at a time:
-//! the table, the attempt that took it, or its commit.
+//! The commit that published an entry applies what no transaction takes. An entry has one owner at
+//! a time: the table, the attempt that took it, or its commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,9 @@ pub(crate) const MAX_DEPTH: u8 = 16;
 
 /// The documents that this process has committed and not applied.
 #[derive(Debug, Default)]
-pub(crate) struct HandoffTable(Mutex<BTreeMap<Key, Entry>>);
+pub(crate) struct HandoffTable {
+    entries: Mutex<BTreeMap<Key, Entry>>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -66,6 +68,13 @@ impl Unapplied {
         self.changed.notified().await;
     }
 
+    /// Waits until the commit has a document to apply. Cancel safe.
+    pub(crate) async fn returned(&self) {
+        while !self.documents.lock().values().any(|owner| *owner == Owner::Commit) {
+            self.changed().await;
+        }
+    }
+
     /// Whether every document is locked by its taker, or applied by the commit.
     pub(crate) fn is_settled(&self) -> bool {
         self.documents.lock().is_empty()
@@ -95,8 +104,8 @@ impl Unapplied {
 #[derive(Debug)]
 pub(crate) struct Handoff {
     key: Key,
-    /// The document as the next lock overwrites it: the version of the lock that stands there, and the
-    /// content of the commit.
+    /// The document as the next lock overwrites it: the version of the lock that stands there, and
+    /// the content of the commit.
     pub(crate) view: View,
     /// How many commits have handed it on.
     pub(crate) depth: u8,
@@ -117,15 +126,39 @@ impl Drop for Handoff {
     }
 }
 
+/// The documents that a commit has published. Dropped, no transaction can take them any more.
+pub(crate) struct Published {
+    engine: Arc<Engine>,
+    pub(crate) commit: Arc<Unapplied>,
+    pub(crate) keys: BTreeSet<Key>,
+}
+
+impl Published {
+    /// As [`HandoffTable::publish`].
+    pub(crate) fn new(engine: &Arc<Engine>, views: BTreeMap<Key, View>, depth: u8) -> Self {
+        let keys = views.keys().cloned().collect();
+        let commit = engine.handoffs.publish(views, depth);
+        Self { engine: engine.clone(), commit, keys }
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.engine.handoffs.withdraw(&self.commit);
+    }
+}
+
 impl HandoffTable {
-    /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one included.
+    /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one
+    /// included.
     pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<Unapplied> {
         let commit = Arc::new(Unapplied::default());
         *commit.documents.lock() = views.keys().map(|key| (key.clone(), Owner::Table)).collect();
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         for (key, view) in views {
             let entry = Entry { view, depth, commit: commit.clone() };
-            // Another process rolled the earlier commit forward, so that no transaction needed its entry.
+            // Another process rolled the earlier commit forward, so that no transaction needed its
+            // entry.
             if let Some(earlier) = entries.insert(key.clone(), entry) {
                 earlier.commit.give_to(&key, Owner::Commit);
                 earlier.commit.changed.notify_one();
@@ -136,12 +169,12 @@ impl HandoffTable {
 
     /// Whether a document is committed, not applied, and not taken.
     pub(crate) fn contains(&self, key: &Key) -> bool {
-        self.0.lock().contains_key(key)
+        self.entries.lock().contains_key(key)
     }
 
     /// Takes an entry, to lock its document over the commit.
     pub(crate) fn take(&self, key: &Key) -> Option<Handoff> {
-        let Entry { view, depth, commit } = self.0.lock().remove(key)?;
+        let Entry { view, depth, commit } = self.entries.lock().remove(key)?;
         commit.give_to(key, Owner::Taker);
         Some(Handoff { key: key.clone(), view, depth, commit })
     }
@@ -153,16 +186,26 @@ impl HandoffTable {
 
     /// Has the commits of these documents look at them again: no transaction uses them any more.
     pub(crate) fn nudge<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) {
-        let entries = self.0.lock();
+        let entries = self.entries.lock();
         for entry in keys.into_iter().filter_map(|key| entries.get(key)) {
             entry.commit.changed.notify_one();
         }
     }
 
-    /// Gives all documents back to the commit whose takers did not lock them in time.
+    /// Takes the entries of a commit out of the table: the commit applies nothing any more.
+    fn withdraw(&self, commit: &Arc<Unapplied>) {
+        let untaken = commit.untaken();
+        let is_its = |key: &Key, entry: &mut Entry| {
+            untaken.contains(key) && Arc::ptr_eq(&entry.commit, commit)
+        };
+        drop(self.entries.lock().extract_if(.., is_its).collect::<Vec<_>>());
+    }
+
+    /// Gives all documents back to the commit that no transaction has locked in time.
     ///
     /// A late lock of a taker meets an applied document, and fails on its version.
     pub(crate) fn overdue(&self, commit: &Unapplied) {
+        self.decline(&commit.untaken());
         for owner in commit.documents.lock().values_mut() {
             if *owner == Owner::Taker {
                 *owner = Owner::Commit;
@@ -172,8 +215,9 @@ impl HandoffTable {
 }
 
 impl Engine {
-    /// The document as the next lock overwrites it, if the lock of this participant can be overwritten: the
-    /// record was acknowledged as committed. `now`: the participant as its owner locked it.
+    /// The document as the next lock overwrites it, if the lock of this participant can be
+    /// overwritten: the record was acknowledged as committed. `now`: the participant as its owner
+    /// locked it.
     pub(crate) fn under_next_lock(
         &self,
         record: &Record,

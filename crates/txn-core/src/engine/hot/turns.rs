@@ -50,11 +50,20 @@ impl Engine {
         }
     }
 
+    /// Has the members composed whose documents are free, and whose turn it is.
+    pub(crate) fn call_members(&self) {
+        if let Some(queue) = self.member_queue.get() {
+            queue.call();
+        }
+    }
+
     async fn drive_board(self: Arc<Self>) {
         let mut under_way = FuturesUnordered::new();
         loop {
             let now = self.now();
-            let Some(step) = self.board.step(now) else { return };
+            let step = self.board.step(now);
+            self.call_members();
+            let Some(step) = step else { return };
             if let Some(slots) = step.look {
                 under_way.push(self.look_at_board(slots).boxed());
             }
@@ -108,7 +117,7 @@ impl Engine {
     /// Reads the cached documents that other processes want, and those of waiting transactions: the other
     /// processes had their turns.
     async fn refresh_documents(&self) {
-        let mut keys = self.board.awaited();
+        let mut keys = self.member_queue.get().map(|queue| queue.documents()).unwrap_or_default();
         let wanted = self.board.take_others_wanted();
         keys.extend(self.cache.forget_all(|key| wanted.may_contain(board::hash(key))));
         let keys: Vec<Key> = keys.into_iter().take(MOST_REFRESHED).collect();

@@ -144,8 +144,8 @@ impl<K: Kind> Lane<K> {
 
     /// Queues a batch once there is room, and has it sent if there is a slot.
     ///
-    /// A task waits for room: a caller that does not poll its future would keep the room that it was
-    /// given, and those behind it would wait.
+    /// A task waits for room: a caller that does not poll its future would keep the room that it
+    /// was given, and those behind it would wait.
     fn queue(
         self: &Arc<Self>,
         operations: &[K::Operation],

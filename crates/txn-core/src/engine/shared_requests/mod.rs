@@ -14,8 +14,8 @@
 //!   these is what a dropped future always was: an unknown outcome.
 //! - Each runtime has lanes of its own, so that a request carries callers of one runtime alone. Callers that can stop
 //!   driving theirs use the lanes of another one ([`ServingRuntime`]).
-//! - Each set of collections has lanes of its own: a slow or blocked index delays no operation of another one. A
-//!   transaction that uses several collections has one request for all of them.
+//! - Each set of collections has lanes of its own: a slow or blocked index delays no operation of
+//!   another one. A transaction that uses several collections has one request for all of them.
 //! - A panic of the store reaches those whose operations were in the request, and nobody else.
 
 mod kind;
@@ -104,11 +104,11 @@ struct Lanes<K: Kind>(Mutex<LanesOfRuntimes<K>>);
 type Collections = Vec<Arc<str>>;
 
 struct LanesOfRuntimes<K: Kind> {
-    /// The lanes of the runtime that was asked for last. They stay while they are idle, so that a process
-    /// with one runtime makes each lane once.
+    /// The lanes of the runtime that was asked for last. They stay while they are idle, so that a
+    /// process with one runtime makes each lane once.
     last: Option<LanesOfRuntime<K>>,
-    /// Every lane that is in use. An idle lane of another runtime is dropped: its handle would keep the files
-    /// of a runtime open that has ended.
+    /// Every lane that is in use. An idle lane of another runtime is dropped: its handle would keep
+    /// the files of a runtime open that has ended.
     known: HashMap<(runtime::Id, Collections), Weak<Lane<K>>>,
 }
 

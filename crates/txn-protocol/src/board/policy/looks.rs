@@ -86,7 +86,8 @@ impl Policy {
         }
     }
 
-    /// The own slot changes by own writes only: a look that was sent before the last one was answered may show less.
+    /// The own slot changes by own writes only: a look that was sent before the last one was
+    /// answered may show less.
     pub(super) fn keep_later(
         &mut self,
         number: usize,

@@ -2,6 +2,8 @@
 
 mod looks;
 mod tickets;
+#[cfg(feature = "testing")]
+mod visit;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +15,18 @@ use super::numbers::Numbers;
 use super::order::heads;
 use super::set::{DocumentSet, KeyHash};
 
+#[cfg(feature = "testing")]
+pub use visit::Part;
+
 /// What the process is about, as of one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {
     /// The documents of all transactions that wait, and of batches without a record.
     pub wanted: DocumentSet,
     /// Transactions that wait or run.
     pub clients: u32,
-    /// Since when a transaction waits that lost a document to another process: the earliest such time.
+    /// Since when a transaction waits that lost a document to another process: the earliest such
+    /// time.
     pub passed_over_since: Option<Duration>,
     /// Whether a batch without a record holds a lock, or has requested one.
     pub is_locking: bool,
@@ -31,14 +37,15 @@ pub struct Work {
 /// One look at the board: its first [`Policy::slots`] documents.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// The decoded slots with their versions. A missing document is an empty slot without a version.
+    /// The decoded slots with their versions. A missing document is an empty slot without a
+    /// version.
     pub slots: Vec<(Slot, Option<Version>)>,
     /// When the request was sent.
     pub sent_at: Duration,
 }
 
 /// A write of one slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BoardWrite {
     /// The number of the slot.
     pub number: usize,
@@ -60,7 +67,7 @@ pub enum Written {
 }
 
 /// What the process observed about another process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Observed {
     ticket: Ticket,
     /// When a look first showed this ticket.
@@ -71,7 +78,7 @@ struct Observed {
 }
 
 /// The own wish.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Wish {
     entry: Entry,
     /// The first lock under this ticket.
@@ -84,7 +91,7 @@ struct Wish {
 }
 
 /// The policy of one process. See the [module](super) for the rules.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     node: Node,
     numbers: Numbers,
@@ -111,7 +118,8 @@ pub struct Policy {
     must_look: bool,
     writing: Option<BoardWrite>,
     written_at: Option<Duration>,
-    /// Since when each commit of this process was followed by a lock of this process, and the last of these.
+    /// Since when each commit of this process was followed by a lock of this process, and the last
+    /// of these.
     handoffs: Option<(Duration, Duration)>,
     idle_since: Option<Duration>,
     work: Work,
@@ -150,7 +158,8 @@ impl Policy {
 
     /// Whether the policy has nothing to do: the process met no other process lately.
     ///
-    /// The engine of a dormant process calls nothing but [`Self::met_another`] and [`Self::measure`].
+    /// The engine of a dormant process calls nothing but [`Self::met_another`] and
+    /// [`Self::measure`].
     #[must_use]
     pub fn is_dormant(&self) -> bool {
         self.engaged_until.is_none()
@@ -188,9 +197,11 @@ impl Policy {
         if self.looked_at.is_some_and(|at| look.sent_at < at) {
             return;
         }
-        self.must_look = false;
-        let known =
-            self.own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
+        // After a conflict the look counts, even if it shows an earlier ticket: the board lost an
+        // acknowledged write.
+        let was_refused = std::mem::take(&mut self.must_look);
+        let own_slot = self.own_slot.filter(|_| !was_refused);
+        let known = own_slot.and_then(|number| Some((number, self.slots.get(number)?.clone())));
         self.slots = look.slots;
         if let Some((number, known)) = known {
             self.keep_later(number, known, look.sent_at);
@@ -205,8 +216,9 @@ impl Policy {
 
     /// A batch locked a document over the commit of another batch of this process.
     ///
-    /// A process that hands its documents over without a pause lets no other process lock them, and meets no other process. So a dormant
-    /// process looks at the board now and then while it hands documents over.
+    /// A process that hands its documents over without a pause lets no other process lock them, and
+    /// meets no other process. So a dormant process looks at the board now and then while it hands
+    /// documents over.
     pub fn handed_over(&mut self, now: Duration) {
         let since = match self.handoffs {
             Some((since, last)) if now < last + self.handoff_pause() => since,
@@ -230,7 +242,8 @@ impl Policy {
         }
     }
 
-    /// Decides everything that time and `work` decide. The engine calls it after each of its events and at [`Self::next_look`].
+    /// Decides everything that time and `work` decide. The engine calls it after each of its events
+    /// and at [`Self::next_look`].
     pub fn update(&mut self, work: Work, now: Duration) {
         if self.engaged_until.is_some_and(|until| now > until && self.wish.is_none()) {
             self.engaged_until = None;
@@ -313,14 +326,15 @@ impl Policy {
         self.wish.as_ref().map(|wish| wish.entry.ticket)
     }
 
-    /// Whether the turn is over: the process finishes its batches, applies everything and starts no batch.
+    /// Whether the turn is over: the process finishes its batches, applies everything and starts no
+    /// batch.
     #[must_use]
     pub fn must_yield(&self) -> bool {
         self.is_yielding
     }
 
-    /// Whether the turn has begun since the last call. The process then reads the cached documents that other wishes
-    /// name, in one request beside its first batch.
+    /// Whether the turn has begun since the last call. The process then reads the cached documents
+    /// that other wishes name, in one request beside its first batch.
     pub fn take_arrival(&mut self) -> bool {
         std::mem::take(&mut self.wants_refresh)
     }
@@ -374,7 +388,8 @@ impl Policy {
                         *other = entry.clone();
                     }
                 }
-                // The own slot may be empty. A write without an answer shows by the own wish in another slot.
+                // The own slot may be empty. A write without an answer shows by the own wish in
+                // another slot.
                 Some(_) => own_slot = own_slot.or(Some(number)),
                 None if self.own_slot == Some(number) => own_slot = Some(number),
                 None => {}

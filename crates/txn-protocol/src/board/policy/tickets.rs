@@ -31,7 +31,8 @@ impl Policy {
         let own = self.clients();
         let most = self.live(now).map(|(_, entry)| entry.clients).max().unwrap_or(1).max(own);
         let own_turn = self.turn(now).mul_f64(f64::from(own) / f64::from(most));
-        // Several turns in each round: shorter ones. Full ones left the busy processes 0.62 of their commits, not 0.77.
+        // Several turns in each round: shorter ones. Full ones left the busy processes 0.62 of
+        // their commits, not 0.77.
         let stride = self.wish.as_ref().map_or(Ticket::MAX, |wish| wish.entry.stride);
         let share = stride as f64 / micros(self.turn(now)) as f64;
         own_turn.mul_f64(share.min(1.0))
@@ -91,9 +92,9 @@ impl Policy {
 
     /// The next ticket at some distance from those of processes with about the same stride.
     ///
-    /// Equal processes would otherwise have equal tickets, and a process with a smaller stride would get all its turns of a round
-    /// before theirs, and would then wait for the whole round: p99 of a lone client beside four processes 26 times its p99
-    /// alone, instead of 16.
+    /// Equal processes would otherwise have equal tickets, and a process with a smaller stride
+    /// would get all its turns of a round before theirs, and would then wait for the whole round:
+    /// p99 of a lone client beside four processes 26 times its p99 alone, instead of 16.
     fn spaced(&self, ticket: Ticket, stride: Ticket, now: Duration) -> Ticket {
         let is_similar = |other: Ticket| other > stride / 2 && other / 2 < stride;
         let mut tickets: Vec<Ticket> = self
