@@ -108,7 +108,6 @@ async fn callers_that_go_away_leave_or_are_committed_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_process_changed_holds_up_only_those_who_use_it() {
-    cov_mark::check!(contested_documents_are_locked_first);
     let ours = Bank::open(40).await;
     let theirs = Bank::beside(ours.store.clone()).await;
     let pairs =

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use txn_core::{Error, Options};
 
@@ -78,11 +78,12 @@ async fn circle_beside_others() -> Duration {
         (Bank::beside(ours.store.clone()).await, Bank::beside(ours.store.clone()).await);
     let options = Options::default().with_pessimistic(true);
     let begun = Instant::now();
-    let (has, asked) = (Notify::new(), AtomicBool::new(false));
+    // Permits stay: an attempt that released its locks for the board runs its closure again.
+    let (has, asked) = (Semaphore::new(0), AtomicBool::new(false));
     let older = async {
         let run = ours.domain.run(&options, async |tx| {
             let one = tx.get(&ours.accounts, "0").await?.unwrap_or_default();
-            has.notified().await;
+            let _ = has.acquire().await;
             // One of them stays, and at the other somebody new is met each time.
             tx.get_many(&ours.accounts, ["1", "2"]).await?;
             asked.store(true, Ordering::Relaxed);
@@ -96,7 +97,7 @@ async fn circle_beside_others() -> Duration {
         sleep(Duration::from_millis(5)).await;
         let run = theirs.domain.run(&options, async |tx| {
             let one = tx.get(&theirs.accounts, "1").await?.unwrap_or_default();
-            has.notify_one();
+            has.add_permits(1);
             tx.get(&theirs.accounts, "0").await?;
             tx.put(&theirs.accounts, "1", &Account { balance: one.balance + 1 })
         });

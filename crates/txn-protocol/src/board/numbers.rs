@@ -47,8 +47,12 @@ pub struct Numbers {
     /// multiplied by the slow ones: 13. Ten leave a fast process 0.66 of its commits beside a slow
     /// guest, and 13 leave 0.71; the guest commits within 5.1 and 6.0 s.
     pub slow_stride_round_trips: u32,
-    /// The pause between two looks of a process that waits for no other process: 10 ms.
+    /// The pause between two looks of a process that waits for no other process: 10 ms. It grows
+    /// to a quarter of the time for which the board showed no other process, 50 ms at most.
     pub look_pause: Duration,
+    /// The shortest time from one look to the next: 1 ms. A store in the memory of the process
+    /// answers in no time.
+    pub shortest_look_pause: Duration,
     /// A process without work keeps its wish for this share of a round trip, in percent, because
     /// its clients may return: 40.
     pub idle_percent: u32,
@@ -83,6 +87,7 @@ impl Default for Numbers {
             slow_factor: 5,
             slow_stride_round_trips: 13,
             look_pause: Duration::from_millis(10),
+            shortest_look_pause: Duration::from_millis(1),
             idle_percent: 40,
             dead_after: Duration::from_secs(10),
             dormant_look: Duration::from_millis(250),

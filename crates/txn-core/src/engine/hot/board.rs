@@ -3,6 +3,7 @@
 //!
 //! The policy of a process that met no other process is dormant: it decides nothing and asks for nothing.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,8 +123,10 @@ impl Board {
     /// A transaction lost a document to another process.
     pub(crate) fn lost(&self, age: Age, now: Duration) {
         let mut state = self.state.lock();
-        state.policy.met_another(now);
-        state.passed_over.entry(age).or_insert(now);
+        if let Entry::Vacant(entry) = state.passed_over.entry(age) {
+            entry.insert(now);
+            state.policy.met_another(now);
+        }
         drop(state);
         self.is_engaged.store(true, Ordering::Release);
         self.stir();

@@ -46,12 +46,16 @@ impl Policy {
                 .count()
         });
         let pause = match u32::try_from(ahead).unwrap_or(u32::MAX) {
-            0 => self.numbers.look_pause,
+            0 => {
+                let alone =
+                    self.alone_since.map_or(Duration::ZERO, |since| at.saturating_sub(since));
+                self.numbers.look_pause.max(alone / 4)
+            }
             1 => self.round_trip / 4,
             ahead => self.turn(now).saturating_mul(ahead - 1) / 2,
         };
         let longest = self.numbers.blind_after / 4;
-        Some(at + self.round_trip + pause.min(longest))
+        Some(at + (self.round_trip + pause.min(longest)).max(self.numbers.shortest_look_pause))
     }
 
     /// The slot to write now, if there is one. [`Self::written`] takes the answer.

@@ -104,6 +104,8 @@ pub struct Policy {
     /// The wishes of the other processes.
     others: BTreeMap<Node, Entry>,
     looked_at: Option<Duration>,
+    /// Since when the board shows no other process, and the process met none.
+    alone_since: Option<Duration>,
     observed: BTreeMap<Node, Observed>,
     /// The other processes that have their turn before this one.
     heads: Vec<Node>,
@@ -138,6 +140,7 @@ impl Policy {
             own_slot: None,
             others: BTreeMap::new(),
             looked_at: None,
+            alone_since: None,
             observed: BTreeMap::new(),
             heads: Vec::new(),
             is_blocked: false,
@@ -168,6 +171,7 @@ impl Policy {
     /// Another process held, changed or wounded something of this process.
     pub fn met_another(&mut self, now: Duration) {
         self.engaged_until = Some(now + self.numbers.dormant_after);
+        self.alone_since = None;
     }
 
     /// Takes the duration of a request into the smoothed round trip.
@@ -208,8 +212,12 @@ impl Policy {
         }
         self.looked_at = Some(look.sent_at);
         self.note_entries(now);
-        if !self.others.is_empty() && self.is_dormant() {
+        if self.others.is_empty() {
+            self.alone_since.get_or_insert(now);
+        } else if self.is_dormant() {
             self.met_another(now);
+        } else {
+            self.alone_since = None;
         }
         self.put_in_order(now);
     }
