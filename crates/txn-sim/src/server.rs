@@ -390,7 +390,7 @@ impl Server {
         answered(Outcome::Applied(version))
     }
 
-    /// A write is on every copy now, unless its primary crashed in the meantime.
+    /// A write is on every copy now, unless its primary crashed or its index was dropped meanwhile.
     fn replicated(
         &self,
         key: &Key,
@@ -403,7 +403,8 @@ impl Server {
         let lost = || Outcome::Unknown("the connection was reset".to_owned());
         state.seen.remove(&write);
         let Some(collection) = state.collections.get_mut(name) else { return lost() };
-        if collection.term != term {
+        // A dropped index acknowledges nothing, even if it was made again.
+        if (collection.incarnation, collection.term) != (version.incarnation, term) {
             return lost();
         }
         let place = (key.id.clone(), key.routing.clone());

@@ -10,10 +10,14 @@ fn key(id: &str) -> Key {
 
 async fn server(slow_replication: f64) -> Arc<Server> {
     let server = Server::new(1, Manners { slow_replication, ..Manners::default() });
+    open(&server).await;
+    server
+}
+
+async fn open(server: &Server) {
     let role = Role::Data { owner: None };
     let spec = CollectionSpec { name: "things".to_owned(), role, create: true, mappings: None };
     server.open_collection(&spec).await.expect("opens");
-    server
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,6 +42,22 @@ async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
     // The sequence number is used again, under another term.
     let [Outcome::Applied(version)] = outcomes[..] else { panic!("{outcomes:?}") };
     assert_eq!((version.term, version.seq_no), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_index_acknowledges_no_write_that_was_under_way() {
+    let server = server(1.0).await;
+    let creates = [Write::new(key("a"), WriteOp::Create("{}".into()))];
+    let made_again = async {
+        while server.read_primary(&[key("a")]).await == [Read::Absent] {
+            tokio::task::yield_now().await;
+        }
+        server.drop_collection("things").await.expect("drops");
+        open(&server).await;
+    };
+    let (outcomes, ()) = tokio::join!(server.write_many(&creates), made_again);
+    assert!(matches!(outcomes[..], [Outcome::Unknown(_)]), "{outcomes:?}");
+    assert_eq!(server.read_primary(&[key("a")]).await, [Read::Absent]);
 }
 
 #[tokio::test(start_paused = true)]
