@@ -130,6 +130,7 @@ fn numbers() -> Numbers {
         slow_factor: 2,
         slow_stride_round_trips: 4,
         look_pause: rounds(1),
+        shortest_look_pause: rounds(1),
         idle_percent: 40,
         dead_after: rounds(24),
         dormant_look: rounds(6),

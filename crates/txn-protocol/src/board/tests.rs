@@ -66,6 +66,49 @@ fn dormant_process_does_nothing() {
     assert_eq!((policy.take_write(ms(1)), policy.ticket()), (None, None));
 }
 
+/// How many looks a process with work sends within a second. `look_at`: what happens at a look.
+fn looks_in_a_second(mut look_at: impl FnMut(&mut Policy, Duration)) -> usize {
+    let mut policy = wishing(ms(20));
+    let (mut now, mut looks) = (ms(20), 0);
+    while now < ms(1_020) {
+        policy.update(Work { passed_over_since: Some(ms(0)), ..work(&[1, 2]) }, now);
+        if policy.take_write(now).is_some() {
+            policy.written(Written::Unknown, now);
+        }
+        match policy.next_look(now) {
+            Some(at) if at <= now => {
+                policy.look_sent();
+                look_at(&mut policy, now);
+                looks += 1;
+            }
+            _ => now += Duration::from_micros(100),
+        }
+        assert!(looks < 10_000, "time stands still");
+    }
+    looks
+}
+
+#[test]
+fn unreachable_board_is_asked_with_pauses() {
+    assert!(looks_in_a_second(|policy, now| policy.look_failed(now)) <= 21);
+}
+
+#[test]
+fn board_that_refuses_writes_is_asked_with_pauses() {
+    let empty = |policy: &mut Policy, now| policy.observe(look(&[], now), now);
+    assert!(looks_in_a_second(empty) <= 30);
+}
+
+#[test]
+fn board_in_memory_is_asked_with_pauses() {
+    let head = [(Node(1), entry(1, &[1]))];
+    let looks = looks_in_a_second(|policy, now| {
+        policy.measure(Duration::ZERO);
+        policy.observe(look(&head, now), now);
+    });
+    assert!(looks <= 1_001, "{looks}");
+}
+
 #[test]
 fn dormant_process_looks_while_it_hands_over() {
     let mut policy = Policy::new(ME, ROUND_TRIP, Numbers::default());

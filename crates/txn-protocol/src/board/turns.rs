@@ -116,7 +116,7 @@ impl World {
         if policy.next_look(now).is_some_and(|at| at <= now) {
             policy.look_sent();
             if is_deaf {
-                policy.look_failed();
+                policy.look_failed(now);
             } else {
                 let slots = self.slots[..policy.slots()].to_vec();
                 policy.observe(Look { slots, sent_at: now }, now);

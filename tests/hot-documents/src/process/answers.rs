@@ -46,7 +46,7 @@ impl Process {
         match request.purpose {
             Purpose::Look => {
                 if request.answers.iter().any(|answer| matches!(answer, Answer::None)) {
-                    self.policy.look_failed();
+                    self.policy.look_failed(duration(cx.now));
                 }
             }
             Purpose::WriteBoard => {}

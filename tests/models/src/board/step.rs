@@ -40,7 +40,7 @@ impl Contest {
         let process = &mut world.processes[p];
         let Some(look) = process.look.take() else { return };
         if is_unreachable || fate == Fate::Lost {
-            process.policy.look_failed();
+            process.policy.look_failed(NOW);
         } else if fate == Fate::Late {
             process.look = Some(look);
         } else {

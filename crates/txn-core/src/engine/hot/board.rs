@@ -242,7 +242,7 @@ impl Board {
                 wanted.for_each(|set| state.others_wanted.unite(set));
                 state.decide(now);
             }
-            None => state.policy.look_failed(),
+            None => state.policy.look_failed(now),
         }
     }
 

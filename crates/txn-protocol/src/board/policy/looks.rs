@@ -19,6 +19,16 @@ impl Policy {
     /// When to look at the board next: none while a look is under way or the process has no work.
     #[must_use]
     pub fn next_look(&self, now: Duration) -> Option<Duration> {
+        let due = self.next_look_of_a_board_that_answers(now)?;
+        let pause = self.longest_look_pause();
+        Some(self.failed_at.map_or(due, |at| due.max(at + pause)))
+    }
+
+    fn longest_look_pause(&self) -> Duration {
+        self.numbers.blind_after / 4
+    }
+
+    fn next_look_of_a_board_that_answers(&self, now: Duration) -> Option<Duration> {
         if self.is_looking {
             return None;
         }
@@ -54,8 +64,8 @@ impl Policy {
             1 => self.round_trip / 4,
             ahead => self.turn(now).saturating_mul(ahead - 1) / 2,
         };
-        let longest = self.numbers.blind_after / 4;
-        Some(at + (self.round_trip + pause.min(longest)).max(self.numbers.shortest_look_pause))
+        let pause = self.round_trip + pause.min(self.longest_look_pause());
+        Some(at + pause.max(self.numbers.shortest_look_pause))
     }
 
     /// The slot to write now, if there is one. [`Self::written`] takes the answer.
@@ -86,7 +96,8 @@ impl Policy {
                 self.slots[write.number] = (write.slot, Some(version));
                 (self.own_slot, self.written_at) = (Some(write.number), Some(now));
             }
-            Written::Conflict | Written::Unknown => self.must_look = true,
+            Written::Conflict => self.must_look = true,
+            Written::Unknown => (self.must_look, self.failed_at) = (true, Some(now)),
         }
     }
 

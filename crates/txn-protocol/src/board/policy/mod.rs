@@ -104,6 +104,8 @@ pub struct Policy {
     /// The wishes of the other processes.
     others: BTreeMap<Node, Entry>,
     looked_at: Option<Duration>,
+    /// When a request for the board failed, if none succeeded since.
+    failed_at: Option<Duration>,
     /// Since when the board shows no other process, and the process met none.
     alone_since: Option<Duration>,
     observed: BTreeMap<Node, Observed>,
@@ -140,6 +142,7 @@ impl Policy {
             own_slot: None,
             others: BTreeMap::new(),
             looked_at: None,
+            failed_at: None,
             alone_since: None,
             observed: BTreeMap::new(),
             heads: Vec::new(),
@@ -191,13 +194,14 @@ impl Policy {
     }
 
     /// Notes that a look has no answer.
-    pub fn look_failed(&mut self) {
+    pub fn look_failed(&mut self, now: Duration) {
         self.is_looking = false;
+        self.failed_at = Some(now);
     }
 
     /// Takes in a look. A look that was sent before the last one is ignored.
     pub fn observe(&mut self, look: Look, now: Duration) {
-        self.is_looking = false;
+        (self.is_looking, self.failed_at) = (false, None);
         if self.looked_at.is_some_and(|at| look.sent_at < at) {
             return;
         }

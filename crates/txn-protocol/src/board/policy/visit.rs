@@ -45,6 +45,8 @@ impl Policy {
             last,
             self.engaged_until.as_mut(),
             self.looked_at.as_mut(),
+            self.failed_at.as_mut(),
+            self.alone_since.as_mut(),
             self.written_at.as_mut(),
             self.idle_since.as_mut(),
             self.work.passed_over_since.as_mut(),
