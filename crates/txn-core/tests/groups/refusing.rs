@@ -1,14 +1,12 @@
 //! Stores that do not take a lock over a commit, or do not answer for a document.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use txn_core::fields;
-use txn_core::store::{
-    Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
-};
+use txn_core::store::{Key, Layer, Outcome, Read, Store, Write, WriteOp};
 
 /// Refuses, once, the lock on a document that is written over the lock of another transaction; what others do meanwhile is in
 /// between.
@@ -51,52 +49,6 @@ impl Layer for Refusing {
             self.refuses.notify_one();
             self.go_on.notified().await;
             return write_others(&*self.inner, writes, at, self.with.clone()).await;
-        }
-        self.inner.write_many(writes).await
-    }
-}
-
-/// Does not answer for a document, or has others be faster with its lock, while it is armed.
-#[derive(Debug)]
-pub(super) struct Unhelpful {
-    inner: Arc<dyn Store>,
-    id: &'static str,
-    /// It does not answer.
-    pub(super) armed: AtomicBool,
-    /// How many locks others are faster with.
-    pub(super) conflicts: AtomicUsize,
-}
-
-impl Unhelpful {
-    pub(super) fn new(inner: Arc<dyn Store>, id: &'static str) -> Arc<Self> {
-        let (armed, conflicts) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Arc::new(Self { inner, id, armed, conflicts })
-    }
-}
-
-#[async_trait]
-impl Layer for Unhelpful {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        let mut reads = self.inner.read_primary(keys).await;
-        if self.armed.load(Ordering::Relaxed) {
-            for (_, read) in keys.iter().zip(&mut reads).filter(|(key, _)| *key.id == *self.id) {
-                let silent = StoreError::new(StoreErrorKind::Unavailable, "its shard is away");
-                *read = Read::Unavailable(silent);
-            }
-        }
-        reads
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let left = |left: usize| left.checked_sub(1);
-        if let Some(at) = lock_on(self.id, writes)
-            && self.conflicts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
-        {
-            return write_others(&*self.inner, writes, at, Outcome::Conflict).await;
         }
         self.inner.write_many(writes).await
     }
