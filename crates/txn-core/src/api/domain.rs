@@ -1,5 +1,6 @@
 //! A domain: one name space of transactions over the collections of a store.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::claims::IfMissing;
+use crate::engine::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::{Attempts, Groups, Told};
 use crate::store::Store;
@@ -261,6 +263,8 @@ impl Domain {
         let mut tries = 0;
         let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
+        // What the attempt before waited for, so that this process keeps its place on the board.
+        let mut _wanted = None;
         loop {
             let tid = logical.with_attempt(attempts.next());
             let manner = Manner { pessimistic, recalls: groups.is_some(), ..Manner::default() };
@@ -297,6 +301,12 @@ impl Domain {
             }
             drop(tx);
             self.check_retry(tid, tries, deadline, &reason)?;
+            if let RetryReason::Waited(document) = &reason {
+                _wanted = Some(engine.board.want([document]));
+                // The next attempt tells that the deadline passed.
+                let until = Deadline::until(deadline);
+                let _ = engine.wait_for_turn(slice::from_ref(document), &until).await;
+            }
         }
     }
 
@@ -412,7 +422,8 @@ impl Domain {
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         self.check_open()?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
-        let manner = Manner { pessimistic: options.pessimistic, ..Manner::default() };
+        let manner =
+            Manner { pessimistic: options.pessimistic, stepped: true, ..Manner::default() };
         let tid = self.engine.start_id();
         let contender = self.engine.board.contend(tid.age());
         Ok(self.start(tid, options, manner, deadline)?.with_contender(contender))

@@ -43,7 +43,11 @@ impl Attempt {
             false => {
                 let wanted = self.engine.board.want(&keys);
                 if !self.may_hold_any() {
-                    self.engine.wait_for_turn(&keys, &self.deadline).await?;
+                    tokio::select! {
+                        biased;
+                        waited = self.engine.wait_for_turn(&keys, &self.deadline) => waited?,
+                        () = given_up.cancelled() => {}
+                    }
                 }
                 Some(wanted)
             }
@@ -94,6 +98,9 @@ impl Attempt {
             }
             self.leave_out_who_left(&mut wants, &mut checks);
             if wants.is_empty() && checks.is_empty() {
+                if self.stepped {
+                    self.engine.board.won(self.tid.age());
+                }
                 return Ok(());
             }
             self.take_handoffs(&mut wants, &mut handoffs);
@@ -199,7 +206,8 @@ impl Attempt {
     /// From here on the turn of the process goes on until this attempt is applied or released.
     fn begin_locking(&self, wants: &BTreeMap<Key, Want>) {
         if !wants.is_empty() {
-            self.under_way.lock().get_or_insert_with(|| self.engine.board.begin());
+            let mut under_way = self.under_way.lock();
+            under_way.get_or_insert_with(|| self.engine.board.begin()).add(wants.keys());
         }
     }
 
@@ -234,7 +242,7 @@ impl Attempt {
             }
         }
         if !documents.is_empty() {
-            self.engine.board.locked(true, self.engine.now());
+            self.engine.board.handed_off(self.engine.now());
             self.engine.follow_board();
             self.engine.emit(&Event::HandedOff { tid: self.tid, documents });
         }
@@ -353,7 +361,9 @@ impl Attempt {
         };
         let sent = self.engine.now();
         let outcomes = self.engine.write_all(&writes).await;
-        self.engine.board.measure(self.engine.now().saturating_sub(sent));
+        if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unknown(_))) {
+            self.engine.board.measure(self.engine.now().saturating_sub(sent));
+        }
         let mut reason = None;
         let mut fault = None;
         let mut set_aside = false;
@@ -421,7 +431,7 @@ impl Attempt {
             self.leave_out_set_aside(wants, checks);
         }
         if !locked.is_empty() {
-            self.engine.board.locked(false, self.engine.now());
+            self.engine.board.locked(&locked, self.engine.now());
             self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
         }
         if let Some(error) = fault {

@@ -153,6 +153,8 @@ pub(crate) struct Attempt {
     pinned: AtomicBool,
     /// Reads from the cache of documents.
     recalls: bool,
+    /// The caller commits by hand: no attempt follows.
+    stepped: bool,
     /// What its closure reads before anything else.
     basis: Mutex<Option<Arc<Mutex<Composition>>>>,
     seat: Seat,
@@ -172,6 +174,8 @@ pub(crate) struct Manner {
     pub(crate) pessimistic: bool,
     /// Read from the cache of documents.
     pub(crate) recalls: bool,
+    /// The caller commits by hand: no attempt follows.
+    pub(crate) stepped: bool,
     /// How long to wait for transactions of others, if not until the end.
     pub(crate) patience: Option<Duration>,
 }
@@ -184,7 +188,7 @@ impl Attempt {
         manner: Manner,
         ends_at: Duration,
     ) -> Arc<Self> {
-        let Manner { pessimistic, recalls, patience } = manner;
+        let Manner { pessimistic, recalls, stepped, patience } = manner;
         let handle = engine.live_attempts.register(tid);
         let limit = engine.now() + engine.config.transaction_limit;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
@@ -208,6 +212,7 @@ impl Attempt {
             asked: AtomicBool::new(false),
             pinned: AtomicBool::new(false),
             recalls,
+            stepped,
             basis: Mutex::default(),
             seat: Seat::default(),
             components: Mutex::default(),

@@ -19,8 +19,12 @@ use txn_protocol::rules::conflict::{HolderState, Requester};
 
 /// How long a holder in another process may finish by itself, in round trips: a batch takes three.
 ///
-/// With a fixed time of 30 ms four processes reach 0.15 of one beside a process that does not know the board.
+/// With a fixed time of 30 ms four processes reach 0.15 of one beside a process that does not know
+/// the board.
 const GRACE: u32 = 5;
+
+/// An attempt that waits for this long decides about each holder at once: the board may be lost.
+const LONGEST_GRACE: Duration = Duration::from_secs(1);
 
 /// The queues that an attempt waits in.
 #[derive(Default)]
@@ -37,10 +41,14 @@ impl Attempt {
     /// As whom it meets the holder of a document. Whoever could go on without it does not wait for it at all.
     pub(super) fn requester(&self, queues: &Queues, key: &Key, holder: AttemptId) -> Requester {
         let now = self.engine.now();
+        let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
         let grace = self.engine.board.round_trip() * GRACE;
-        let stands = queues.holders.get(key).is_some_and(|(before, since)| {
-            *before == holder && now.saturating_sub(*since) >= grace
-        });
+        let stands = !self.engine.board.is_enabled()
+            || queues.since.is_some_and(|since| is_over(since, LONGEST_GRACE))
+            || queues
+                .holders
+                .get(key)
+                .is_some_and(|(before, since)| *before == holder && is_over(*since, grace));
         match self.has_components() || stands {
             true => Requester::Locking(self.tid),
             false => Requester::Courteous(self.tid),
@@ -84,8 +92,9 @@ impl Attempt {
             self.check_own_record().await?;
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
-        // It is the turn of another process: an attempt that waits for the board holds no lock.
-        if !engine.board.may_lock(busy.keys(), now) {
+        // No attempt waits for the board with a lock, unless its caller would have to begin anew.
+        if !self.stepped && self.may_hold_any() && engine.board.is_turn_of_another(busy.keys(), now)
+        {
             cov_mark::hit!(locks_are_released_for_the_board);
             return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
         }

@@ -140,8 +140,10 @@ impl Engine {
         check_name(name)?;
         let tasks = TaskTracker::new();
         let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
-        let shares = config.shared_requests.unwrap_or(store.limits().shares_requests);
-        let groups = config.groups.unwrap_or(store.limits().shares_requests);
+        // Stores of many processes share requests.
+        let store_shares = store.limits().shares_requests;
+        let shares = config.shared_requests.unwrap_or(store_shares);
+        let groups = config.groups.unwrap_or(store_shares);
         let front = || -> Arc<dyn Store> {
             match shares {
                 true => {
@@ -165,7 +167,7 @@ impl Engine {
             store: in_front,
             cache: DocumentCache::new(groups.then_some(config.transaction_limit)),
             admission: Admission::new(config.max_running),
-            board: Arc::new(Board::new(config.entropy.next_u64())),
+            board: Arc::new(Board::new(config.entropy.next_u64(), groups || store_shares)),
             handoffs: HandoffTable::default(),
             member_queue: OnceLock::new(),
             aliases: Aliases::default(),

@@ -3,7 +3,6 @@
 //!
 //! The policy of a process that met no other process is dormant: it decides nothing and asks for nothing.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +21,19 @@ use txn_protocol::ids::Age;
 /// The first guess of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
+/// A request that takes longer counts as one of this time.
+const LONGEST_SAMPLE: Duration = Duration::from_secs(1);
+
+/// Locks wait for the refresh at the begin of a turn for so many round trips: it takes two.
+const REFRESH: u32 = 4;
+
+/// The task that looks at the board looks at the clock at least this often.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// See the [module](self).
 pub(crate) struct Board {
+    /// Whether processes take turns at all.
+    is_enabled: bool,
     state: Mutex<State>,
     /// The process met another one lately.
     is_engaged: AtomicBool,
@@ -35,24 +45,57 @@ pub(crate) struct Board {
 
 struct State {
     policy: Policy,
-    /// How many transactions want each document.
-    wanted: HashMap<KeyHash, u32>,
+    /// Documents that transactions want.
+    wanted: Counts,
     /// Transactions that wait or run.
     clients: u32,
-    /// Since when each transaction waits that lost a document to another process.
-    passed_over: BTreeMap<Age, Duration>,
-    /// Attempts without a record that hold a lock or have requested one.
-    locking: u32,
-    /// Attempts under way, until their commits or releases are applied.
-    under_way: u32,
-    /// A task looks at the board.
-    is_driven: bool,
+    /// The transactions that run, and since when each waits that lost a document to another process.
+    passed_over: BTreeMap<Age, Option<Duration>>,
+    /// Documents of attempts without a record that hold a lock or have requested one.
+    locking: Counts,
+    /// Documents of attempts under way, until their commits or releases are applied.
+    under_way: Counts,
+    /// A request was measured.
+    is_measured: bool,
+    /// The task that looks at the board, and when it decided last.
+    driver: Option<(u64, Duration)>,
+    next_driver: u64,
     /// What other processes wanted since this process had its turn.
     others_wanted: DocumentSet,
     /// A turn has begun, which the driver has not seen.
     has_arrived: bool,
-    /// A turn has begun, and the documents of waiting transactions are being read.
-    is_refreshing: bool,
+    /// A turn has begun, and its documents are being read: which time, and until when locks wait.
+    refresh: Option<(u64, Duration)>,
+    refreshes: u64,
+}
+
+/// How many transactions or attempts use each document.
+#[derive(Default)]
+struct Counts(HashMap<KeyHash, u32>);
+
+impl Counts {
+    fn add(&mut self, documents: &[KeyHash]) {
+        for document in documents {
+            *self.0.entry(*document).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, documents: &[KeyHash]) {
+        for document in documents {
+            match self.0.get_mut(document) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => _ = self.0.remove(document),
+            }
+        }
+    }
+
+    /// Whether a document of the wish is used, or any document if there is no wish.
+    fn is_any_of(&self, policy: &Policy) -> bool {
+        match policy.has_wish() {
+            true => self.0.keys().any(|document| policy.is_wished(*document)),
+            false => !self.0.is_empty(),
+        }
+    }
 }
 
 /// What the driver does next.
@@ -60,8 +103,8 @@ pub(crate) struct Step {
     /// How many slots it reads.
     pub(crate) look: Option<usize>,
     pub(crate) write: Option<BoardWrite>,
-    /// A turn begins.
-    pub(crate) has_arrived: bool,
+    /// A turn begins: the number of its refresh.
+    pub(crate) refresh: Option<u64>,
     /// When the policy decides again, on the monotonic clock.
     pub(crate) until: Option<Duration>,
 }
@@ -73,21 +116,25 @@ impl std::fmt::Debug for Board {
 }
 
 impl Board {
-    /// `node`: a random number of this process.
-    pub(crate) fn new(node: u64) -> Self {
+    /// `node`: a random number of this process. `is_enabled`: whether processes take turns at all.
+    pub(crate) fn new(node: u64, is_enabled: bool) -> Self {
         let state = State {
             policy: Policy::new(Node(node), ROUND_TRIP, Numbers::default()),
-            wanted: HashMap::new(),
+            wanted: Counts::default(),
             clients: 0,
             passed_over: BTreeMap::new(),
-            locking: 0,
-            under_way: 0,
-            is_driven: false,
+            locking: Counts::default(),
+            under_way: Counts::default(),
+            is_measured: false,
+            driver: None,
+            next_driver: 0,
             others_wanted: DocumentSet::default(),
             has_arrived: false,
-            is_refreshing: false,
+            refresh: None,
+            refreshes: 0,
         };
         Self {
+            is_enabled,
             state: Mutex::new(state),
             is_engaged: AtomicBool::new(false),
             stirred: Notify::new(),
@@ -95,14 +142,17 @@ impl Board {
         }
     }
 
+    /// Whether processes take turns at all.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
     /// A transaction wants documents, until the result is dropped.
     pub(crate) fn want<'k>(self: &Arc<Self>, keys: impl IntoIterator<Item = &'k Key>) -> Wanted {
-        let hashes: Vec<KeyHash> = keys.into_iter().map(hash).collect();
+        let hashes = self.hashes(keys);
         let mut state = self.state.lock();
         state.clients += 1;
-        for hash in &hashes {
-            *state.wanted.entry(*hash).or_default() += 1;
-        }
+        state.wanted.add(&hashes);
         drop(state);
         self.stir();
         Wanted { board: self.clone(), hashes }
@@ -110,31 +160,57 @@ impl Board {
 
     /// An attempt is about to lock documents.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
-        let mut state = self.state.lock();
-        (state.locking, state.under_way) = (state.locking + 1, state.under_way + 1);
-        UnderWay { board: self.clone(), is_locking: true }
+        UnderWay { board: self.clone(), hashes: Vec::new(), is_locking: true }
     }
 
-    /// A transaction is run. What it lost counts until the result is dropped.
+    fn hashes<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> Vec<KeyHash> {
+        match self.is_enabled {
+            true => keys.into_iter().map(hash).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// A transaction runs. What it lost counts until the result is dropped.
     pub(crate) fn contend(self: &Arc<Self>, age: Age) -> Contender {
+        self.state.lock().passed_over.insert(age, None);
         Contender { board: self.clone(), age }
     }
 
     /// A transaction lost a document to another process.
     pub(crate) fn lost(&self, age: Age, now: Duration) {
-        let mut state = self.state.lock();
-        if let Entry::Vacant(entry) = state.passed_over.entry(age) {
-            entry.insert(now);
-            state.policy.met_another(now);
+        if !self.is_enabled {
+            return;
         }
-        drop(state);
+        let state = &mut *self.state.lock();
+        match state.passed_over.get_mut(&age) {
+            Some(Some(_)) => {}
+            Some(since) => {
+                *since = Some(now);
+                state.policy.met_another(now);
+            }
+            // Its caller is gone.
+            None => state.policy.met_another(now),
+        }
         self.is_engaged.store(true, Ordering::Release);
         self.stir();
     }
 
+    /// A transaction has what it lost before.
+    pub(crate) fn won(&self, age: Age) {
+        if let Some(since) = self.state.lock().passed_over.get_mut(&age) {
+            *since = None;
+        }
+    }
+
     /// A request was answered.
     pub(crate) fn measure(&self, round_trip: Duration) {
-        self.state.lock().policy.measure(round_trip);
+        let state = &mut *self.state.lock();
+        // One slow answer says little about the next.
+        let most = match std::mem::replace(&mut state.is_measured, true) {
+            true => state.policy.round_trip() * 4 + Duration::from_millis(1),
+            false => LONGEST_SAMPLE,
+        };
+        state.policy.measure(round_trip.min(most).min(LONGEST_SAMPLE));
     }
 
     /// The smoothed time of a request.
@@ -142,42 +218,87 @@ impl Board {
         self.state.lock().policy.round_trip()
     }
 
-    /// Locks were acknowledged. `handed_off`: some overwrote a commit of this process.
-    pub(crate) fn locked(&self, handed_off: bool, now: Duration) {
-        let mut state = self.state.lock();
-        state.policy.locked(now);
-        if handed_off {
-            state.policy.handed_over(now);
+    /// Locks on documents were acknowledged.
+    pub(crate) fn locked<'k>(&self, keys: impl IntoIterator<Item = &'k Key>, now: Duration) {
+        self.use_turn(keys, |policy| policy.locked(now));
+    }
+
+    /// Locks overwrote commits of this process.
+    pub(crate) fn handed_off(&self, now: Duration) {
+        if self.is_enabled {
+            self.state.lock().policy.handed_over(now);
         }
     }
 
-    /// An attempt committed.
-    pub(crate) fn committed(&self, now: Duration) {
-        self.state.lock().policy.committed(now);
+    /// An attempt that used documents committed.
+    pub(crate) fn committed<'k>(&self, keys: impl IntoIterator<Item = &'k Key>, now: Duration) {
+        self.use_turn(keys, |policy| policy.committed(now));
     }
 
-    /// Whether it is not the turn of another process at one of the documents.
+    fn use_turn<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Key>,
+        use_turn: impl FnOnce(&mut Policy),
+    ) {
+        if !self.is_engaged.load(Ordering::Acquire) {
+            return;
+        }
+        let policy = &mut self.state.lock().policy;
+        if keys.into_iter().any(|key| policy.is_of_turn(hash(key))) {
+            use_turn(policy);
+        }
+    }
+
+    /// Whether it is not the turn of another process at one of the documents, and their refresh
+    /// has ended.
     pub(crate) fn may_lock<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k Key>,
         now: Duration,
     ) -> bool {
+        let is_refreshed = |state: &State, document| {
+            state.refresh.is_none_or(|(_, until)| now >= until || !state.policy.is_wished(document))
+        };
+        self.all(keys, |state, document| {
+            state.policy.may_lock(document, now) && is_refreshed(state, document)
+        })
+    }
+
+    /// Whether it is the turn of another process at one of the documents, or this process ends its
+    /// own turn.
+    pub(crate) fn is_turn_of_another<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Key>,
+        now: Duration,
+    ) -> bool {
+        !self.all(keys, |state, document| state.policy.may_lock(document, now))
+    }
+
+    fn all<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Key>,
+        holds: impl Fn(&State, KeyHash) -> bool,
+    ) -> bool {
         if !self.is_engaged.load(Ordering::Acquire) {
             return true;
         }
-        let state = self.state.lock();
-        !state.is_refreshing && keys.into_iter().all(|key| state.policy.may_lock(hash(key), now))
+        let state = &*self.state.lock();
+        keys.into_iter().all(|key| holds(state, hash(key)))
     }
 
-    /// The documents of waiting transactions were read, or could not be.
-    pub(crate) fn refreshed(&self) {
-        self.state.lock().is_refreshing = false;
+    /// The documents of this number were read, or could not be.
+    pub(crate) fn refreshed(&self, number: u64) {
+        let mut state = self.state.lock();
+        state.refresh = state.refresh.filter(|(current, _)| *current != number);
+        drop(state);
         self.stir();
     }
 
-    /// The driver runs, until the result is dropped.
-    pub(crate) fn driving(self: &Arc<Self>) -> Driving {
-        Driving(self.clone())
+    /// The process ends. Returns the write that takes its wish off the board.
+    pub(crate) fn leave(&self, now: Duration) -> Option<BoardWrite> {
+        let mut state = self.state.lock();
+        state.policy.leave();
+        state.policy.take_write(now)
     }
 
     /// The documents that other processes may have written since this process had its turn.
@@ -200,17 +321,32 @@ impl Board {
         self.stirred.notified().await;
     }
 
-    /// Whether a task has to look at the board, and none does. The caller starts one.
-    pub(crate) fn needs_driver(&self, now: Duration) -> bool {
+    /// A task that looks at the board, if one has to and none does. One that rests with the runtime
+    /// of its caller does not.
+    pub(crate) fn new_driver(self: &Arc<Self>, now: Duration) -> Option<Driving> {
         let mut state = self.state.lock();
         let needs = !state.policy.is_dormant() || state.policy.next_look(now).is_some();
-        needs && !std::mem::replace(&mut state.is_driven, needs)
+        let is_driven = state.driver.is_some_and(|(_, at)| now < at + 2 * LONGEST_PAUSE);
+        if !needs || is_driven {
+            return None;
+        }
+        if state.driver.is_some() {
+            state.policy.requests_lost();
+        }
+        let number = state.next_driver;
+        state.next_driver += 1;
+        state.driver = Some((number, now));
+        Some(Driving { board: self.clone(), number })
     }
 
     /// What the driver does next; none if it ends.
-    pub(crate) fn step(&self, now: Duration) -> Option<Step> {
+    pub(crate) fn step(&self, driver: &Driving, now: Duration) -> Option<Step> {
         let step = {
             let state = &mut *self.state.lock();
+            match &mut state.driver {
+                Some((number, at)) if *number == driver.number => *at = now,
+                _ => return None,
+            }
             state.decide(now);
             let is_due = state.policy.next_look(now).is_some_and(|at| at <= now);
             let look = is_due.then(|| {
@@ -219,13 +355,11 @@ impl Board {
             });
             let write = state.policy.take_write(now);
             let has_arrived = std::mem::take(&mut state.has_arrived);
+            let refresh = state.refresh.filter(|_| has_arrived).map(|(number, _)| number);
             let until = state.policy.next_change(now);
             self.is_engaged.store(!state.policy.is_dormant(), Ordering::Release);
-            if look.is_none() && write.is_none() && until.is_none() && state.policy.is_dormant() {
-                None
-            } else {
-                Some(Step { look, write, has_arrived, until })
-            }
+            let is_over = state.policy.is_dormant() && !state.policy.has_request();
+            (!is_over || until.is_some()).then_some(Step { look, write, refresh, until })
         };
         self.changed.notify_waiters();
         step
@@ -236,7 +370,6 @@ impl Board {
         let state = &mut *self.state.lock();
         match look {
             Some(look) => {
-                state.policy.measure(now.saturating_sub(look.sent_at));
                 state.policy.observe(look, now);
                 let wanted = state.policy.wanted_by_others();
                 wanted.for_each(|set| state.others_wanted.unite(set));
@@ -264,19 +397,22 @@ impl State {
         let work = self.work();
         self.policy.update(work, now);
         if self.policy.take_arrival() {
-            (self.has_arrived, self.is_refreshing) = (true, true);
+            self.has_arrived = true;
+            self.refreshes += 1;
+            let until = now + (self.policy.round_trip() * REFRESH).min(LONGEST_PAUSE);
+            self.refresh = Some((self.refreshes, until));
         }
     }
 
     fn work(&self) -> Work {
         let mut wanted = DocumentSet::default();
-        wanted.extend(self.wanted.keys().copied());
+        wanted.extend(self.wanted.0.keys().copied());
         Work {
             wanted,
             clients: self.clients,
-            passed_over_since: self.passed_over.values().min().copied(),
-            is_locking: self.locking > 0,
-            is_under_way: self.under_way > 0,
+            passed_over_since: self.passed_over.values().flatten().min().copied(),
+            is_locking: self.locking.is_any_of(&self.policy),
+            is_under_way: self.under_way.is_any_of(&self.policy),
         }
     }
 }
@@ -287,12 +423,19 @@ pub(crate) fn hash(key: &Key) -> KeyHash {
 
 /// The task that looks at the board runs.
 #[derive(Debug)]
-pub(crate) struct Driving(Arc<Board>);
+pub(crate) struct Driving {
+    board: Arc<Board>,
+    number: u64,
+}
 
 impl Drop for Driving {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        (state.is_driven, state.is_refreshing, state.has_arrived) = (false, false, false);
+        let state = &mut *self.board.state.lock();
+        if state.driver.is_some_and(|(number, _)| number == self.number) {
+            state.driver = None;
+            state.policy.requests_lost();
+            (state.refresh, state.has_arrived) = (None, false);
+        }
     }
 }
 
@@ -307,12 +450,7 @@ impl Drop for Wanted {
     fn drop(&mut self) {
         let mut state = self.board.state.lock();
         state.clients -= 1;
-        for hash in &self.hashes {
-            match state.wanted.get_mut(hash) {
-                Some(count) if *count > 1 => *count -= 1,
-                _ => _ = state.wanted.remove(hash),
-            }
-        }
+        state.wanted.remove(&self.hashes);
         drop(state);
         self.board.stir();
     }
@@ -322,14 +460,27 @@ impl Drop for Wanted {
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     board: Arc<Board>,
+    hashes: Vec<KeyHash>,
     is_locking: bool,
 }
 
 impl UnderWay {
+    /// It is about to lock these.
+    pub(crate) fn add<'k>(&mut self, keys: impl IntoIterator<Item = &'k Key>) {
+        let hashes = self.board.hashes(keys);
+        let mut state = self.board.state.lock();
+        state.under_way.add(&hashes);
+        if self.is_locking {
+            state.locking.add(&hashes);
+        }
+        drop(state);
+        self.hashes.extend(hashes);
+    }
+
     /// Its record is acknowledged.
     pub(crate) fn recorded(&mut self) {
         if std::mem::take(&mut self.is_locking) {
-            self.board.state.lock().locking -= 1;
+            self.board.state.lock().locking.remove(&self.hashes);
         }
     }
 }
@@ -337,7 +488,7 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.recorded();
-        self.board.state.lock().under_way -= 1;
+        self.board.state.lock().under_way.remove(&self.hashes);
         self.board.stir();
     }
 }
@@ -352,5 +503,137 @@ pub(crate) struct Contender {
 impl Drop for Contender {
     fn drop(&mut self) {
         self.board.state.lock().passed_over.remove(&self.age);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txn_protocol::board::{Entry, Slot};
+    use txn_store::Version;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn key(id: &str) -> Key {
+        Key::new("c", id)
+    }
+
+    fn age() -> Age {
+        let id = "5c5ec8f9-e59d-11f1-8000-3f2f2a5fb796";
+        id.parse::<txn_protocol::ids::AttemptId>().expect("an id").age()
+    }
+
+    fn empty(now: Duration) -> Option<Look> {
+        Some(Look { slots: Vec::new(), sent_at: now })
+    }
+
+    /// A process that has its turn at document `hot`.
+    fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
+        let board = Arc::new(Board::new(7, true));
+        let contender = board.contend(age());
+        let wanted = board.want([&key("hot")]);
+        board.lost(age(), ms(0));
+        let driver = board.new_driver(ms(0)).expect("has to look");
+        assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+        board.observe(empty(ms(20)), ms(20));
+        let step = board.step(&driver, ms(20)).expect("goes on");
+        assert!(step.refresh.is_some(), "the turn begins");
+        (board, driver, wanted, contender)
+    }
+
+    #[test]
+    fn next_driver_looks_though_a_look_was_lost() {
+        let board = Arc::new(Board::new(7, true));
+        let _contender = board.contend(age());
+        let _wanted = board.want([&key("hot")]);
+        board.lost(age(), ms(0));
+        let driver = board.new_driver(ms(0)).expect("has to look");
+        assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+        assert!(board.new_driver(ms(1)).is_none(), "one is enough");
+        drop(driver);
+        let driver = board.new_driver(ms(2)).expect("has to look");
+        assert!(board.step(&driver, ms(2)).expect("goes on").look.is_some());
+    }
+
+    #[test]
+    fn driver_that_rests_is_replaced() {
+        let (board, resting, _wanted, _contender) = with_turn();
+        let other = board.new_driver(ms(5_000)).expect("nobody looks");
+        assert!(board.step(&resting, ms(5_001)).is_none(), "it ends");
+        drop(resting);
+        assert!(board.step(&other, ms(5_002)).is_some());
+    }
+
+    #[test]
+    fn driver_waits_for_its_look_before_it_ends() {
+        let board = Arc::new(Board::new(7, true));
+        board.lost(age(), ms(0));
+        let wanted = board.want([&key("hot")]);
+        let driver = board.new_driver(ms(0)).expect("has to look");
+        assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+        drop(wanted);
+        assert!(board.step(&driver, ms(20_000)).is_some(), "a look is under way");
+        board.observe(None, ms(20_001));
+        assert!(board.step(&driver, ms(20_002)).is_none());
+    }
+
+    #[test]
+    fn refresh_delays_only_the_documents_of_the_turn_and_not_for_long() {
+        let (board, _driver, _wanted, _contender) = with_turn();
+        assert!(!board.may_lock([&key("hot")], ms(20)));
+        assert!(!board.is_turn_of_another([&key("hot")], ms(20)));
+        assert!(board.may_lock([&key("cold")], ms(20)));
+        assert!(board.may_lock([&key("hot")], ms(40)), "nothing waits for a store that hangs");
+    }
+
+    #[test]
+    fn other_documents_do_not_use_the_turn() {
+        let (board, driver, _wanted, _contender) = with_turn();
+        board.refreshed(1);
+        let mut cold = board.begin();
+        let cold_keys = [key("cold")];
+        cold.add(&cold_keys);
+        board.locked(&cold_keys, ms(21));
+        board.committed(&cold_keys, ms(22));
+        cold.recorded();
+        let entry = Entry {
+            ticket: 1_000_000,
+            stride: 1_000,
+            clients: 1,
+            round_trip: ms(1),
+            set: [hash(&key("hot"))].into_iter().collect(),
+        };
+        let slot = (Slot { wish: Some((Node(1), entry)) }, Some(Version::new(1, 1)));
+        board.observe(Some(Look { slots: vec![slot], sent_at: ms(40) }), ms(41));
+        board.step(&driver, ms(42));
+        assert!(board.may_lock([&key("hot")], ms(42)), "the turn goes on");
+        let hot = [key("hot")];
+        board.locked(&hot, ms(43));
+        board.committed(&hot, ms(44));
+        let ticket = board.state.lock().policy.ticket();
+        board.step(&driver, ms(100));
+        let next = board.state.lock().policy.ticket();
+        assert!(next > ticket, "cold documents under way do not keep the process from its next");
+    }
+
+    #[test]
+    fn loss_of_a_caller_that_is_gone_counts_for_nobody() {
+        let board = Arc::new(Board::new(7, true));
+        drop(board.contend(age()));
+        board.lost(age(), ms(1));
+        assert_eq!(board.state.lock().work().passed_over_since, None);
+    }
+
+    #[test]
+    fn one_slow_answer_is_not_the_round_trip() {
+        let board = Board::new(7, true);
+        (0..50).for_each(|_| board.measure(ms(2)));
+        board.measure(ms(10_000));
+        assert!(board.round_trip() < ms(4), "{:?}", board.round_trip());
+        let slow = Board::new(7, true);
+        (0..30).for_each(|_| slow.measure(ms(300)));
+        assert!(slow.round_trip() > ms(250), "{:?}", slow.round_trip());
     }
 }

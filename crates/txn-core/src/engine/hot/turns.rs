@@ -11,15 +11,15 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::domain_document::REGISTRY;
-use crate::engine::hot::board;
+use crate::engine::hot::board::{self, Driving, LONGEST_PAUSE};
 use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::store::{Key, Outcome, Read, Write, WriteOp};
 use txn_protocol::board::{BoardWrite, Look, Slot, Written};
 use txn_protocol::ids::Age;
 
-/// The task looks at the clock at least this often.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a process that ends waits until its wish is off the board.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// Most documents that are read at the begin of a turn.
 const MOST_REFRESHED: usize = 500;
@@ -38,15 +38,13 @@ impl Engine {
 
     /// Has a task look at the board, if the process needs one.
     pub(crate) fn follow_board(&self) {
-        if !self.board.needs_driver(self.now()) {
+        if self.lifecycle.closing().is_cancelled() {
             return;
         }
-        if let Some(engine) = self.this.upgrade() {
-            let driving = self.board.driving();
-            self.lifecycle.spawn_from_anywhere(async move {
-                let _driving = driving;
-                engine.drive_board().await;
-            });
+        if let Some(driving) = self.board.new_driver(self.now())
+            && let Some(engine) = self.this.upgrade()
+        {
+            self.lifecycle.spawn_from_anywhere(async move { engine.drive_board(driving).await });
         }
     }
 
@@ -57,11 +55,11 @@ impl Engine {
         }
     }
 
-    async fn drive_board(self: Arc<Self>) {
+    async fn drive_board(self: Arc<Self>, driving: Driving) {
         let mut under_way = FuturesUnordered::new();
         loop {
             let now = self.now();
-            let step = self.board.step(now);
+            let step = self.board.step(&driving, now);
             self.call_members();
             let Some(step) = step else { return };
             if let Some(slots) = step.look {
@@ -70,17 +68,23 @@ impl Engine {
             if let Some(write) = step.write {
                 under_way.push(self.write_board(write).boxed());
             }
-            if step.has_arrived {
-                under_way.push(self.refresh_documents().boxed());
+            if let Some(number) = step.refresh {
+                under_way.push(self.refresh_documents(number).boxed());
             }
             let pause = step.until.map_or(LONGEST_PAUSE, |at| at.saturating_sub(now));
             tokio::select! {
                 biased;
-                () = self.lifecycle.closing().cancelled() => return,
+                () = self.lifecycle.closing().cancelled() => break,
                 Some(()) = under_way.next() => {}
                 () = self.board.stirred() => {}
                 () = self.config.clock.sleep(pause.min(LONGEST_PAUSE)) => {}
             }
+        }
+        drop(under_way);
+        if let Some(write) = self.board.leave(self.now()) {
+            let leaves = async { Ok(self.write_board(write).await) };
+            // If the write is lost, the other processes skip the wish after a while.
+            let _ = self.within(LEAVING, leaves).await;
         }
     }
 
@@ -97,7 +101,11 @@ impl Engine {
         };
         let all: Option<Vec<_>> = reads.into_iter().map(slot).collect();
         let look = all.filter(|all| all.len() == slots).map(|slots| Look { slots, sent_at });
-        self.board.observe(look, self.now());
+        let now = self.now();
+        if look.is_some() {
+            self.board.measure(now.saturating_sub(sent_at));
+        }
+        self.board.observe(look, now);
     }
 
     async fn write_board(&self, write: BoardWrite) {
@@ -114,26 +122,28 @@ impl Engine {
         self.board.written(written, self.now());
     }
 
-    /// Reads the cached documents that other processes want, and those of waiting transactions: the other
-    /// processes had their turns.
-    async fn refresh_documents(&self) {
-        let mut keys = self.member_queue.get().map(|queue| queue.documents()).unwrap_or_default();
+    /// Reads the documents of waiting transactions, and the cached documents that other processes
+    /// want: the other processes had their turns.
+    async fn refresh_documents(&self, number: u64) {
+        let waiting = self.member_queue.get().map(|queue| queue.documents()).unwrap_or_default();
         let wanted = self.board.take_others_wanted();
-        keys.extend(self.cache.forget_all(|key| wanted.may_contain(board::hash(key))));
-        let keys: Vec<Key> = keys.into_iter().take(MOST_REFRESHED).collect();
+        let cached = self.cache.forget_all(|key| wanted.may_contain(board::hash(key)));
+        let cached = cached.into_iter().filter(|key| !waiting.contains(key));
+        let keys: Vec<Key> = waiting.iter().cloned().chain(cached).take(MOST_REFRESHED).collect();
         if !keys.is_empty() {
-            let deadline = self.deadline(self.config.lease / 4);
+            let wait = self.config.lease / 4;
+            let deadline = self.deadline(wait);
             let read = async {
                 let views = self.read_documents(&keys, ReadPreference::Primary, &deadline).await?;
                 self.observe(&keys, views, ReadPreference::Primary, &deadline).await
             };
-            if let Ok(entries) = read.await {
+            if let Ok(entries) = self.within(wait, read).await {
                 for (key, entry) in keys.iter().zip(entries) {
                     self.cache.read_in_turn(key, &entry);
                 }
             }
         }
-        self.board.refreshed();
+        self.board.refreshed(number);
     }
 
     /// Waits until it is not the turn of another process at any of the documents. The caller holds no lock.

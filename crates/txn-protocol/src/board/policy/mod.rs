@@ -216,7 +216,9 @@ impl Policy {
         }
         self.looked_at = Some(look.sent_at);
         self.note_entries(now);
-        if self.others.is_empty() {
+        // The slot of a dead process stays until another process needs the slot.
+        let is_alive = |observed: &Observed| now <= observed.since + self.numbers.dead_after;
+        if !self.observed.values().any(is_alive) {
             self.alone_since.get_or_insert(now);
         } else if self.is_dormant() {
             self.met_another(now);
@@ -314,8 +316,7 @@ impl Policy {
         if self.is_dormant() || self.is_blind(now) {
             return true;
         }
-        let is_own = self.wish.as_ref().is_some_and(|wish| wish.entry.set.may_contain(document));
-        if is_own && (self.is_yielding || self.is_blocked) {
+        if self.is_wished(document) && (self.is_yielding || self.is_blocked) {
             return false;
         }
         let names = |node: &Node| {
@@ -325,6 +326,41 @@ impl Policy {
             return false;
         }
         !(self.is_yielding && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
+    }
+
+    /// Whether a lock on the document, or a commit that writes it, uses the turn of the process.
+    #[must_use]
+    pub fn is_of_turn(&self, document: KeyHash) -> bool {
+        !self.is_blocked && self.is_wished(document)
+    }
+
+    /// Whether the own wish names the document.
+    #[must_use]
+    pub fn is_wished(&self, document: KeyHash) -> bool {
+        self.wish.as_ref().is_some_and(|wish| wish.entry.set.may_contain(document))
+    }
+
+    /// Whether there is a wish.
+    #[must_use]
+    pub fn has_wish(&self) -> bool {
+        self.wish.is_some()
+    }
+
+    /// Whether a look or a write is under way.
+    #[must_use]
+    pub fn has_request(&self) -> bool {
+        self.is_looking || self.writing.is_some()
+    }
+
+    /// Notes that no request that was under way will be answered.
+    pub fn requests_lost(&mut self) {
+        self.is_looking = false;
+        self.must_look |= self.writing.take().is_some();
+    }
+
+    /// Gives the wish up: the process ends.
+    pub fn leave(&mut self) {
+        self.drop_wish();
     }
 
     /// The sets of the wishes of the other processes, as the last look showed them.
