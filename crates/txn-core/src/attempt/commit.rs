@@ -321,7 +321,7 @@ impl Attempt {
         let (tid, participants) = (self.tid, &committed.record.participants);
         let written = participants.iter().filter(|it| it.op != Op::Read).count();
         self.progress.committed(self.receipt(Some(tid), Some(commit_version)));
-        let keys: Vec<Key> = participants.iter().map(|it| it.key()).collect();
+        let keys: Vec<Key> = participants.iter().map(Participant::key).collect();
         self.engine.board.committed(&keys, self.engine.now());
         if let Some(under_way) = &mut *self.under_way.lock() {
             under_way.recorded();

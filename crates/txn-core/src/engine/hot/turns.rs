@@ -82,9 +82,12 @@ impl Engine {
         }
         drop(under_way);
         if let Some(write) = self.board.leave(self.now()) {
-            let leaves = async { Ok(self.write_board(write).await) };
             // If the write is lost, the other processes skip the wish after a while.
-            let _ = self.within(LEAVING, leaves).await;
+            tokio::select! {
+                biased;
+                () = self.write_board(write) => {}
+                () = self.config.clock.sleep(LEAVING) => {}
+            }
         }
     }
 

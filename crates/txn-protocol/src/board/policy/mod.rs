@@ -164,8 +164,8 @@ impl Policy {
 
     /// Whether the policy has nothing to do: the process met no other process lately.
     ///
-    /// The engine of a dormant process calls nothing but [`Self::met_another`] and
-    /// [`Self::measure`].
+    /// A dormant policy permits every lock and writes nothing. It looks at the board only while the
+    /// process hands documents over.
     #[must_use]
     pub fn is_dormant(&self) -> bool {
         self.engaged_until.is_none()

@@ -1,0 +1,130 @@
+//! Tests of what the board of a process counts.
+
+use super::*;
+use txn_protocol::board::{Entry, Slot};
+use txn_store::Version;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn key(id: &str) -> Key {
+    Key::new("c", id)
+}
+
+fn age() -> Age {
+    let id = "5c5ec8f9-e59d-11f1-8000-3f2f2a5fb796";
+    id.parse::<txn_protocol::ids::AttemptId>().expect("an id").age()
+}
+
+fn empty(now: Duration) -> Option<Look> {
+    Some(Look { slots: Vec::new(), sent_at: now })
+}
+
+/// A process that has its turn at document `hot`.
+fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
+    let board = Arc::new(Board::new(7, true));
+    let contender = board.contend(age());
+    let wanted = board.want([&key("hot")]);
+    board.lost(age(), ms(0));
+    let driver = board.new_driver(ms(0)).expect("has to look");
+    assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+    board.observe(empty(ms(20)), ms(20));
+    let step = board.step(&driver, ms(20)).expect("goes on");
+    assert!(step.refresh.is_some(), "the turn begins");
+    (board, driver, wanted, contender)
+}
+
+#[test]
+fn next_driver_looks_though_a_look_was_lost() {
+    let board = Arc::new(Board::new(7, true));
+    let _contender = board.contend(age());
+    let _wanted = board.want([&key("hot")]);
+    board.lost(age(), ms(0));
+    let driver = board.new_driver(ms(0)).expect("has to look");
+    assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+    assert!(board.new_driver(ms(1)).is_none(), "one is enough");
+    drop(driver);
+    let driver = board.new_driver(ms(2)).expect("has to look");
+    assert!(board.step(&driver, ms(2)).expect("goes on").look.is_some());
+}
+
+#[test]
+fn driver_that_rests_is_replaced() {
+    let (board, resting, _wanted, _contender) = with_turn();
+    let other = board.new_driver(ms(5_000)).expect("nobody looks");
+    assert!(board.step(&resting, ms(5_001)).is_none(), "it ends");
+    drop(resting);
+    assert!(board.step(&other, ms(5_002)).is_some());
+}
+
+#[test]
+fn driver_waits_for_its_look_before_it_ends() {
+    let board = Arc::new(Board::new(7, true));
+    board.lost(age(), ms(0));
+    let wanted = board.want([&key("hot")]);
+    let driver = board.new_driver(ms(0)).expect("has to look");
+    assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+    drop(wanted);
+    assert!(board.step(&driver, ms(20_000)).is_some(), "a look is under way");
+    board.observe(None, ms(20_001));
+    assert!(board.step(&driver, ms(20_002)).is_none());
+}
+
+#[test]
+fn refresh_delays_only_the_documents_of_the_turn_and_not_for_long() {
+    let (board, _driver, _wanted, _contender) = with_turn();
+    assert!(!board.may_lock([&key("hot")], ms(20)));
+    assert!(!board.is_turn_of_another([&key("hot")], ms(20)));
+    assert!(board.may_lock([&key("cold")], ms(20)));
+    assert!(board.may_lock([&key("hot")], ms(40)), "nothing waits for a store that hangs");
+}
+
+#[test]
+fn other_documents_do_not_use_the_turn() {
+    let (board, driver, _wanted, _contender) = with_turn();
+    board.refreshed(1);
+    let mut cold = board.begin();
+    let cold_keys = [key("cold")];
+    cold.add(&cold_keys);
+    board.locked(&cold_keys, ms(21));
+    board.committed(&cold_keys, ms(22));
+    cold.recorded();
+    let entry = Entry {
+        ticket: 1_000_000,
+        stride: 1_000,
+        clients: 1,
+        round_trip: ms(1),
+        set: [hash(&key("hot"))].into_iter().collect(),
+    };
+    let slot = (Slot { wish: Some((Node(1), entry)) }, Some(Version::new(1, 1)));
+    board.observe(Some(Look { slots: vec![slot], sent_at: ms(40) }), ms(41));
+    board.step(&driver, ms(42));
+    assert!(board.may_lock([&key("hot")], ms(42)), "the turn goes on");
+    let hot = [key("hot")];
+    board.locked(&hot, ms(43));
+    board.committed(&hot, ms(44));
+    let ticket = board.state.lock().policy.ticket();
+    board.step(&driver, ms(100));
+    let next = board.state.lock().policy.ticket();
+    assert!(next > ticket, "cold documents under way do not keep the process from its next");
+}
+
+#[test]
+fn loss_of_a_caller_that_is_gone_counts_for_nobody() {
+    let board = Arc::new(Board::new(7, true));
+    drop(board.contend(age()));
+    board.lost(age(), ms(1));
+    assert_eq!(board.state.lock().work().passed_over_since, None);
+}
+
+#[test]
+fn one_slow_answer_is_not_the_round_trip() {
+    let board = Board::new(7, true);
+    (0..50).for_each(|_| board.measure(ms(2)));
+    board.measure(ms(10_000));
+    assert!(board.round_trip() < ms(4), "{:?}", board.round_trip());
+    let slow = Board::new(7, true);
+    (0..30).for_each(|_| slow.measure(ms(300)));
+    assert!(slow.round_trip() > ms(250), "{:?}", slow.round_trip());
+}
