@@ -263,8 +263,6 @@ impl Domain {
         let mut tries = 0;
         let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
-        // What the attempt before waited for, so that this process keeps its place on the board.
-        let mut _wanted = None;
         loop {
             let tid = logical.with_attempt(attempts.next());
             let manner = Manner { pessimistic, recalls: groups.is_some(), ..Manner::default() };
@@ -299,13 +297,17 @@ impl Domain {
                 pessimistic |= locks;
                 options.lock_reads |= locks;
             }
+            let locks = tx.attempt().has_writes() || pessimistic;
             drop(tx);
             self.check_retry(tid, tries, deadline, &reason)?;
-            if let RetryReason::Waited(document) = &reason {
-                _wanted = Some(engine.board.want([document]));
+            if let RetryReason::Waited(document) = &reason
+                && locks
+            {
+                let _wanted = engine.board.want([document]);
                 // The next attempt tells that the deadline passed.
                 let until = Deadline::until(deadline);
                 let _ = engine.wait_for_turn(slice::from_ref(document), &until).await;
+                engine.board.keep([document], engine.now());
             }
         }
     }

@@ -181,10 +181,15 @@ impl Attempt {
         }
         let keys: Vec<Key> = writes.keys().cloned().collect();
         let wanted = self.engine.board.want(&keys);
-        if !self.may_hold_any() {
+        if self.may_wait_for_turn() {
             self.engine.wait_for_turn(&keys, &self.deadline).await?;
         }
         Ok(Some(wanted))
+    }
+
+    /// Whether no transaction waits for a lock of this one, or of one that it is nested in.
+    pub(super) fn may_wait_for_turn(&self) -> bool {
+        self.enclosing.is_empty() && !self.may_hold_any()
     }
 
     pub(super) fn may_hold_any(&self) -> bool {

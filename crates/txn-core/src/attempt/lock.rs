@@ -42,7 +42,7 @@ impl Attempt {
             true => None,
             false => {
                 let wanted = self.engine.board.want(&keys);
-                if !self.may_hold_any() {
+                if self.may_wait_for_turn() {
                     tokio::select! {
                         biased;
                         waited = self.engine.wait_for_turn(&keys, &self.deadline) => waited?,
@@ -90,7 +90,9 @@ impl Attempt {
         let mut backoff = self.engine.backoff();
         let mut queues = Queues::default();
         let mut rounds = 0_u32;
-        self.begin_locking(&wants);
+        if !given_up.is_cancelled() {
+            self.begin_locking(&wants);
+        }
         loop {
             if given_up.is_cancelled() {
                 let locks = self.locks.lock();
@@ -161,7 +163,12 @@ impl Attempt {
                     wants.retain(|key, _| !busy.contains_key(key));
                 }
                 _ if !busy.is_empty() => {
-                    self.wait_for(&busy, &mut queues, &mut backoff, given_up).await?;
+                    if self.waited_for_turn(&busy, given_up).await? {
+                        queues = Queues::default();
+                        self.begin_locking(&wants);
+                    } else {
+                        self.wait_for(&busy, &mut queues, &mut backoff, given_up).await?;
+                    }
                 }
                 Some(reason) => {
                     self.engine.pause(&self.deadline, &mut backoff, reason).await?;

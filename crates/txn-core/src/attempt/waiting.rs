@@ -55,6 +55,37 @@ impl Attempt {
         }
     }
 
+    /// If it is the turn of another process at these documents: waits for the turn of this one, and
+    /// returns true. An attempt with locks, or of a group, has to start again.
+    pub(super) async fn waited_for_turn(
+        &self,
+        busy: &BTreeMap<Key, AttemptId>,
+        given_up: &CancellationToken,
+    ) -> Result<bool, AttemptError> {
+        let engine = &self.engine;
+        let Some(key) = busy.keys().next() else { return Ok(false) };
+        if !engine.board.is_turn_of_another(busy.keys(), engine.now()) {
+            return Ok(false);
+        }
+        if self.is_in_queue() || self.may_hold_any() && !self.stepped {
+            cov_mark::hit!(locks_are_released_for_the_board);
+            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
+        }
+        if !self.may_wait_for_turn() {
+            return Ok(false);
+        }
+        // Without a lock it does not keep its process from ending its turn.
+        self.under_way.lock().take();
+        let keys: Vec<Key> = busy.keys().cloned().collect();
+        tokio::select! {
+            biased;
+            () = self.handle.notify.notified() => {}
+            () = given_up.cancelled() => {}
+            waited = engine.wait_for_turn(&keys, &self.deadline) => waited?,
+        }
+        Ok(true)
+    }
+
     /// Waits for older holders: in this process in the queues by age, across processes by polling.
     pub(super) async fn wait_for(
         &self,
@@ -92,12 +123,6 @@ impl Attempt {
             self.check_own_record().await?;
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
-        // No attempt waits for the board with a lock, unless its caller would have to begin anew.
-        if !self.stepped && self.may_hold_any() && engine.board.is_turn_of_another(busy.keys(), now)
-        {
-            cov_mark::hit!(locks_are_released_for_the_board);
-            return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
-        }
         self.wait_with_patience(key, &mut queues.since)?;
         let others = WaitReason::Others { key: key.clone(), holder: *holder };
         let left = self.deadline.left(&*engine.config.clock, &others)?;

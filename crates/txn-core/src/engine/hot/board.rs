@@ -28,6 +28,10 @@ const LONGEST_SAMPLE: Duration = Duration::from_secs(1);
 /// Locks wait for the refresh at the begin of a turn for so many round trips: it takes two.
 const REFRESH: u32 = 4;
 
+/// A transaction that waited for its turn wants its documents for so many round trips more: it runs
+/// its closure again.
+const KEPT: u32 = 8;
+
 /// The task that looks at the board looks at the clock at least this often.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,6 +52,8 @@ struct State {
     policy: Policy,
     /// Documents that transactions want.
     wanted: Counts,
+    /// Documents of transactions that start again, and until when they count as wanted.
+    kept: Vec<(Vec<KeyHash>, Duration)>,
     /// Transactions that wait or run.
     clients: u32,
     /// The transactions that run, and since when each waits that lost a document to another process.
@@ -122,6 +128,7 @@ impl Board {
         let state = State {
             policy: Policy::new(Node(node), ROUND_TRIP, Numbers::default()),
             wanted: Counts::default(),
+            kept: Vec::new(),
             clients: 0,
             passed_over: BTreeMap::new(),
             locking: Counts::default(),
@@ -157,6 +164,16 @@ impl Board {
         drop(state);
         self.stir();
         Wanted { board: self.clone(), hashes }
+    }
+
+    /// A transaction that waited for its turn at documents starts again, and wants them soon.
+    pub(crate) fn keep<'k>(&self, keys: impl IntoIterator<Item = &'k Key>, now: Duration) {
+        if self.is_engaged.load(Ordering::Acquire) {
+            let hashes = self.hashes(keys);
+            let mut state = self.state.lock();
+            let until = now + state.policy.round_trip() * KEPT;
+            state.kept.push((hashes, until));
+        }
     }
 
     /// An attempt is about to lock documents.
@@ -366,9 +383,12 @@ impl Board {
         step
     }
 
-    /// A look was answered, or not.
-    pub(crate) fn observe(&self, look: Option<Look>, now: Duration) {
+    /// A look of a driver was answered, or not.
+    pub(crate) fn observe(&self, driver: u64, look: Option<Look>, now: Duration) {
         let state = &mut *self.state.lock();
+        if !state.is_driven_by(driver) {
+            return;
+        }
         match look {
             Some(look) => {
                 state.policy.observe(look, now);
@@ -380,9 +400,12 @@ impl Board {
         }
     }
 
-    /// A write of the board was answered.
-    pub(crate) fn written(&self, answer: Written, now: Duration) {
-        self.state.lock().policy.written(answer, now);
+    /// A write of a driver was answered.
+    pub(crate) fn written(&self, driver: u64, answer: Written, now: Duration) {
+        let state = &mut *self.state.lock();
+        if state.is_driven_by(driver) {
+            state.policy.written(answer, now);
+        }
     }
 
     fn stir(&self) {
@@ -393,9 +416,13 @@ impl Board {
 }
 
 impl State {
+    fn is_driven_by(&self, driver: u64) -> bool {
+        self.driver.is_some_and(|(number, _)| number == driver)
+    }
+
     /// Has the policy decide. No transaction locks a document between the begin of a turn and its refresh.
     fn decide(&mut self, now: Duration) {
-        let work = self.work();
+        let work = self.work(now);
         self.policy.update(work, now);
         if self.policy.take_arrival() {
             self.has_arrived = true;
@@ -405,9 +432,11 @@ impl State {
         }
     }
 
-    fn work(&self) -> Work {
+    fn work(&mut self, now: Duration) -> Work {
+        self.kept.retain(|(_, until)| now < *until);
         let mut wanted = DocumentSet::default();
         wanted.extend(self.wanted.0.keys().copied());
+        wanted.extend(self.kept.iter().flat_map(|(hashes, _)| hashes).copied());
         Work {
             wanted,
             clients: self.clients,
@@ -426,13 +455,13 @@ pub(crate) fn hash(key: &Key) -> KeyHash {
 #[derive(Debug)]
 pub(crate) struct Driving {
     board: Arc<Board>,
-    number: u64,
+    pub(crate) number: u64,
 }
 
 impl Drop for Driving {
     fn drop(&mut self) {
         let state = &mut *self.board.state.lock();
-        if state.driver.is_some_and(|(number, _)| number == self.number) {
+        if state.is_driven_by(self.number) {
             state.driver = None;
             state.policy.requests_lost();
             (state.refresh, state.has_arrived) = (None, false);

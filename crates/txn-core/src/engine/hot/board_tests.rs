@@ -29,7 +29,7 @@ fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
     board.lost(age(), ms(0));
     let driver = board.new_driver(ms(0)).expect("has to look");
     assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
-    board.observe(empty(ms(20)), ms(20));
+    board.observe(0, empty(ms(20)), ms(20));
     let step = board.step(&driver, ms(20)).expect("goes on");
     assert!(step.refresh.is_some(), "the turn begins");
     (board, driver, wanted, contender)
@@ -67,7 +67,7 @@ fn driver_waits_for_its_look_before_it_ends() {
     assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
     drop(wanted);
     assert!(board.step(&driver, ms(20_000)).is_some(), "a look is under way");
-    board.observe(None, ms(20_001));
+    board.observe(0, None, ms(20_001));
     assert!(board.step(&driver, ms(20_002)).is_none());
 }
 
@@ -98,7 +98,7 @@ fn other_documents_do_not_use_the_turn() {
         set: [hash(&key("hot"))].into_iter().collect(),
     };
     let slot = (Slot { wish: Some((Node(1), entry)) }, Some(Version::new(1, 1)));
-    board.observe(Some(Look { slots: vec![slot], sent_at: ms(40) }), ms(41));
+    board.observe(0, Some(Look { slots: vec![slot], sent_at: ms(40) }), ms(41));
     board.step(&driver, ms(42));
     assert!(board.may_lock([&key("hot")], ms(42)), "the turn goes on");
     let hot = [key("hot")];
@@ -115,7 +115,7 @@ fn loss_of_a_caller_that_is_gone_counts_for_nobody() {
     let board = Arc::new(Board::new(7, true));
     drop(board.contend(age()));
     board.lost(age(), ms(1));
-    assert_eq!(board.state.lock().work().passed_over_since, None);
+    assert_eq!(board.state.lock().work(ms(2)).passed_over_since, None);
 }
 
 #[test]

@@ -63,10 +63,10 @@ impl Engine {
             self.call_members();
             let Some(step) = step else { return };
             if let Some(slots) = step.look {
-                under_way.push(self.look_at_board(slots).boxed());
+                under_way.push(self.look_at_board(driving.number, slots).boxed());
             }
             if let Some(write) = step.write {
-                under_way.push(self.write_board(write).boxed());
+                under_way.push(self.write_board(driving.number, write).boxed());
             }
             if let Some(number) = step.refresh {
                 under_way.push(self.refresh_documents(number).boxed());
@@ -80,18 +80,21 @@ impl Engine {
                 () = self.config.clock.sleep(pause.min(LONGEST_PAUSE)) => {}
             }
         }
-        drop(under_way);
-        if let Some(write) = self.board.leave(self.now()) {
-            // If the write is lost, the other processes skip the wish after a while.
-            tokio::select! {
-                biased;
-                () = self.write_board(write) => {}
-                () = self.config.clock.sleep(LEAVING) => {}
+        let leaves = async {
+            while under_way.next().await.is_some() {}
+            if let Some(write) = self.board.leave(self.now()) {
+                self.write_board(driving.number, write).await;
             }
+        };
+        // If the wish stays on the board, the other processes skip it after a while.
+        tokio::select! {
+            biased;
+            () = leaves => {}
+            () = self.config.clock.sleep(LEAVING) => {}
         }
     }
 
-    async fn look_at_board(&self, slots: usize) {
+    async fn look_at_board(&self, driver: u64, slots: usize) {
         let keys: Vec<Key> = (0..slots).map(|number| self.slot_key(number)).collect();
         let sent_at = self.now();
         let reads = self.store.read_primary(&keys).await;
@@ -108,10 +111,10 @@ impl Engine {
         if look.is_some() {
             self.board.measure(now.saturating_sub(sent_at));
         }
-        self.board.observe(look, now);
+        self.board.observe(driver, look, now);
     }
 
-    async fn write_board(&self, write: BoardWrite) {
+    async fn write_board(&self, driver: u64, write: BoardWrite) {
         let source = write.slot.encode().to_string().into();
         let op = match write.over {
             Some(version) => WriteOp::Replace(source, version),
@@ -122,7 +125,7 @@ impl Engine {
             Outcome::Conflict => Written::Conflict,
             _ => Written::Unknown,
         };
-        self.board.written(written, self.now());
+        self.board.written(driver, written, self.now());
     }
 
     /// Reads the documents of waiting transactions, and the cached documents that other processes

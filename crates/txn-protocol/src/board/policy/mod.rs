@@ -116,7 +116,8 @@ pub struct Policy {
     wish: Option<Wish>,
     last_ticket: Ticket,
     last_clients: u32,
-    is_yielding: bool,
+    /// Since when the process ends its turn.
+    yielding_since: Option<Duration>,
     wants_refresh: bool,
     is_looking: bool,
     must_look: bool,
@@ -150,7 +151,7 @@ impl Policy {
             wish: None,
             last_ticket: 0,
             last_clients: 0,
-            is_yielding: false,
+            yielding_since: None,
             wants_refresh: false,
             is_looking: false,
             must_look: false,
@@ -284,7 +285,7 @@ impl Policy {
         self.note_arrival(now);
         match &self.wish {
             None => {
-                self.is_yielding = false;
+                self.yielding_since = None;
                 if !self.work.wanted.is_empty() && (is_shared || passed_over) {
                     self.take_ticket(now);
                 }
@@ -294,8 +295,8 @@ impl Policy {
             Some(_) if self.is_over(now) => {
                 if !is_shared {
                     self.drop_wish();
-                } else if self.work.is_under_way {
-                    self.is_yielding = true;
+                } else if self.work.is_under_way && !self.yields_too_long(now) {
+                    self.yielding_since.get_or_insert(now);
                 } else {
                     self.take_ticket(now);
                 }
@@ -316,7 +317,7 @@ impl Policy {
         if self.is_dormant() || self.is_blind(now) {
             return true;
         }
-        if self.is_wished(document) && (self.is_yielding || self.is_blocked) {
+        if self.is_wished(document) && (self.is_yielding() || self.is_blocked) {
             return false;
         }
         let names = |node: &Node| {
@@ -325,7 +326,7 @@ impl Policy {
         if self.heads.iter().any(names) {
             return false;
         }
-        !(self.is_yielding && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
+        !(self.is_yielding() && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
     }
 
     /// Whether a lock on the document, or a commit that writes it, uses the turn of the process.
@@ -378,7 +379,7 @@ impl Policy {
     /// batch.
     #[must_use]
     pub fn must_yield(&self) -> bool {
-        self.is_yielding
+        self.is_yielding()
     }
 
     /// Whether the turn has begun since the last call. The process then reads the cached documents
@@ -407,8 +408,10 @@ impl Policy {
         let renew = wish
             .and_then(|wish| wish.idle_head_since)
             .map(|at| at + self.patience(self.round_trip, now) / 2);
+        let yielded = self.yielding_since.map(|at| at + self.patience(self.round_trip, now));
         let moment = Duration::from_micros(1);
-        let later = [passed_over, idle.filter(|_| wish.is_some()), blind, over, renew];
+        let idle = idle.filter(|_| wish.is_some());
+        let later = [passed_over, idle, blind, over, renew, yielded];
         let later = later.into_iter().flatten().map(|at| at + moment).filter(|at| *at > now);
         later.chain(look).min()
     }
@@ -543,12 +546,22 @@ impl Policy {
     fn is_over(&self, now: Duration) -> bool {
         self.wish.as_ref().is_some_and(|wish| {
             let used = wish.first_lock.filter(|_| wish.has_committed);
-            used.is_some_and(|at| self.is_yielding || now > at + self.own_turn(now))
+            used.is_some_and(|at| self.is_yielding() || now > at + self.own_turn(now))
         })
     }
 
+    fn is_yielding(&self) -> bool {
+        self.yielding_since.is_some()
+    }
+
+    /// The other processes have skipped this one by now.
+    fn yields_too_long(&self, now: Duration) -> bool {
+        let patience = self.patience(self.round_trip, now);
+        self.yielding_since.is_some_and(|since| now > since + patience)
+    }
+
     fn drop_wish(&mut self) {
-        self.is_yielding = false;
+        self.yielding_since = None;
         self.last_clients = self.clients();
         self.wish = None;
     }

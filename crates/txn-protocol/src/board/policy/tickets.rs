@@ -65,7 +65,7 @@ impl Policy {
             Some(wish) if self.work.wanted.is_empty() => wish.entry.set.clone(),
             _ => self.work.wanted.clone(),
         };
-        self.is_yielding = false;
+        self.yielding_since = None;
         self.last_clients = 0;
         if ticket > LAST_TICKET {
             self.wish = None;

@@ -46,6 +46,7 @@ impl Policy {
             self.engaged_until.as_mut(),
             self.looked_at.as_mut(),
             self.failed_at.as_mut(),
+            self.yielding_since.as_mut(),
             self.alone_since.as_mut(),
             self.written_at.as_mut(),
             self.idle_since.as_mut(),
