@@ -24,7 +24,7 @@ pub struct Transaction {
     /// Why this attempt cannot commit any more, once it is known, whatever the closure makes of it.
     doomed: Mutex<Option<AttemptError>>,
     hints: Mutex<Hints>,
-    /// What it lost to other processes counts until it ends, if it has one attempt.
+    /// Counts the documents that a transaction by hand lost to other processes, until it ends.
     contender: Option<Contender>,
 }
 

@@ -211,7 +211,8 @@ impl Attempt {
         if !writes.is_empty() {
             self.engine.confirm_clock().await?;
         }
-        let _wanted = self.wait_for_turn(&writes).await?;
+        let written: Vec<Key> = writes.keys().cloned().collect();
+        let _wanted = self.wait_for_turn(&written, &CancellationToken::new()).await?;
         if !self.is_recorded()
             && let Some(single) = self.single_document(&reads, &writes).await?
         {
@@ -321,8 +322,7 @@ impl Attempt {
         let (tid, participants) = (self.tid, &committed.record.participants);
         let written = participants.iter().filter(|it| it.op != Op::Read).count();
         self.progress.committed(self.receipt(Some(tid), Some(commit_version)));
-        let keys: Vec<Key> = participants.iter().map(Participant::key).collect();
-        self.engine.board.committed(&keys, self.engine.now());
+        self.engine.board.committed(participants.iter().map(Participant::key), self.engine.now());
         if let Some(under_way) = &mut *self.under_way.lock() {
             under_way.recorded();
         }

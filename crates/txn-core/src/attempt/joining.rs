@@ -10,7 +10,6 @@ use super::composition::{Composition, Fit};
 use super::seat::{Guard, Places};
 use super::{Attempt, Working};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::hot::board::Wanted;
 use crate::engine::observe::ReadEntry;
 use crate::store::Key;
 
@@ -163,38 +162,6 @@ impl Attempt {
             keys.into_iter().filter(|key| !working.writes.contains_key(key)).collect()
         };
         self.engine.handoffs.decline(&unwanted);
-    }
-
-    /// Whether the queue of its process gave it its turn.
-    pub(super) fn is_in_queue(&self) -> bool {
-        self.seat.has_documents()
-    }
-
-    /// Waits for the turn of the process, unless the queue did or a lock is held: whoever holds locks must not wait for
-    /// the board. Returns what it wants from here on.
-    pub(super) async fn wait_for_turn(
-        &self,
-        writes: &BTreeMap<Key, super::Mutation>,
-    ) -> Result<Option<Wanted>, AttemptError> {
-        if writes.is_empty() || self.is_in_queue() {
-            return Ok(None);
-        }
-        let keys: Vec<Key> = writes.keys().cloned().collect();
-        let wanted = self.engine.board.want(&keys);
-        if self.may_wait_for_turn() {
-            self.engine.wait_for_turn(&keys, &self.deadline).await?;
-        }
-        Ok(Some(wanted))
-    }
-
-    /// Whether no transaction waits for a lock of this one, or of one that it is nested in.
-    pub(super) fn may_wait_for_turn(&self) -> bool {
-        self.enclosing.is_empty() && !self.may_hold_any()
-    }
-
-    pub(super) fn may_hold_any(&self) -> bool {
-        let locks = self.locks.lock();
-        !locks.held.is_empty() || !locks.uncertain.is_empty()
     }
 
     /// The commit is about to be sent. Who left before is out.

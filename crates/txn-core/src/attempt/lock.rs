@@ -38,20 +38,7 @@ impl Attempt {
             // A read that the closure did not wait for: nobody would take its lock off.
             return Err(self.over());
         }
-        let _wanted = match self.is_in_queue() {
-            true => None,
-            false => {
-                let wanted = self.engine.board.want(&keys);
-                if self.may_wait_for_turn() {
-                    tokio::select! {
-                        biased;
-                        waited = self.engine.wait_for_turn(&keys, &self.deadline) => waited?,
-                        () = given_up.cancelled() => {}
-                    }
-                }
-                Some(wanted)
-            }
-        };
+        let _wanted = self.wait_for_turn(&keys, given_up).await?;
         let wanted = keys.into_iter().map(|key| (key, None)).collect();
         self.acquire(wanted, Vec::new(), given_up).await
     }
@@ -125,7 +112,8 @@ impl Attempt {
                 match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
-                    // The other members of a group do not wait for it; but what was sent has to be settled.
+                    // The other members of a group do not wait for this document. A lock that was
+                    // sent has to be settled.
                     Ok(Step::Blocked(holder))
                         if self.has_components()
                             && !self.is_set_aside(key)

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::Attempt;
 use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::hot::board::Wanted;
 use crate::engine::lock_queue::Ticket;
 use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
@@ -53,6 +54,44 @@ impl Attempt {
             true => Requester::Locking(self.tid),
             false => Requester::Courteous(self.tid),
         }
+    }
+
+    /// Waits for the turn of the process at documents before an attempt locks them, until it is
+    /// `given_up`. The result names the documents to the board until it is dropped.
+    ///
+    /// The queue waits for the turns of groups. An attempt that holds locks does not wait for a turn.
+    pub(super) async fn wait_for_turn(
+        &self,
+        keys: &[Key],
+        given_up: &CancellationToken,
+    ) -> Result<Option<Wanted>, AttemptError> {
+        if keys.is_empty() || self.is_in_queue() {
+            return Ok(None);
+        }
+        let wanted = self.engine.board.want(keys);
+        if self.may_wait_for_turn() {
+            tokio::select! {
+                biased;
+                waited = self.engine.wait_for_turn(keys, &self.deadline) => waited?,
+                () = given_up.cancelled() => {}
+            }
+        }
+        Ok(Some(wanted))
+    }
+
+    /// Whether the queue of the process composed it.
+    fn is_in_queue(&self) -> bool {
+        self.seat.has_documents()
+    }
+
+    /// Whether no transaction waits for a lock of this one, or of one that it is nested in.
+    fn may_wait_for_turn(&self) -> bool {
+        self.enclosing.is_empty() && !self.may_hold_any()
+    }
+
+    fn may_hold_any(&self) -> bool {
+        let locks = self.locks.lock();
+        !locks.held.is_empty() || !locks.uncertain.is_empty()
     }
 
     /// If it is the turn of another process at these documents: waits for the turn of this one, and
@@ -114,7 +153,7 @@ impl Attempt {
             .map(|(key, holder)| (key.clone(), (*holder, since(key, *holder))))
             .collect();
         if queues.holders != holders {
-            // Another holder is in the way now, and has just begun: it will not take longer than a commit does.
+            // A new holder has just begun, and needs about the time of a commit.
             *backoff = engine.backoff();
             queues.holders = holders;
         }

@@ -100,11 +100,11 @@ impl Groups {
         let Some(tid) = tid_for(&members) else { return };
         let attempt = self.begin(&members, tid, true);
         let (turn, written) = guards;
+        let uses = uses_of(&members);
         // The attempt may have to wait before it locks them.
-        self.engine.handoffs.decline(&uses_of(&members).written);
+        self.engine.handoffs.decline(&uses.written);
         attempt.take_seat(Box::new(turn), Box::new(written));
         cov_mark::hit!(overtaken_group_locks_first);
-        let uses = uses_of(&members);
         let mut composition = Composition::new(tid);
         let keys = uses.keys().cloned().collect();
         let locked = attempt.lock_first(keys, &mut composition).await;

@@ -91,7 +91,8 @@ impl Groups {
         let is_unapplied = |key| self.engine.handoffs.contains(key);
         let is_written =
             || self.queue.lock().is_any_written(&uses.read) || uses.read.iter().any(is_unapplied);
-        // While it is the turn of another process at its documents, a reader waits for that process alone.
+        // While it is the turn of another process at its documents, a reader waits for that process
+        // alone.
         let is_turn = || self.engine.board.may_lock(&uses.read, now);
         if only_reads && (!insists && !is_written() || !is_turn()) {
             return None;

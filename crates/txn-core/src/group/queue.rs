@@ -53,7 +53,7 @@ pub(super) struct Applicant {
     pub(super) passed_over: bool,
     pub(super) standing: SharedStanding,
     pub(super) tell: mpsc::UnboundedSender<Told>,
-    /// What it wants, for the board.
+    /// Names its documents to the board.
     pub(super) _wanted: Option<Wanted>,
     /// Where its closure runs.
     pub(super) runtime: Handle,
@@ -80,7 +80,8 @@ impl Applicant {
         self.attempt.options.acknowledge
     }
 
-    /// Whether it is not the turn of another process at its documents. A transaction that only reads locks nothing.
+    /// Whether it is not the turn of another process at its documents. A transaction that only reads
+    /// locks nothing.
     fn may_lock(&self, engine: &Engine, now: Duration) -> bool {
         self.uses.only_reads() || engine.board.may_lock(self.uses.keys(), now)
     }

@@ -192,6 +192,21 @@ fn new_ticket_waits_for_the_apply() {
 }
 
 #[test]
+fn turn_ends_though_an_attempt_stays_under_way() {
+    let mut policy = wishing(ms(10));
+    let ticket = policy.ticket();
+    policy.observe(look(&[(Node(1), entry(1_000_000_000, &[1]))], ms(10)), ms(11));
+    policy.locked(ms(12));
+    policy.committed(ms(13));
+    let under_way = Work { is_under_way: true, ..work(&[1, 2]) };
+    policy.update(under_way.clone(), ms(33));
+    policy.update(under_way.clone(), ms(130));
+    assert!(policy.must_yield() && policy.ticket() == ticket);
+    policy.update(under_way, ms(134));
+    assert!(!policy.must_yield() && policy.ticket() > ticket);
+}
+
+#[test]
 fn head_that_stays_is_skipped_by_looks_alone() {
     let mut policy = wishing(ms(10));
     let stays = [(Node(1), entry(1, &[1]))];

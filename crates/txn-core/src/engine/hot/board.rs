@@ -4,6 +4,7 @@
 //! The policy of a process that met no other process is dormant: it decides nothing, and looks at
 //! the board only while the process hands documents over.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,8 @@ struct State {
     kept: Vec<(Vec<KeyHash>, Duration)>,
     /// Transactions that wait or run.
     clients: u32,
-    /// The transactions that run, and since when each waits that lost a document to another process.
+    /// The transactions that run. The time: since when a transaction waits that lost a document to
+    /// another process.
     passed_over: BTreeMap<Age, Option<Duration>>,
     /// Documents of attempts without a record that hold a lock or have requested one.
     locking: Counts,
@@ -67,7 +69,7 @@ struct State {
     /// The task that looks at the board, and when it decided last.
     driver: Option<(u64, Duration)>,
     next_driver: u64,
-    /// What other processes wanted since this process had its turn.
+    /// Documents that other processes wanted since this process had its turn.
     others_wanted: DocumentSet,
     /// A turn has begun, which the driver has not seen.
     has_arrived: bool,
@@ -105,7 +107,7 @@ impl Counts {
     }
 }
 
-/// What the driver does next.
+/// The next requests of the driver.
 pub(crate) struct Step {
     /// How many slots it reads.
     pub(crate) look: Option<usize>,
@@ -188,7 +190,7 @@ impl Board {
         }
     }
 
-    /// A transaction runs. What it lost counts until the result is dropped.
+    /// A transaction runs. Its lost documents count until the result is dropped.
     pub(crate) fn contend(self: &Arc<Self>, age: Age) -> Contender {
         self.state.lock().passed_over.insert(age, None);
         Contender { board: self.clone(), age }
@@ -237,7 +239,7 @@ impl Board {
     }
 
     /// Locks on documents were acknowledged.
-    pub(crate) fn locked<'k>(&self, keys: impl IntoIterator<Item = &'k Key>, now: Duration) {
+    pub(crate) fn locked(&self, keys: impl IntoIterator<Item: Borrow<Key>>, now: Duration) {
         self.use_turn(keys, |policy| policy.locked(now));
     }
 
@@ -249,20 +251,20 @@ impl Board {
     }
 
     /// An attempt that used documents committed.
-    pub(crate) fn committed<'k>(&self, keys: impl IntoIterator<Item = &'k Key>, now: Duration) {
+    pub(crate) fn committed(&self, keys: impl IntoIterator<Item: Borrow<Key>>, now: Duration) {
         self.use_turn(keys, |policy| policy.committed(now));
     }
 
-    fn use_turn<'k>(
+    fn use_turn(
         &self,
-        keys: impl IntoIterator<Item = &'k Key>,
+        keys: impl IntoIterator<Item: Borrow<Key>>,
         use_turn: impl FnOnce(&mut Policy),
     ) {
         if !self.is_engaged.load(Ordering::Acquire) {
             return;
         }
         let policy = &mut self.state.lock().policy;
-        if keys.into_iter().any(|key| policy.is_of_turn(hash(key))) {
+        if keys.into_iter().any(|key| policy.is_of_turn(hash(key.borrow()))) {
             use_turn(policy);
         }
     }
@@ -315,7 +317,7 @@ impl Board {
     /// The process ends. Returns the write that takes its wish off the board.
     pub(crate) fn leave(&self, now: Duration) -> Option<BoardWrite> {
         let mut state = self.state.lock();
-        state.policy.leave();
+        state.policy.drop_wish();
         state.policy.take_write(now)
     }
 
@@ -324,9 +326,7 @@ impl Board {
         let state = &mut *self.state.lock();
         let mut current = DocumentSet::default();
         state.policy.wanted_by_others().for_each(|set| current.unite(set));
-        let mut wanted = std::mem::replace(&mut state.others_wanted, current.clone());
-        wanted.unite(&current);
-        wanted
+        std::mem::replace(&mut state.others_wanted, current)
     }
 
     /// Ends once a decision may be another one than at this call. Cancel safe.
@@ -357,7 +357,7 @@ impl Board {
         Some(Driving { board: self.clone(), number })
     }
 
-    /// What the driver does next; none if it ends.
+    /// The next requests of the driver, or none if it ends.
     pub(crate) fn step(&self, driver: &Driving, now: Duration) -> Option<Step> {
         let step = {
             let state = &mut *self.state.lock();
@@ -420,7 +420,8 @@ impl State {
         self.driver.is_some_and(|(number, _)| number == driver)
     }
 
-    /// Has the policy decide. No transaction locks a document between the begin of a turn and its refresh.
+    /// Has the policy decide. Locks on documents of the wish wait between the begin of a turn and
+    /// its refresh.
     fn decide(&mut self, now: Duration) {
         let work = self.work(now);
         self.policy.update(work, now);

@@ -21,14 +21,20 @@ fn empty(now: Duration) -> Option<Look> {
     Some(Look { slots: Vec::new(), sent_at: now })
 }
 
-/// A process that has its turn at document `hot`.
-fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
+/// A process that lost document `hot`, and has sent a look.
+fn looking() -> (Arc<Board>, Driving, Wanted, Contender) {
     let board = Arc::new(Board::new(7, true));
     let contender = board.contend(age());
     let wanted = board.want([&key("hot")]);
     board.lost(age(), ms(0));
     let driver = board.new_driver(ms(0)).expect("has to look");
     assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+    (board, driver, wanted, contender)
+}
+
+/// A process that has its turn at document `hot`.
+fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
+    let (board, driver, wanted, contender) = looking();
     board.observe(0, empty(ms(20)), ms(20));
     let step = board.step(&driver, ms(20)).expect("goes on");
     assert!(step.refresh.is_some(), "the turn begins");
@@ -37,12 +43,7 @@ fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
 
 #[test]
 fn next_driver_looks_though_a_look_was_lost() {
-    let board = Arc::new(Board::new(7, true));
-    let _contender = board.contend(age());
-    let _wanted = board.want([&key("hot")]);
-    board.lost(age(), ms(0));
-    let driver = board.new_driver(ms(0)).expect("has to look");
-    assert!(board.step(&driver, ms(0)).expect("goes on").look.is_some());
+    let (board, driver, _wanted, _contender) = looking();
     assert!(board.new_driver(ms(1)).is_none(), "one is enough");
     drop(driver);
     let driver = board.new_driver(ms(2)).expect("has to look");
@@ -52,7 +53,7 @@ fn next_driver_looks_though_a_look_was_lost() {
 #[test]
 fn driver_that_rests_is_replaced() {
     let (board, resting, _wanted, _contender) = with_turn();
-    let other = board.new_driver(ms(5_000)).expect("nobody looks");
+    let other = board.new_driver(ms(5_000)).expect("no driver looks");
     assert!(board.step(&resting, ms(5_001)).is_none(), "it ends");
     drop(resting);
     assert!(board.step(&other, ms(5_002)).is_some());

@@ -111,20 +111,8 @@ impl DocumentCache {
         image: Image,
         now: Duration,
     ) {
-        self.locked(key, holder, Some(commit), image, now);
-    }
-
-    /// The document stands under the lock of `holder`, acknowledged over this content, which its
-    /// commit leaves as it is.
-    pub(crate) fn locked(
-        &self,
-        key: &Key,
-        holder: AttemptId,
-        tid: Option<CommitVersion>,
-        image: Image,
-        now: Duration,
-    ) {
-        let observed = Observed { version: None, tid, image: Some(image), holder: Some(holder) };
+        let observed =
+            Observed { version: None, tid: Some(commit), image: Some(image), holder: Some(holder) };
         let entry = ReadEntry { observed, view: View::Absent, read_at: now };
         if self.for_at_most.is_some() {
             self.known.lock().remember(key, entry);
@@ -163,7 +151,8 @@ impl DocumentCache {
         }
     }
 
-    /// The same at the begin of a turn of this process: no other process is about to write the document.
+    /// The same at the begin of a turn of this process: no other process is about to write the
+    /// document.
     pub(crate) fn read_in_turn(&self, key: &Key, entry: &ReadEntry) {
         self.known.lock().stale.pop(key);
         self.read(key, entry);

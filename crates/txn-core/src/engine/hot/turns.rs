@@ -152,7 +152,8 @@ impl Engine {
         self.board.refreshed(number);
     }
 
-    /// Waits until it is not the turn of another process at any of the documents. The caller holds no lock.
+    /// Waits until it is not the turn of another process at any of the documents. The caller holds
+    /// no lock.
     ///
     /// # Errors
     /// As [`Deadline::left`].

@@ -317,7 +317,7 @@ impl Policy {
         if self.is_dormant() || self.is_blind(now) {
             return true;
         }
-        if self.is_wished(document) && (self.is_yielding() || self.is_blocked) {
+        if self.is_wished(document) && (self.must_yield() || self.is_blocked) {
             return false;
         }
         let names = |node: &Node| {
@@ -326,7 +326,7 @@ impl Policy {
         if self.heads.iter().any(names) {
             return false;
         }
-        !(self.is_yielding() && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
+        !(self.must_yield() && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
     }
 
     /// Whether a lock on the document, or a commit that writes it, uses the turn of the process.
@@ -359,11 +359,6 @@ impl Policy {
         self.must_look |= self.writing.take().is_some();
     }
 
-    /// Gives the wish up: the process ends.
-    pub fn leave(&mut self) {
-        self.drop_wish();
-    }
-
     /// The sets of the wishes of the other processes, as the last look showed them.
     pub fn wanted_by_others(&self) -> impl Iterator<Item = &DocumentSet> {
         self.others.values().map(|entry| &entry.set)
@@ -379,7 +374,7 @@ impl Policy {
     /// batch.
     #[must_use]
     pub fn must_yield(&self) -> bool {
-        self.is_yielding()
+        self.yielding_since.is_some()
     }
 
     /// Whether the turn has begun since the last call. The process then reads the cached documents
@@ -546,12 +541,8 @@ impl Policy {
     fn is_over(&self, now: Duration) -> bool {
         self.wish.as_ref().is_some_and(|wish| {
             let used = wish.first_lock.filter(|_| wish.has_committed);
-            used.is_some_and(|at| self.is_yielding() || now > at + self.own_turn(now))
+            used.is_some_and(|at| self.must_yield() || now > at + self.own_turn(now))
         })
-    }
-
-    fn is_yielding(&self) -> bool {
-        self.yielding_since.is_some()
     }
 
     /// The other processes have skipped this one by now.
@@ -560,7 +551,8 @@ impl Policy {
         self.yielding_since.is_some_and(|since| now > since + patience)
     }
 
-    fn drop_wish(&mut self) {
+    /// Gives the wish up: the process has no work, or ends.
+    pub fn drop_wish(&mut self) {
         self.yielding_since = None;
         self.last_clients = self.clients();
         self.wish = None;
