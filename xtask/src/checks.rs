@@ -33,7 +33,7 @@ pub(crate) const AT_ONCE: &str = "4";
 
 /// How many test programs run at once, without servers and on servers.
 const PROGRAMS: usize = 3;
-const PROGRAMS_ON_SERVERS: usize = 2;
+const PROGRAMS_ON_SERVERS: usize = 3;
 
 /// Runs every check, stops at the first that fails, and says in the end what was run.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ mod peer;
 mod plots;
 mod pools;
 mod scale;
+mod shop;
 mod systems;
 mod table;
 
@@ -134,6 +135,8 @@ pub enum Section {
     Pools,
     /// Requests, events and locks, each beside a peer.
     Systems,
+    /// A shop in one, two and four processes, and in a file.
+    Shop,
     /// Documents of several sizes, and how their locks are written.
     Documents,
     /// Connections, compression, TLS.
@@ -141,7 +144,7 @@ pub enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::OneClient,
         Self::Paths,
         Self::Spread,
@@ -155,6 +158,7 @@ impl Section {
         Self::Mixes,
         Self::Pools,
         Self::Systems,
+        Self::Shop,
         Self::Documents,
         Self::Http,
     ];
@@ -174,13 +178,14 @@ impl Section {
             Self::Mixes => "95 and 50 of 100 only read; uniform, zipf 0.99, hot",
             Self::Pools => "the workload of the account transactions",
             Self::Systems => "the systems beside their peers",
+            Self::Shop => "a shop",
             Self::Documents => "documents of 200 bytes, of 20 kB, and with 50 indexed fields",
             Self::Http => "connections, compression, TLS",
         }
     }
 
     fn is_for_full_runs(self) -> bool {
-        matches!(self, Self::Mixes | Self::Pools | Self::Documents | Self::Http)
+        matches!(self, Self::Mixes | Self::Pools | Self::Shop | Self::Documents | Self::Http)
     }
 
     async fn run(
@@ -204,6 +209,7 @@ impl Section {
             Self::Mixes => loads::mixes(world, scale, findings).await,
             Self::Pools => pools::pools(world, url, peer, findings).await,
             Self::Systems => systems::systems(url, peer, scale, findings).await,
+            Self::Shop => shop::shop(url, scale, findings).await,
             Self::Documents => documents::documents(url, scale, findings).await,
             Self::Http => http::http(url, scale, findings).await,
         }

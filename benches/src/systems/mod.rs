@@ -1,7 +1,8 @@
-//! What stands on the engine, each beside a peer that does the same work: requests, events, locks.
+//! What stands on the engine, each beside a peer that does the same work: requests, events, locks, and a shop that uses most of it.
 
 pub mod events;
 pub mod locking;
+pub mod shop;
 pub mod submissions;
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use crate::config::Assignment;
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::shard::Shard;
-use crate::shards::{Holding, Lanes};
+use crate::shards::Holding;
 use crate::source::Claim;
 
 /// The category of the locks of shards.
@@ -93,9 +93,7 @@ async fn round(this: &Arc<Inner>, members: &mut [Member]) -> Result<()> {
         if let Some(guard) = guard {
             // Whoever had it before writes nothing any more, before anything of it is read.
             this.source.claimed(&Claim { shard: shard.clone(), held: guard.held() }).await?;
-            let holding = Holding { guard, lanes: Lanes::default() };
-            this.shards.holdings.lock().insert(shard, holding);
-            *this.shards.came.lock() = true;
+            this.shards.add(shard, guard);
             this.heard.wake();
         }
         Ok(())

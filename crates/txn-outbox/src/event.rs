@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::name::QueueName;
+use crate::shard::Shard;
 
 /// An event that was committed, and was not handled yet.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct Event {
     pub payload: Box<RawValue>,
     /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
     pub mark: Option<Arc<str>>,
+    /// The number of its queue's shard, if the source does not choose shards by the hash of the queue's name.
+    pub(crate) shard: Option<u16>,
     /// Why it can never be handled: its payload is not what can be read.
     pub(crate) unfit: Option<Arc<str>>,
 }
@@ -45,8 +48,14 @@ impl Event {
         failures: u32,
         payload: Box<RawValue>,
     ) -> Self {
-        let (unfinished, mark, unfit) = (0, None, None);
-        Self { id, queue, sequence, emitted_ms, failures, unfinished, payload, mark, unfit }
+        let (unfinished, mark, shard, unfit) = (0, None, None, None);
+        Self { id, queue, sequence, emitted_ms, failures, unfinished, payload, mark, shard, unfit }
+    }
+
+    /// Its shard, of `shards`.
+    pub(crate) fn shard(&self, shards: u16) -> Shard {
+        let own = self.queue.shard(shards);
+        Shard { number: self.shard.unwrap_or(own.number), ..own }
     }
 
     /// The payload as a value.

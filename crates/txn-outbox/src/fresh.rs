@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::name::QueueName;
+use crate::shard::{Shard, place};
+use crate::shards::Shards;
 
 /// Most queues that are remembered for a processor. What does not fit is found by a look.
 const MOST_FRESH: usize = 1_000;
@@ -19,11 +21,21 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Events of this queue were committed.
-    pub fn add(&self, queue: &QueueName) {
+    /// Events of this queue were committed, and wait in this shard.
+    pub fn add(&self, queue: &QueueName, shard: &Shard) {
         for listener in self.listeners() {
-            listener.offer(queue);
+            listener.offer(queue, shard);
         }
+    }
+
+    /// Chooses the shard of a queue whose first event is emitted: a shard that this process holds, if it holds any.
+    pub(crate) fn place(&self, queue: &QueueName, shards: u16) -> Shard {
+        let own = queue.shard(shards);
+        let mut held = BTreeSet::new();
+        for listener in self.listeners() {
+            listener.shards.add_numbers(queue.topic(), &mut held);
+        }
+        Shard { number: place(own.number, &held), ..own }
     }
 
     /// Lets processors look again.
@@ -33,13 +45,10 @@ impl Fresh {
         }
     }
 
-    /// Hears of everything that comes from now on, as far as it is one's own.
-    pub(crate) fn listen(
-        &self,
-        is_ours: impl Fn(&QueueName) -> bool + Send + Sync + 'static,
-    ) -> Arc<Listener> {
+    /// Registers a listener for the queues that wait in these shards.
+    pub(crate) fn listen(&self, shards: Arc<Shards>) -> Arc<Listener> {
         let (queues, woken) = (Mutex::default(), Notify::new());
-        let listener = Arc::new(Listener { is_ours: Box::new(is_ours), queues, woken });
+        let listener = Arc::new(Listener { shards, queues, woken });
         self.listeners.lock().push(Arc::downgrade(&listener));
         listener
     }
@@ -53,7 +62,7 @@ impl Fresh {
 
 /// What a processor heard and did not look at yet. Queues of others take no room in it.
 pub(crate) struct Listener {
-    is_ours: Box<dyn Fn(&QueueName) -> bool + Send + Sync>,
+    shards: Arc<Shards>,
     queues: Mutex<BTreeSet<QueueName>>,
     woken: Notify,
 }
@@ -65,8 +74,8 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    fn offer(&self, queue: &QueueName) {
-        if !(self.is_ours)(queue) {
+    fn offer(&self, queue: &QueueName, shard: &Shard) {
+        if !self.shards.has(shard) {
             return;
         }
         let mut queues = self.queues.lock();
@@ -95,21 +104,60 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
+    use txn_core::store::MemoryStore;
+    use txn_core::{Config, Domain};
+    use txn_lock::{LockConfig, LockService};
+
     use super::*;
 
-    #[tokio::test]
-    async fn queues_of_others_take_no_room() {
-        let (fresh, name) = (Fresh::default(), |key: &str| QueueName::new("t", key).unwrap());
-        let ours = fresh.listen(|name| name.key().starts_with("ours"));
-        let theirs = fresh.listen(|name| name.key().starts_with("theirs"));
-        for at in 0..2 * MOST_FRESH {
-            fresh.add(&name(&format!("theirs-{at}")));
+    fn shard(number: u16) -> Shard {
+        Shard { topic: "t".into(), number }
+    }
+
+    /// Shards of a process, each under a lock of its own.
+    async fn held(locks: &LockService, numbers: &[u16]) -> Arc<Shards> {
+        let shards = Arc::new(Shards::default());
+        for number in numbers {
+            let guard = locks.try_lock("shard", &number.to_string()).await.unwrap();
+            shards.add(shard(*number), guard.expect("it is free"));
         }
-        fresh.add(&name("ours"));
+        shards
+    }
+
+    async fn locks() -> LockService {
+        let config = Config::default().with_janitor_interval(None);
+        let domain = Domain::create(Arc::new(MemoryStore::new()), "test", config).await.unwrap();
+        LockService::open(&domain, LockConfig::default()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn queues_of_other_shards_take_no_room() {
+        let (fresh, locks) = (Fresh::default(), locks().await);
+        let name = |key: &str| QueueName::new("t", key).unwrap();
+        let ours = fresh.listen(held(&locks, &[1, 2]).await);
+        let theirs = fresh.listen(held(&locks, &[3]).await);
+        for at in 0..2 * MOST_FRESH {
+            fresh.add(&name(&format!("theirs-{at}")), &shard(3));
+        }
+        fresh.add(&name("ours"), &shard(2));
         ours.heard().await;
         assert_eq!(ours.take(), BTreeSet::from([name("ours")]));
         assert_eq!((ours.take().len(), theirs.take().len()), (0, MOST_FRESH));
         drop(theirs);
         assert_eq!(fresh.listeners().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn queues_are_placed_into_shards_of_this_process() {
+        let (fresh, locks) = (Fresh::default(), locks().await);
+        let names: Vec<QueueName> =
+            (0..50).map(|at| QueueName::new("t", &format!("k{at}")).unwrap()).collect();
+        let places = || names.iter().map(|name| fresh.place(name, 8)).collect::<BTreeSet<Shard>>();
+        assert_eq!(places(), (0..8).map(shard).collect(), "no processor is here");
+        let listeners =
+            [fresh.listen(held(&locks, &[1, 2]).await), fresh.listen(held(&locks, &[5]).await)];
+        assert_eq!(places(), [1, 2, 5].map(shard).into());
+        drop(listeners);
+        assert_eq!(places().len(), 8);
     }
 }

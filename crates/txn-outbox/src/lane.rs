@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::MutexGuard;
+use txn_core::Options;
 use txn_lock::backoff::Backoff;
 
 use crate::agenda::Seat;
@@ -51,17 +52,16 @@ enum Left {
 }
 
 /// Works on a queue until there is nothing left to do. A queue in which there always is ends its turn when others wait.
-pub(crate) async fn run(this: &Arc<Inner>, claim: &Claim, lanes: &Lanes, mut seat: Seat) {
-    let _running = lanes.tasks.token();
+pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat) {
     loop {
-        match work(this, claim, lanes, &seat).await {
+        match work(this, &seat).await {
             Left::For(pause) => return seat.defer(pause),
             Left::ToOthers => {
                 seat.defer(Duration::ZERO);
                 // It comes behind those that wait.
                 return this.heard.wake();
             }
-            Left::Done if seat.end(!is_over(this, claim, lanes)) => return,
+            Left::Done if seat.end(!this.stop.is_cancelled()) => return,
             // Events came while it was worked on.
             Left::Done => {}
         }
@@ -72,13 +72,12 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
     this.stop.is_cancelled() || lanes.draining.is_cancelled() || claim.is_lost()
 }
 
-/// Handles what waits, in turns of one batch.
-async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
+/// Handles what waits, in turns of one batch, as long as it waits in a shard that is held.
+async fn work(this: &Inner, seat: &Seat) -> Left {
     let name = seat.name();
-    loop {
-        if is_over(this, claim, lanes) {
-            return Left::Done;
-        }
+    while !this.stop.is_cancelled() {
+        // The read below must follow the claim of its shard: an earlier holder may still have written before.
+        let arrivals = this.shards.arrivals();
         let events = match this.source.next(name, this.config.batch).await {
             Ok(events) if events.is_empty() => return Left::Done,
             Ok(events) => events,
@@ -89,11 +88,24 @@ async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
                 return Left::For(pause);
             }
         };
+        let shard = events.first().map(|event| event.shard(this.source.shards()));
+        let claimed = shard.and_then(|shard| Some((this.shards.claim(&shard, arrivals)?, shard)));
+        let Some(((held, lanes), shard)) = claimed else { return Left::Done };
+        let claim = Claim { shard, held };
+        let _running = lanes.tasks.token();
+        match handle_together(this, &claim, &lanes, &events).await {
+            Together::Taken => {
+                seat.moves_on();
+                continue;
+            }
+            Together::Lost => return Left::Done,
+            Together::OneByOne => {}
+        }
         for event in events {
-            if is_over(this, claim, lanes) {
+            if is_over(this, &claim, &lanes) {
                 return Left::Done;
             }
-            match handle(this, claim, lanes, event).await {
+            match handle(this, &claim, &lanes, event).await {
                 Ended::Next => seat.moves_on(),
                 Ended::Later(pause) => return Left::For(pause),
                 Ended::Waits(least) => return Left::For(waits(this, seat).max(least)),
@@ -104,6 +116,58 @@ async fn work(this: &Inner, claim: &Claim, lanes: &Lanes, seat: &Seat) -> Left {
             return Left::ToOthers;
         }
     }
+    Left::Done
+}
+
+/// The result of the events of a batch in one transaction.
+enum Together {
+    /// All of them are handled.
+    Taken,
+    /// The shard was lost meanwhile.
+    Lost,
+    /// None is handled, as far as is known. Each event decides for itself.
+    OneByOne,
+}
+
+/// Handles events of one queue in one transaction, if the handler of the topic allows it and no event among them has failed.
+async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[Event]) -> Together {
+    let [first, _, ..] = events else { return Together::OneByOne };
+    let handler = this.topics.together(first.queue.topic());
+    let Some(handler) = handler.filter(|_| this.source.takes_several()) else {
+        return Together::OneByOne;
+    };
+    let is_sound = |event: &Event| event.failures == 0 && event.unfit.is_none();
+    if !events.iter().all(|event| is_sound(event) && !is_suspect(this, claim, lanes, event)) {
+        return Together::OneByOne;
+    }
+    let options = Options::default();
+    let transaction = this.domain.run::<_, Failure, _>(&options, async |tx| {
+        claim.check(tx).await?;
+        for event in events {
+            this.source.take(tx, event).await?;
+            handler.handle(tx, event).await?;
+        }
+        Ok(())
+    });
+    let run = this.running.enter(this.now(), claim, first);
+    let handling = timed(this.clock(), &this.counters, first.queue.topic(), transaction);
+    let committed = tokio::select! {
+        biased;
+        () = claim.held.lost() => return Together::Lost,
+        handled = AssertUnwindSafe(handling).catch_unwind() => matches!(handled, Ok(Ok(_))),
+        () = this.clock().sleep(this.config.limit) => false,
+    };
+    drop(run);
+    if !committed {
+        return Together::OneByOne;
+    }
+    events.iter().for_each(|event| this.counters.handled(event, &this.domain));
+    for event in events {
+        if let Err(error) = settled(this, || this.source.taken(claim, event)).await {
+            tracing::warn!(event = event.id, %error, "a handled event is removed later");
+        }
+    }
+    Together::Taken
 }
 
 /// Hands one event to the handler, and sees to what becomes of it.
@@ -127,6 +191,13 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> End
     ended
 }
 
+/// Whether a process may have died over an event.
+fn is_suspect(this: &Inner, claim: &Claim, lanes: &Lanes, event: &Event) -> bool {
+    let drift = u64::try_from(this.domain.config().max_drift.as_millis()).unwrap_or(u64::MAX);
+    let may_have_begun = event.unfinished > 0 || claim.may_have_begun(event, drift);
+    may_have_begun && !lanes.proven.lock().contains(&event.queue)
+}
+
 /// Counts that handling an event begins that a process may have died over. Such an event is noted before it is handled, handled
 /// beside no other one that was noted before, and set aside if it was noted too often.
 async fn begin<'a>(
@@ -135,9 +206,7 @@ async fn begin<'a>(
     lanes: &Lanes,
     event: &Event,
 ) -> Result<Option<MutexGuard<'a, ()>>, Ended> {
-    let drift = u64::try_from(this.domain.config().max_drift.as_millis()).unwrap_or(u64::MAX);
-    let may_have_begun = event.unfinished > 0 || claim.may_have_begun(event, drift);
-    if !may_have_begun || lanes.proven.lock().contains(&event.queue) {
+    if !is_suspect(this, claim, lanes, event) {
         return Ok(None);
     }
     if event.unfinished >= this.config.max_unfinished {

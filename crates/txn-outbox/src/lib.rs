@@ -29,6 +29,7 @@ mod stalls;
 mod store_source;
 #[cfg(any(feature = "http", feature = "postgres"))]
 mod tls;
+mod together;
 mod topics;
 
 pub use config::{AfterDeath, Assignment, OutboxConfig, ProcessorConfig};
@@ -43,5 +44,6 @@ pub use processor::Processor;
 pub use purge::Purged;
 pub use shard::Shard;
 pub use source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
+pub use together::EventFn;
 pub use topics::Topics;
 pub use txn_lock::Heartbeat;

@@ -7,10 +7,13 @@ use txn_lock::stored::{Format, Stored, Versioned};
 use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
 use crate::name::QueueName;
-use crate::shard::shard_name;
+use crate::shard::{Shard, number_of};
 
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;
+
+/// The newest format of queues. Format 1 named the number of the shard alone, which was the hash of the queue's name.
+const NEWEST_QUEUE: u32 = 2;
 
 /// What the ids of queues begin with.
 pub(crate) const QUEUE: &str = "queue:";
@@ -45,7 +48,7 @@ impl Settings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Queue {
     pub(crate) kind: QueueKind,
-    pub(crate) format: Format<NEWEST>,
+    pub(crate) format: Format<NEWEST_QUEUE>,
     pub(crate) topic: String,
     pub(crate) key: String,
     /// The place of the last event that was emitted.
@@ -55,7 +58,7 @@ pub(crate) struct Queue {
     /// When the last event was emitted. One without was written before that was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) emitted_ms: Option<u64>,
-    /// The shard, as long as events wait that may be handled: what processors look for.
+    /// The shard as [`Shard`] is displayed, as long as events wait that may be handled: what processors look for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<String>,
     /// The place of an event that was set aside and that the others wait for.
@@ -130,7 +133,8 @@ impl Queue {
 
     /// Whether an event is what is to be handled now.
     pub(crate) fn check_next(&self, event: &Event) -> Result<()> {
-        match self.blocked.is_none() && self.handled + 1 == event.sequence {
+        let is_there = event.shard.is_none_or(|shard| self.shard_number() == Some(shard));
+        match self.blocked.is_none() && self.handled + 1 == event.sequence && is_there {
             true => Ok(()),
             false => Err(OutboxError::NotNext(event.id.clone())),
         }
@@ -142,10 +146,22 @@ impl Queue {
         self.failing = None;
     }
 
-    /// Says whether there is work, before it is written.
-    pub(crate) fn settle(&mut self, name: &QueueName, shards: u16) {
+    /// Sets the shard before the queue is written. A queue with waiting events keeps its shard; an empty one gets a new shard
+    /// from `place` once an event waits.
+    pub(crate) fn settle(&mut self, place: impl FnOnce() -> Shard) {
         let waits = self.waiting() > 0 && self.blocked.is_none();
-        self.pending = waits.then(|| shard_name(name.shard_number(shards)).to_owned());
+        let shard = self.pending.take().filter(|_| waits);
+        self.pending = shard.or_else(|| waits.then(|| place().to_string()));
+    }
+
+    /// The number of its shard, if events wait.
+    pub(crate) fn shard_number(&self) -> Option<u16> {
+        self.pending.as_deref().and_then(number_of)
+    }
+
+    /// Its shard, if events wait.
+    pub(crate) fn shard(&self) -> Option<Shard> {
+        Some(Shard { topic: self.topic.as_str().into(), number: self.shard_number()? })
     }
 }
 
@@ -253,7 +269,7 @@ txn_lock::document_kinds! {
 }
 
 pub(crate) type SettingsDocuments = Versioned<Settings, NEWEST>;
-pub(crate) type Queues = Versioned<Queue, NEWEST>;
+pub(crate) type Queues = Versioned<Queue, NEWEST_QUEUE>;
 pub(crate) type Floors = Versioned<Floor, NEWEST>;
 pub(crate) type Letters = Versioned<Letter, NEWEST>;
 pub(crate) type DeadLetters = Versioned<Dead, NEWEST>;

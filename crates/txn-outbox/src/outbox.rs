@@ -100,10 +100,8 @@ impl Outbox {
         }
         let sequence = queue.appended + 1;
         let (id, emitted_ms) = (name.event_id(sequence), wall_ms(&inner.domain));
-        let event = Event::new(id, name.clone(), sequence, emitted_ms, 0, payload);
+        let event = Event::new(id, name, sequence, emitted_ms, 0, payload);
         inner.append(tx, queue, &event)?;
-        let this = self.inner.clone();
-        tx.when_committed(move || this.fresh.add(&name));
         Ok(event.id)
     }
 
@@ -180,14 +178,34 @@ impl Inner {
 
     /// Writes a queue.
     pub(crate) fn put(&self, tx: &Transaction, name: &QueueName, mut queue: Queue) -> Result<()> {
-        queue.settle(name, self.shards);
+        queue.settle(|| self.fresh.place(name, self.shards));
         Ok(tx.put(&self.queues, name.document(), &Stored::Known(queue))?)
     }
 
+    /// Writes a queue and wakes the processors of this process after the commit.
+    pub(crate) fn put_fresh(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        name: &QueueName,
+        mut queue: Queue,
+    ) -> Result<()> {
+        queue.settle(|| self.fresh.place(name, self.shards));
+        if let Some(shard) = queue.shard() {
+            let (this, queue) = (self.clone(), name.clone());
+            tx.when_committed(move || this.fresh.add(&queue, &shard));
+        }
+        self.put(tx, name, queue)
+    }
+
     /// Writes an event at the end of its queue.
-    pub(crate) fn append(&self, tx: &Transaction, mut queue: Queue, event: &Event) -> Result<()> {
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        mut queue: Queue,
+        event: &Event,
+    ) -> Result<()> {
         (queue.appended, queue.emitted_ms) = (event.sequence, Some(wall_ms(&self.domain)));
-        self.put(tx, &event.queue, queue)?;
+        self.put_fresh(tx, &event.queue, queue)?;
         let id = event.queue.event_document(event.sequence);
         Ok(tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?)
     }

@@ -21,7 +21,7 @@ use crate::name::QueueName;
 use crate::room::Room;
 use crate::shard::{MOST_SHARDS, Shard};
 use crate::shards::Shards;
-use crate::source::{Claim, EventSource};
+use crate::source::EventSource;
 use crate::stalls;
 use crate::topics::Topics;
 
@@ -64,10 +64,9 @@ impl Processor {
         .await?;
         let stop = CancellationToken::new();
         let shards = Arc::new(Shards::default());
-        let (held, count) = (shards.clone(), source.shards());
         let inner = Arc::new(Inner {
             domain: domain.clone(),
-            heard: source.fresh().listen(move |name| held.has(&name.shard(count))),
+            heard: source.fresh().listen(shards.clone()),
             agenda: Agenda::new(domain.config().clock.clone()),
             source,
             room: Room::new(config.concurrency),
@@ -133,10 +132,8 @@ async fn look(this: Arc<Inner>) {
         // Whatever comes after this question is found by the next one.
         let has_changed = this.shards.changed();
         let held = this.shards.held();
-        let shards = this.source.shards();
-        let is_ours = |name: &QueueName| held.contains(&name.shard(shards));
-        let mut found: Vec<QueueName> = this.heard.take().into_iter().filter(is_ours).collect();
-        found.extend(this.agenda.due().into_iter().filter(is_ours));
+        let mut found: Vec<QueueName> = this.heard.take().into_iter().collect();
+        found.extend(this.agenda.due());
         let is_due = has_changed || this.now() >= look_at;
         let mut leaves_some = false;
         if is_due && !held.is_empty() {
@@ -188,14 +185,11 @@ async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
         permit = this.room.enter() => permit,
     };
     let Some(permit) = permit else { return false };
-    let shard = name.shard(this.source.shards());
-    let Some((held, lanes)) = this.shards.claim(&shard) else { return true };
     let Some(seat) = this.agenda.begin(&name, this.config.longest_pause) else { return true };
-    let claim = Claim { shard, held };
     let inner = this.clone();
     let run = async move {
         let _permit = permit;
-        lane::run(&inner, &claim, &lanes, seat).await;
+        lane::run(&inner, seat).await;
     };
     this.tasks.spawn(run);
     true

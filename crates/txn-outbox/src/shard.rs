@@ -1,13 +1,13 @@
 //! Shards: parts of the queues of a topic.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 /// Most shards of an outbox.
 pub(crate) const MOST_SHARDS: u16 = 256;
 
-/// A part of the queues of one topic, by a hash of their names: what one processor at a time holds. Each topic has as many as
-/// its source says.
+/// A part of the queues of one topic: what one processor at a time holds. Each topic has as many as its source says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
     /// The topic.
@@ -22,11 +22,49 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Names of shards, made once: what filters ask for outlives them.
+/// Chooses the shard of a queue whose first event is emitted.
+///
+/// `own` is the shard by the hash of the queue's name, `held` are the shards of the topic that this process holds. The queue goes into
+/// `own` if this process holds that shard or none, and into another shard of this process if not: the emitting process
+/// handles the event.
+pub(crate) fn place(own: u16, held: &BTreeSet<u16>) -> u16 {
+    let at = usize::from(own) % held.len().max(1);
+    match held.contains(&own) {
+        true => own,
+        false => held.iter().nth(at).copied().unwrap_or(own),
+    }
+}
+
+/// The number of the shard that a queue's document names: `topic/07`, or `07` before format 2.
+pub(crate) fn number_of(stored: &str) -> Option<u16> {
+    let name = stored.rsplit_once('/').map_or(stored, |(_, name)| name);
+    u16::from_str_radix(name, 16).ok()
+}
+
+/// Names of shards, made once.
 static SHARDS: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..MOST_SHARDS).map(|shard| format!("{shard:02x}")).collect());
 
-/// The number of a shard as it is stored: two hexadecimal digits.
+/// The number of a shard in two hexadecimal digits.
 pub(crate) fn shard_name(shard: u16) -> &'static str {
     SHARDS.get(usize::from(shard)).map_or("", String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_wait_in_shards_that_are_held_here() {
+        assert_eq!(place(7, &BTreeSet::new()), 7, "nobody here handles the topic");
+        assert_eq!(place(7, &BTreeSet::from([3, 7])), 7);
+        assert_eq!([4, 5].map(|own| place(own, &BTreeSet::from([3, 9]))), [3, 9]);
+    }
+
+    #[test]
+    fn stored_shards_are_numbers_with_and_without_a_topic() {
+        let shard = Shard { topic: "orders".into(), number: 26 };
+        assert_eq!(number_of(&shard.to_string()), Some(26));
+        assert_eq!([number_of("1a"), number_of("orders/x"), number_of("")], [Some(26), None, None]);
+    }
 }

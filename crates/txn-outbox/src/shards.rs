@@ -25,6 +25,8 @@ pub(crate) struct Lanes {
 pub(crate) struct Holding {
     pub(crate) guard: Guard,
     pub(crate) lanes: Lanes,
+    /// Its number in the order of arrival.
+    pub(crate) arrival: u64,
 }
 
 /// The shards that a processor holds.
@@ -33,8 +35,8 @@ pub(crate) struct Shards {
     pub(crate) holdings: Mutex<BTreeMap<Shard, Holding>>,
     /// Those that are being given back.
     pub(crate) leaving: Mutex<BTreeSet<Shard>>,
-    /// Whether one came since somebody asked.
-    pub(crate) came: Mutex<bool>,
+    /// How many shards have arrived, and how many of them `changed` has reported.
+    arrivals: Mutex<(u64, u64)>,
 }
 
 impl Shards {
@@ -49,15 +51,40 @@ impl Shards {
         self.holdings.lock().contains_key(shard)
     }
 
-    /// What a lane needs of a shard, if that is held.
-    pub(crate) fn claim(&self, shard: &Shard) -> Option<(Held, Lanes)> {
+    /// Adds the numbers of the held shards of a topic.
+    pub(crate) fn add_numbers(&self, topic: &str, numbers: &mut BTreeSet<u16>) {
+        let holdings = self.holdings.lock();
+        let held = holdings.iter().filter(|(_, holding)| !holding.guard.is_lost());
+        let of_topic = held.filter(|(shard, _)| &*shard.topic == topic);
+        numbers.extend(of_topic.map(|(shard, _)| shard.number));
+    }
+
+    /// Adds a shard that is held from now on.
+    pub(crate) fn add(&self, shard: Shard, guard: Guard) {
+        // `changed` reports the arrival only after the shard can be found.
+        let mut arrivals = self.arrivals.lock();
+        arrivals.0 += 1;
+        let holding = Holding { guard, lanes: Lanes::default(), arrival: arrivals.0 };
+        self.holdings.lock().insert(shard, holding);
+    }
+
+    /// How many shards have arrived.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals.lock().0
+    }
+
+    /// The claim and the lanes of a shard that is held and was among the first `arrivals`.
+    pub(crate) fn claim(&self, shard: &Shard, arrivals: u64) -> Option<(Held, Lanes)> {
         let holdings = self.holdings.lock();
         let holding = holdings.get(shard).filter(|holding| !holding.guard.is_lost())?;
-        Some((holding.guard.held(), holding.lanes.clone()))
+        (holding.arrival <= arrivals).then(|| (holding.guard.held(), holding.lanes.clone()))
     }
 
     /// Whether a shard came since the last call.
     pub(crate) fn changed(&self) -> bool {
-        std::mem::take(&mut *self.came.lock())
+        let mut arrivals = self.arrivals.lock();
+        let (came, asked) = *arrivals;
+        arrivals.1 = came;
+        came > asked
     }
 }

@@ -71,6 +71,11 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// [`OutboxError::NotNext`](crate::OutboxError::NotNext) if it was handled before; the engine's.
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<()>;
 
+    /// Whether one transaction may take several events of a queue, in their order.
+    fn takes_several(&self) -> bool {
+        false
+    }
+
     /// Removes an event that was taken by a transaction. Its queue does not go on before that; if it fails, the next
     /// [`EventSource::next`] does it.
     ///

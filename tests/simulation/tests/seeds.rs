@@ -16,7 +16,7 @@ fn everything_holds_in_every_world() {
         assert!(verdict.violations.is_empty(), "{}\n{verdict:#?}", log.join("\n"));
         return;
     }
-    let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(300);
+    let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(200);
     let result = campaign(&Extent::Seeds(0..seeds), Troubles::default(), |_| {});
     for verdict in &result.failed {
         eprintln!("TXN_SIMULATION_SEED={}: {:#?}", verdict.seed, verdict.violations);

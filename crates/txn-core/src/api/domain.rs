@@ -253,11 +253,11 @@ impl Domain {
         let deadline = engine.now() + wait;
         // The place of one that is inside of another would be that one's.
         let _place = match crate::attempt::nesting::enclosing().is_empty() {
-            true => Some(engine.admission.enter(&*engine.config.clock, wait).await?),
+            true => Some(engine.hot.admission.enter(&*engine.config.clock, wait).await?),
             false => None,
         };
         let logical = engine.start_id();
-        let _contender = engine.board.contend(logical.age());
+        let _contender = engine.hot.board.contend(logical.age());
         let attempts = Attempts::default();
         let mut groups = self.groups.as_ref();
         let mut tries = 0;
@@ -281,7 +281,7 @@ impl Domain {
             };
             tx.attempt().roll_back(reason.to_string(), true).await;
             if let Some(document) = reason.document() {
-                engine.cache.was_stale(document, engine.now());
+                engine.hot.cache.was_stale(document, engine.now());
             }
             let goes_on_with_others =
                 groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();
@@ -303,11 +303,11 @@ impl Domain {
             if let RetryReason::Waited(document) = &reason
                 && locks
             {
-                let _wanted = engine.board.want([document]);
+                let _wanted = engine.hot.board.want([document]);
                 // The next attempt tells that the deadline passed.
                 let until = Deadline::until(deadline);
                 let _ = engine.wait_for_turn(slice::from_ref(document), &until).await;
-                engine.board.keep([document], engine.now());
+                engine.hot.board.keep([document], engine.now());
             }
         }
     }
@@ -427,7 +427,7 @@ impl Domain {
         let manner =
             Manner { pessimistic: options.pessimistic, stepped: true, ..Manner::default() };
         let tid = self.engine.start_id();
-        let contender = self.engine.board.contend(tid.age());
+        let contender = self.engine.hot.board.contend(tid.age());
         Ok(self.start(tid, options, manner, deadline)?.with_contender(contender))
     }
 

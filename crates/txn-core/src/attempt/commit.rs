@@ -110,8 +110,8 @@ impl Attempt {
         self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
-        self.seat.leave();
-        self.under_way.lock().take();
+        self.hot.seat.leave();
+        self.hot.under_way.lock().take();
         let locks = self.locks.lock();
         self.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
     }
@@ -144,7 +144,7 @@ impl Attempt {
             Ok(Prepared::CommittedRecord(committed)) => {
                 let commit = committed.record.commit_version;
                 self.remember(&committed);
-                self.seat.leave_turn();
+                self.hot.seat.leave_turn();
                 if self.options.acknowledge == Acknowledge::Committed {
                     say(Ok(receipt(Some(self.tid), commit, false)));
                     self.complete(*committed, true).await;
@@ -166,7 +166,7 @@ impl Attempt {
                 say(Err(error));
             }
         }
-        self.seat.leave();
+        self.hot.seat.leave();
     }
 
     /// From here on readers find the contents in the record.
@@ -178,9 +178,9 @@ impl Attempt {
             let key = participant.key();
             match (participant.op, image) {
                 (Op::Write | Op::Insert, Some(image)) => {
-                    self.engine.cache.committed(&key, record.tid, commit, image.clone(), now);
+                    self.engine.hot.cache.committed(&key, record.tid, commit, image.clone(), now);
                 }
-                (Op::Delete, _) => self.engine.cache.forget(&key),
+                (Op::Delete, _) => self.engine.hot.cache.forget(&key),
                 (Op::Read, _) | (Op::Write | Op::Insert, None) => {}
             }
         }
@@ -322,8 +322,11 @@ impl Attempt {
         let (tid, participants) = (self.tid, &committed.record.participants);
         let written = participants.iter().filter(|it| it.op != Op::Read).count();
         self.progress.committed(self.receipt(Some(tid), Some(commit_version)));
-        self.engine.board.committed(participants.iter().map(Participant::key), self.engine.now());
-        if let Some(under_way) = &mut *self.under_way.lock() {
+        self.engine
+            .hot
+            .board
+            .committed(participants.iter().map(Participant::key), self.engine.now());
+        if let Some(under_way) = &mut *self.hot.under_way.lock() {
             under_way.recorded();
         }
         self.engine.emit(&Event::Committed { tid, commit_version, written });

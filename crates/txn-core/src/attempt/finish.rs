@@ -29,7 +29,7 @@ impl Attempt {
         committed: CommittedRecord,
         hands_off: bool,
     ) -> bool {
-        let hands_off = hands_off && self.engine.groups;
+        let hands_off = hands_off && self.engine.hot.has_groups;
         let published = hands_off.then(|| self.publish(&committed)).flatten();
         self.finish(committed, published).await
     }
@@ -47,7 +47,7 @@ impl Attempt {
         let keys: BTreeSet<Key> = record.participants.iter().map(Participant::key).collect();
         let deadline = engine.deadline(engine.config.deadline);
         // Only members that were evicted wanted the other documents.
-        self.seat.give_back(&|key| !keys.contains(key));
+        self.hot.seat.give_back(&|key| !keys.contains(key));
         let applied = async {
             let is_later = |key: &Key| published.as_ref().is_some_and(|it| it.keys.contains(key));
             let at_once = keys.iter().filter(|key| !is_later(key)).cloned().collect();
@@ -60,7 +60,7 @@ impl Attempt {
                 }
             };
             let (at_once, later) = futures::future::join(at_once, later).await;
-            self.seat.leave();
+            self.hot.seat.leave();
             let mut unapplied = at_once?;
             unapplied.extend(later?);
             if self.options.acknowledge == Acknowledge::Searchable {
@@ -78,7 +78,7 @@ impl Attempt {
         }
         engine.live_attempts.forget(self.tid);
         engine.live_attempts.release(&keys);
-        self.under_way.lock().take();
+        self.hot.under_way.lock().take();
         let done = done.unwrap_or(false);
         if !done {
             engine.lifecycle.leave_over();
@@ -118,7 +118,7 @@ impl Attempt {
             record.participants.iter().enumerate().filter_map(view).collect();
         let published = Published::new(engine, views, depth + 1);
         engine.live_attempts.release(&published.keys);
-        self.seat.give_back(&|key| published.keys.contains(key));
+        self.hot.seat.give_back(&|key| published.keys.contains(key));
         Some(published)
     }
 
@@ -139,7 +139,7 @@ impl Attempt {
         let mut under_way = FuturesUnordered::new();
         let mut unapplied = Unapplied::new();
         loop {
-            engine.handoffs.decline(&self.seat.reclaim(published.untaken()));
+            engine.hot.handoffs.decline(&self.hot.seat.reclaim(published.untaken()));
             let returned = published.take_returned();
             if !returned.is_empty() {
                 under_way.push(self.apply_documents(apply, returned, known));
@@ -151,7 +151,7 @@ impl Attempt {
                 Some(applied) = under_way.next() => unapplied.extend(applied?),
                 () = published.changed() => {}
                 () = engine.config.clock.sleep(engine.config.lease / 4) => {
-                    engine.handoffs.overdue(published);
+                    engine.hot.handoffs.overdue(published);
                 }
             }
         }
@@ -174,8 +174,8 @@ impl Attempt {
         let this = self.clone();
         let give_back = move |keys: &BTreeSet<Key>| {
             this.engine.live_attempts.release(keys);
-            this.seat.give_back(&|key| keys.contains(key));
-            if !this.seat.has_documents() {
+            this.hot.seat.give_back(&|key| keys.contains(key));
+            if !this.hot.seat.has_documents() {
                 this.engine.call_members();
             }
         };

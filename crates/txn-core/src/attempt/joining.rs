@@ -76,7 +76,7 @@ impl Attempt {
 
     /// Forgets what its closure did, which runs again, and reads what is composed so far.
     pub(crate) fn run_again_on(&self, basis: Arc<Mutex<Composition>>) {
-        *self.basis.lock() = Some(basis);
+        *self.hot.basis.lock() = Some(basis);
         *self.working.lock() = Working::default();
     }
 
@@ -107,14 +107,14 @@ impl Attempt {
         };
         self.decline_what_is_not_written(going.values().flatten().cloned());
         let recorded = transactions > 1 && documents > 1 && self.has_writes();
-        *self.components.lock() = Components { going, recorded, ..Components::default() };
+        *self.hot.components.lock() = Components { going, recorded, ..Components::default() };
         documents
     }
 
     /// Goes on without those who use a document, for they would fail the others. What they wanted is forgotten; what was
     /// locked for them stays locked, and stands in the record as read. Returns whether others are left.
     pub(super) fn set_aside(&self, key: &Key, why: &RetryReason) -> bool {
-        let components = &mut *self.components.lock();
+        let components = &mut *self.hot.components.lock();
         if components.going.values().all(|keys| keys.contains(key)) {
             return false;
         }
@@ -126,7 +126,7 @@ impl Attempt {
     /// Goes on without a component whose caller waits no longer, unless it may be committed or there is no other. Returns whether
     /// it is out.
     pub(crate) fn leave(&self, component: usize) -> bool {
-        let components = &mut *self.components.lock();
+        let components = &mut *self.hot.components.lock();
         if !components.going.contains_key(&component) {
             return true;
         }
@@ -161,54 +161,54 @@ impl Attempt {
             let working = self.working.lock();
             keys.into_iter().filter(|key| !working.writes.contains_key(key)).collect()
         };
-        self.engine.handoffs.decline(&unwanted);
+        self.engine.hot.handoffs.decline(&unwanted);
     }
 
     /// The commit is about to be sent. Who left before is out.
     pub(super) fn seal(&self) {
-        self.components.lock().sealed = true;
+        self.hot.components.lock().sealed = true;
     }
 
     /// Whether a document is used only by those who were set aside.
     pub(super) fn is_set_aside(&self, key: &Key) -> bool {
-        let Components { going, left, .. } = &*self.components.lock();
+        let Components { going, left, .. } = &*self.hot.components.lock();
         !left.is_empty() && !going.values().any(|keys| keys.contains(key))
     }
 
     /// The numbers of the components that were set aside, with the reasons.
     pub(crate) fn take_left(&self) -> Vec<(usize, RetryReason)> {
-        std::mem::take(&mut self.components.lock().left)
+        std::mem::take(&mut self.hot.components.lock().left)
     }
 
     /// Whether its outcome has to stand in a record, whatever it comes to.
     pub(super) fn is_recorded(&self) -> bool {
-        self.components.lock().recorded
+        self.hot.components.lock().recorded
     }
 
     /// Whether it goes on without some.
     pub(super) fn has_left(&self) -> bool {
-        !self.components.lock().left.is_empty()
+        !self.hot.components.lock().left.is_empty()
     }
 
     /// Whether it stands for transactions that have nothing to do with each other.
     pub(super) fn has_components(&self) -> bool {
-        self.components.lock().going.len() > 1
+        self.hot.components.lock().going.len() > 1
     }
 
     /// Takes a seat, which it leaves with its end.
     pub(crate) fn take_seat(&self, turn: Box<dyn Guard>, documents: Box<dyn Places>) {
-        self.seat.take(turn, documents);
+        self.hot.seat.take(turn, documents);
     }
 
     /// What is known of a document without asking the store.
     pub(super) fn recall(&self, key: &Key) -> Option<ReadEntry> {
-        let basis = self.basis.lock().clone();
+        let basis = self.hot.basis.lock().clone();
         if let Some(read) = basis.and_then(|basis| basis.lock().look(key)) {
             return Some(read);
         }
         if !self.recalls {
             return None;
         }
-        self.engine.cache.get(key, self.engine.now())
+        self.engine.hot.cache.get(key, self.engine.now())
     }
 }

@@ -13,7 +13,6 @@ use super::{Attempt, Held, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
-use crate::engine::hot::handoff::Handoff;
 use crate::engine::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -23,7 +22,7 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
-use txn_protocol::rules::lock::{Locking, locking, read_of_commit};
+use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::validate::Observed;
 
 impl Attempt {
@@ -88,7 +87,7 @@ impl Attempt {
             self.leave_out_who_left(&mut wants, &mut checks);
             if wants.is_empty() && checks.is_empty() {
                 if self.stepped {
-                    self.engine.board.won(self.tid.age());
+                    self.engine.hot.board.won(self.tid.age());
                 }
                 return Ok(());
             }
@@ -178,87 +177,6 @@ impl Attempt {
 
     fn inserts(&self, key: &Key) -> bool {
         matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
-    }
-
-    /// Whether the commit before applies the document at once, because its lock could not overwrite
-    /// it.
-    fn is_applied_soon(&self, want: &Want, holder: AttemptId) -> bool {
-        want.handed_off && self.engine.live_attempts.is_live(holder)
-    }
-
-    /// Whether another process holds the document, or has changed what was read.
-    fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> bool {
-        match (step, &want.view) {
-            (Ok(Step::Blocked(holder)), _) => !self.engine.live_attempts.is_live(*holder),
-            (
-                Err(AttemptError::Retry(RetryReason::Changed(_))),
-                Some(View::Present { stored, .. }),
-            ) => stored.tid.is_some_and(|version| !self.engine.ids.shares_node(version)),
-            _ => false,
-        }
-    }
-
-    /// From here on the turn of the process goes on until this attempt is applied or released.
-    fn begin_locking(&self, wants: &BTreeMap<Key, Want>) {
-        if !wants.is_empty() {
-            let mut under_way = self.under_way.lock();
-            under_way.get_or_insert_with(|| self.engine.board.begin()).add(wants.keys());
-        }
-    }
-
-    /// Takes documents that this process has committed and not applied, to lock them over these
-    /// commits.
-    fn take_handoffs(
-        &self,
-        wants: &mut BTreeMap<Key, Want>,
-        handoffs: &mut BTreeMap<Key, Handoff>,
-    ) {
-        let uncertain = self.locks.lock().uncertain.clone();
-        for (key, want) in wants {
-            if want.handed_off || uncertain.contains(key) {
-                continue;
-            }
-            let Some(handoff) = self.engine.handoffs.take(key) else { continue };
-            want.see(handoff.view.clone());
-            let of_commit = |read| read_of_commit(&self.engine.rules, read);
-            want.read = want.read.take().map(of_commit);
-            (want.depth, want.handed_off) = (handoff.depth, true);
-            handoffs.insert(key.clone(), handoff);
-        }
-    }
-
-    /// Tells the commits which of their documents are locked. They apply the others.
-    fn settle_handoffs(&self, handoffs: BTreeMap<Key, Handoff>) {
-        let mut documents = Vec::new();
-        for (key, handoff) in handoffs {
-            if self.locks.lock().held.contains_key(&key) {
-                handoff.locked();
-                documents.push(key);
-            }
-        }
-        if !documents.is_empty() {
-            self.engine.board.handed_off(self.engine.now());
-            self.engine.follow_board();
-            self.engine.emit(&Event::HandedOff { tid: self.tid, documents });
-        }
-    }
-
-    /// Callers may have left meanwhile: what only they want is no longer wanted, but for locks that may stand.
-    fn leave_out_who_left(&self, wants: &mut BTreeMap<Key, Want>, checks: &mut Vec<Write>) {
-        if self.has_left() {
-            let uncertain = self.locks.lock().uncertain.clone();
-            checks.retain(|check| !self.is_set_aside(&check.key));
-            wants.retain(|key, _| uncertain.contains(key) || !self.is_set_aside(key));
-        }
-    }
-
-    /// Of those who were set aside nothing more is sent; what was, and is not known to stand or not, is settled.
-    fn leave_out_set_aside(&self, wants: &mut BTreeMap<Key, Want>, checks: &mut Vec<Write>) {
-        self.leave_out_who_left(wants, checks);
-        for (_, want) in wants.iter_mut().filter(|(key, _)| self.is_set_aside(key)) {
-            // Whatever stands under it.
-            *want = Want::default();
-        }
     }
 
     /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
@@ -357,7 +275,7 @@ impl Attempt {
         let sent = self.engine.now();
         let outcomes = self.engine.write_all(&writes).await;
         if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unknown(_))) {
-            self.engine.board.measure(self.engine.now().saturating_sub(sent));
+            self.engine.hot.board.measure(self.engine.now().saturating_sub(sent));
         }
         let mut reason = None;
         let mut fault = None;
@@ -391,7 +309,7 @@ impl Attempt {
                     locked.push(key);
                 }
                 Outcome::Conflict => {
-                    self.engine.cache.was_stale(&key, self.engine.now());
+                    self.engine.hot.cache.was_stale(&key, self.engine.now());
                     wants.entry(key).or_default().view = None;
                 }
                 // The others of the group do not wait until the store accepts it.
@@ -408,13 +326,13 @@ impl Attempt {
                     self.hold(&key, Version::new(0, 0), write.op, view, depth);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
-                    self.engine.cache.forget(&key);
+                    self.engine.hot.cache.forget(&key);
                     wants.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
                 }
                 refused => {
                     // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
-                    self.engine.cache.forget_collection(&key.collection);
+                    self.engine.hot.cache.forget_collection(&key.collection);
                     // The content of the commit before may be refused, which that commit reports.
                     if !wants.get_mut(&key).is_some_and(Want::gives_up_handoff) {
                         fault = Some(Error::from_refused(&refused, &key, "lock it"));
@@ -426,7 +344,7 @@ impl Attempt {
             self.leave_out_set_aside(wants, checks);
         }
         if !locked.is_empty() {
-            self.engine.board.locked(&locked, self.engine.now());
+            self.engine.hot.board.locked(&locked, self.engine.now());
             self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
         }
         if let Some(error) = fault {
@@ -475,7 +393,7 @@ impl Attempt {
     }
 }
 
-enum Step {
+pub(super) enum Step {
     Write(WriteOp),
     LookAgain,
     Blocked(AttemptId),

@@ -7,6 +7,7 @@ mod commit;
 pub(crate) mod composition;
 mod finish;
 mod heartbeat;
+mod hot_locks;
 mod joining;
 mod lock;
 mod mutation;
@@ -155,16 +156,24 @@ pub(crate) struct Attempt {
     recalls: bool,
     /// The caller commits by hand: no attempt follows.
     stepped: bool,
-    /// What its closure reads before anything else.
-    basis: Mutex<Option<Arc<Mutex<Composition>>>>,
-    seat: Seat,
-    components: Mutex<Components>,
-    /// It locks, commits or releases: the turn of its process does not end before.
-    under_way: Mutex<Option<UnderWay>>,
+    hot: Participation,
     /// How long it waits for transactions of others, if not until its end.
     patience: Option<Duration>,
     heart: CancellationToken,
     beating: AtomicBool,
+}
+
+/// The part of an attempt in groups, and in the turn of its process.
+#[derive(Debug, Default)]
+struct Participation {
+    /// The group in which its closure runs again, which the closure reads from.
+    basis: Mutex<Option<Arc<Mutex<Composition>>>>,
+    /// Its place in the queue of this process.
+    seat: Seat,
+    /// The transactions that it commits.
+    components: Mutex<Components>,
+    /// It locks, commits or releases: the turn of its process does not end before.
+    under_way: Mutex<Option<UnderWay>>,
 }
 
 /// How an attempt goes about it.
@@ -213,10 +222,7 @@ impl Attempt {
             pinned: AtomicBool::new(false),
             recalls,
             stepped,
-            basis: Mutex::default(),
-            seat: Seat::default(),
-            components: Mutex::default(),
-            under_way: Mutex::default(),
+            hot: Participation::default(),
             patience,
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),

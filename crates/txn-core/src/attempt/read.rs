@@ -86,7 +86,7 @@ impl Attempt {
         let mut working = self.working.lock();
         for (key, entry) in keys.into_iter().zip(entries) {
             if self.recalls {
-                self.engine.cache.read(&key, &entry);
+                self.engine.hot.cache.read(&key, &entry);
             }
             working.note_read(key, entry);
         }

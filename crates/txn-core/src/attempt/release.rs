@@ -79,6 +79,6 @@ struct Forget<'a>(&'a Attempt);
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.0.engine.live_attempts.forget(self.0.tid);
-        self.0.under_way.lock().take();
+        self.0.hot.under_way.lock().take();
     }
 }

@@ -69,7 +69,7 @@ impl Attempt {
         let outcome = self.engine.write_single(key, entry, image, commit, &self.deadline).await?;
         match outcome {
             SingleOutcome::Committed => {
-                self.engine.board.committed([key], self.engine.now());
+                self.engine.hot.board.committed([key], self.engine.now());
                 let receipt = self.receipt(None, Some(commit));
                 self.progress.committed(receipt);
                 let tid = self.tid;

@@ -126,7 +126,7 @@ impl Attempt {
                             reads.remove(&write.key);
                         }
                         Outcome::Conflict => {
-                            engine.cache.was_stale(&write.key, engine.now());
+                            engine.hot.cache.was_stale(&write.key, engine.now());
                             doubtful.push(write.key);
                         }
                         Outcome::Rejected(why)
@@ -148,7 +148,7 @@ impl Attempt {
             if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
                 // What others of this process wait for is not kept waiting.
-                let is_awaited = self.seat.has_documents();
+                let is_awaited = self.hot.seat.has_documents();
                 if requester == Requester::Patient && (waits > MOST_WAITS || is_awaited) {
                     return Err(AttemptError::Retry(RetryReason::Waited(key)));
                 }

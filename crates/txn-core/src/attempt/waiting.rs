@@ -43,8 +43,8 @@ impl Attempt {
     pub(super) fn requester(&self, queues: &Queues, key: &Key, holder: AttemptId) -> Requester {
         let now = self.engine.now();
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
-        let grace = self.engine.board.round_trip() * GRACE;
-        let stands = !self.engine.board.is_enabled()
+        let grace = self.engine.hot.board.round_trip() * GRACE;
+        let stands = !self.engine.hot.board.is_enabled()
             || queues.since.is_some_and(|since| is_over(since, LONGEST_GRACE))
             || queues
                 .holders
@@ -68,7 +68,7 @@ impl Attempt {
         if keys.is_empty() || self.is_in_queue() {
             return Ok(None);
         }
-        let wanted = self.engine.board.want(keys);
+        let wanted = self.engine.hot.board.want(keys);
         if self.may_wait_for_turn() {
             tokio::select! {
                 biased;
@@ -81,7 +81,7 @@ impl Attempt {
 
     /// Whether the queue of the process composed it.
     fn is_in_queue(&self) -> bool {
-        self.seat.has_documents()
+        self.hot.seat.has_documents()
     }
 
     /// Whether no transaction waits for a lock of this one, or of one that it is nested in.
@@ -103,7 +103,7 @@ impl Attempt {
     ) -> Result<bool, AttemptError> {
         let engine = &self.engine;
         let Some(key) = busy.keys().next() else { return Ok(false) };
-        if !engine.board.is_turn_of_another(busy.keys(), engine.now()) {
+        if !engine.hot.board.is_turn_of_another(busy.keys(), engine.now()) {
             return Ok(false);
         }
         if self.is_in_queue() || self.may_hold_any() && !self.stepped {
@@ -114,7 +114,7 @@ impl Attempt {
             return Ok(false);
         }
         // Without a lock it does not keep its process from ending its turn.
-        self.under_way.lock().take();
+        self.hot.under_way.lock().take();
         let keys: Vec<Key> = busy.keys().cloned().collect();
         tokio::select! {
             biased;
@@ -193,7 +193,7 @@ impl Attempt {
         key: &Key,
         since: &mut Option<Duration>,
     ) -> Result<(), AttemptError> {
-        self.seat.leave_turn();
+        self.hot.seat.leave_turn();
         let now = self.engine.now();
         let since = *since.get_or_insert(now);
         match self.patience {

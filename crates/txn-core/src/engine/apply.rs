@@ -412,9 +412,15 @@ impl Engine {
                     apply.pending.remove(key);
                     match (round.contents.remove(key), &write.op) {
                         (Some(stored), WriteOp::Replace(source, _)) => {
-                            self.cache.applied(key, version, source.clone(), stored, self.now());
+                            self.hot.cache.applied(
+                                key,
+                                version,
+                                source.clone(),
+                                stored,
+                                self.now(),
+                            );
                         }
-                        _ => self.cache.forget(key),
+                        _ => self.hot.cache.forget(key),
                     }
                     if round.overtaken.contains(key) {
                         self.emit_overtaken(apply.record.tid, key);

@@ -66,7 +66,7 @@ impl Engine {
         self.claim(&info, deadline).await?;
         let mirror = open(Some(self.table.domain().to_string()));
         let info = self.retry_unavailable(deadline, || self.store.open_collection(&mirror)).await?;
-        self.cache.forget_collection(&info.name);
+        self.hot.cache.forget_collection(&info.name);
         self.note_alias(name, &info);
         self.learn_history(&info, deadline).await?;
         Ok(info)

@@ -1,6 +1,5 @@
 //! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
 
-pub(crate) mod admission;
 pub(crate) mod aliases;
 pub(crate) mod apply;
 pub(crate) mod attempt_error;
@@ -46,7 +45,7 @@ pub(crate) mod unlock;
 pub(crate) mod wait_reason;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -54,16 +53,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Backoff;
 use crate::config::Config;
-use crate::engine::admission::Admission;
 use crate::engine::aliases::Aliases;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::failure_detector::Liveness;
 use crate::engine::history::Histories;
-use crate::engine::hot::MemberQueue;
-use crate::engine::hot::board::Board;
-use crate::engine::hot::document_cache::DocumentCache;
-use crate::engine::hot::handoff::HandoffTable;
+use crate::engine::hot::Hot;
 use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
@@ -98,22 +93,12 @@ pub(crate) struct Engine {
     pub(crate) aborted: KnownAborted,
     /// Its commits that it still looks for in documents.
     pub(crate) in_doubt: InDoubt,
-    /// Documents that this process read or committed lately.
-    pub(crate) cache: DocumentCache,
-    /// How many transactions run.
-    pub(crate) admission: Admission,
-    /// Turns between processes at hot documents.
-    pub(crate) board: Arc<Board>,
-    /// Documents that this process committed and did not apply.
-    pub(crate) handoffs: HandoffTable,
-    /// The members that wait for a group, where transactions are composed.
-    pub(crate) member_queue: OnceLock<Box<dyn MemberQueue>>,
+    /// Its memory of hot documents.
+    pub(crate) hot: Hot,
     /// The aliases by which collections were opened.
     aliases: Aliases,
     /// The collections that keep what is overwritten.
     pub(crate) histories: Histories,
-    /// Whether transactions are composed.
-    pub(crate) groups: bool,
     pub(crate) lifecycle: Lifecycle,
     /// A tid that is aborted for good, for placeholders that only prove an absence.
     absence_probe: tokio::sync::Mutex<Option<AttemptId>>,
@@ -143,7 +128,6 @@ impl Engine {
         // Stores of many processes share requests.
         let store_shares = store.limits().shares_requests;
         let shares = config.shared_requests.unwrap_or(store_shares);
-        let groups = config.groups.unwrap_or(store_shares);
         let front = || -> Arc<dyn Store> {
             match shares {
                 true => {
@@ -165,14 +149,9 @@ impl Engine {
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
             records,
             store: in_front,
-            cache: DocumentCache::new(groups.then_some(config.transaction_limit)),
-            admission: Admission::new(config.max_running),
-            board: Arc::new(Board::new(config.entropy.next_u64(), groups || store_shares)),
-            handoffs: HandoffTable::default(),
-            member_queue: OnceLock::new(),
+            hot: Hot::new(&config, store_shares),
             aliases: Aliases::default(),
             histories: Histories::default(),
-            groups,
             lifecycle: Lifecycle::new(tasks, serving.clone()),
             absence_probe: tokio::sync::Mutex::default(),
             time: Time::default(),

@@ -48,9 +48,9 @@ impl Engine {
                 written: Some(at),
                 found: View::Present { version: found, .. },
             }) if found == version => {
-                self.cache.applied(key, *at, source, content, self.now());
+                self.hot.cache.applied(key, *at, source, content, self.now());
             }
-            _ => self.cache.forget(key),
+            _ => self.hot.cache.forget(key),
         }
         settled.map(|settled| settled.proven).map_err(|unsettled| match unsettled {
             Unsettled { because: Because::Stuck, .. } => {

@@ -75,7 +75,7 @@ impl Groups {
         let mut composition = Composition::new(tid);
         let uses = uses_of(&members);
         for key in uses.keys() {
-            if let Some(known) = self.engine.cache.get(key, self.engine.now()) {
+            if let Some(known) = self.engine.hot.cache.get(key, self.engine.now()) {
                 composition.learn(key, known);
             }
         }
@@ -102,7 +102,7 @@ impl Groups {
         let (turn, written) = guards;
         let uses = uses_of(&members);
         // The attempt may have to wait before it locks them.
-        self.engine.handoffs.decline(&uses.written);
+        self.engine.hot.handoffs.decline(&uses.written);
         attempt.take_seat(Box::new(turn), Box::new(written));
         cov_mark::hit!(overtaken_group_locks_first);
         let mut composition = Composition::new(tid);
@@ -317,7 +317,7 @@ impl Groups {
 
     /// What stood in the way is not what was remembered of it.
     fn forget(&self, document: Option<&Key>) {
-        document.iter().for_each(|key| self.engine.cache.was_stale(key, self.engine.now()));
+        document.iter().for_each(|key| self.engine.hot.cache.was_stale(key, self.engine.now()));
     }
 
     /// Back into the queue; whoever came back too often goes by itself.

@@ -66,9 +66,10 @@ impl Groups {
     /// The groups of a domain, if it composes transactions.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let queue = Mutex::default();
-        let groups = engine.groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));
+        let groups =
+            engine.hot.has_groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));
         if let Some(groups) = &groups {
-            let _ = engine.member_queue.set(Box::new(Arc::downgrade(groups)));
+            let _ = engine.hot.member_queue.set(Box::new(Arc::downgrade(groups)));
         }
         groups
     }
@@ -88,17 +89,17 @@ impl Groups {
         let uses = Self::uses_of(attempt)?;
         let now = self.engine.now();
         let only_reads = uses.only_reads();
-        let is_unapplied = |key| self.engine.handoffs.contains(key);
+        let is_unapplied = |key| self.engine.hot.handoffs.contains(key);
         let is_written =
             || self.queue.lock().is_any_written(&uses.read) || uses.read.iter().any(is_unapplied);
         // While it is the turn of another process at its documents, a reader waits for that process
         // alone.
-        let is_turn = || self.engine.board.may_lock(&uses.read, now);
+        let is_turn = || self.engine.hot.board.may_lock(&uses.read, now);
         if only_reads && (!insists && !is_written() || !is_turn()) {
             return None;
         }
         let insists = !only_reads && insists;
-        let wanted = (!only_reads).then(|| self.engine.board.want(uses.keys()));
+        let wanted = (!only_reads).then(|| self.engine.hot.board.want(uses.keys()));
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
         let standing = SharedStanding::default();
@@ -215,7 +216,7 @@ impl Documents {
             let mut queue = self.groups.queue.lock();
             uses.iter().for_each(|uses| queue.free(uses));
         }
-        self.groups.engine.handoffs.nudge(uses.iter().flat_map(|uses| &uses.written));
+        self.groups.engine.hot.handoffs.nudge(uses.iter().flat_map(|uses| &uses.written));
         self.groups.call();
     }
 }

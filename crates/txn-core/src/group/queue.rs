@@ -83,7 +83,7 @@ impl Applicant {
     /// Whether it is not the turn of another process at its documents. A transaction that only reads
     /// locks nothing.
     fn may_lock(&self, engine: &Engine, now: Duration) -> bool {
-        self.uses.only_reads() || engine.board.may_lock(self.uses.keys(), now)
+        self.uses.only_reads() || engine.hot.board.may_lock(self.uses.keys(), now)
     }
 
     fn may_go(&self, here: runtime::Id) -> bool {
@@ -196,7 +196,7 @@ impl Queue {
     ) -> Option<(u64, Handle)> {
         let is_free = |next: &&Applicant| {
             self.has_turn_for(next, now)
-                && self.in_use.allows(&next.uses, next.takes_over(), &engine.handoffs)
+                && self.in_use.allows(&next.uses, next.takes_over(), &engine.hot.handoffs)
                 && next.may_lock(engine, now)
         };
         let next = match only {
@@ -238,7 +238,7 @@ impl Queue {
         now: Duration,
         engine: &Engine,
     ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
-        let Engine { live_attempts, handoffs, .. } = engine;
+        let (live_attempts, handoffs) = (&*engine.live_attempts, &engine.hot.handoffs);
         let Some(turn) = self.turns.get(&number) else { return Default::default() };
         let collections = turn.collections.clone();
         let mut batch = Batch::default();

@@ -91,7 +91,7 @@ impl Scene {
     fn with_handoffs(ids: &str) -> Self {
         let scene = Self::new();
         let views = keys(ids).into_iter().map(|key| (key, View::Absent)).collect();
-        scene.engine.handoffs.publish(views, 1);
+        scene.engine.hot.handoffs.publish(views, 1);
         scene
     }
 }

@@ -31,6 +31,23 @@ async fn document_that_was_read_is_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn prefetch_asks_for_uncached_documents_only() {
+    let bank = Bank::open(3).await;
+    bank.settle().await;
+    let other = Bank::beside(bank.store.clone()).await;
+    assert_eq!(look(&other).await, 200);
+    let before = bank.store.counts();
+    let options = Options::default().with_read_only(true);
+    let looked = other.domain.run::<_, Error, _>(&options, async |tx| {
+        tx.prefetch(["0", "1", "2"].map(|id| other.accounts.key(id))).await?;
+        let counts = bank.store.counts().since(before);
+        let found = tx.get_many(&other.accounts, ["0", "1", "2"]).await?;
+        Ok((counts.documents_read, found.len()))
+    });
+    assert_eq!(looked.await.expect("reads").value, (1, 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn stale_document_is_found_by_its_lock() {
     let bank = Bank::open(2).await;
     let other = Bank::beside(bank.store.clone()).await;

@@ -185,7 +185,7 @@ impl PostgresSource {
         let rows = self.link.rows(doing, statement, &[(&id, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Err(OutboxError::NotFound(id.to_owned())) };
         let queue = queue_of(row)?;
-        self.fresh.add(&queue);
+        self.fresh.add(&queue, &queue.shard(self.shards));
         Ok(())
     }
 }
@@ -306,7 +306,7 @@ impl EventSource for PostgresSource {
             self.forget(&handled).await?;
             if events.is_empty() {
                 // There may be more behind it.
-                self.fresh.add(queue);
+                self.fresh.add(queue, &queue.shard(self.shards));
             }
         }
         Ok(events)

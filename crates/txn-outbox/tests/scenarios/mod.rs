@@ -20,12 +20,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
-use txn_core::{Error, Raw};
+use txn_core::{Collection, Error, Raw, Transaction, Typed};
 use txn_fixtures::process::Process;
 use txn_outbox::{
-    AfterDeath, Assignment, Delivery, Failure, OutboxConfig, OutboxError, QueueName, Shard, Topics,
+    AfterDeath, Assignment, Delivery, Event, Failure, OutboxConfig, OutboxError, QueueName, Shard,
+    Topics,
 };
 
 #[cfg(feature = "http")]
@@ -61,6 +62,8 @@ macro_rules! all {
             processors_may_know_different_topics;
             a_new_topic_is_deployed_while_others_go_on;
             a_static_processor_takes_its_own_shards_only;
+            events_are_handled_where_they_are_emitted;
+            waiting_events_of_a_key_end_in_few_commits;
             whoever_is_killed_each_event_is_handled_once;
             a_paused_processor_does_nothing_twice;
             effects_elsewhere_are_fenced;
@@ -295,13 +298,13 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     };
     write(
         "queue:orders/new",
-        r#"{"format":2,"kind":"queue","topic":"orders","key":"new","pending":"00"}"#,
+        r#"{"format":9,"kind":"queue","topic":"orders","key":"new","pending":"00"}"#,
     )
     .await;
-    write("event:orders/2/b", r#"{"format":2,"kind":"event","id":"x","topic":"orders","key":"b"}"#)
+    write("event:orders/2/b", r#"{"format":9,"kind":"event","id":"x","topic":"orders","key":"b"}"#)
         .await;
-    write("dead:orders/9/z", r#"{"format":2,"kind":"dead","id":"x"}"#).await;
-    let named = |error: &OutboxError, name: &str| matches!(error, OutboxError::NewerFormat { document, format: 2 } if document == name);
+    write("dead:orders/9/z", r#"{"format":9,"kind":"dead","id":"x"}"#).await;
+    let named = |error: &OutboxError, name: &str| matches!(error, OutboxError::NewerFormat { document, format: 9 } if document == name);
     let refused = desk.try_place("new", 1).await.expect_err("newer");
     assert!(named(&refused, "queue:orders/new"), "{refused}");
     let source = desk.outbox.source();
@@ -321,13 +324,13 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     until_dead(&*source).await;
     let dead = source.dead_letters().await.expect("lists");
     assert_eq!(dead.letters.len(), 1);
-    assert_eq!(dead.newer, BTreeMap::from([("orders/9/z".to_owned(), 2)]));
+    assert_eq!(dead.newer, BTreeMap::from([("orders/9/z".to_owned(), 9)]));
     assert_eq!(source.dead_letter("orders/1/c").await.expect("there").event.failures, 1);
     let missing = source.dead_letter("orders/2/c").await.expect_err("missing");
     assert!(matches!(missing, OutboxError::NotFound(_)), "{missing}");
     assert!(named(&source.retry("orders/9/z").await.expect_err("newer"), "dead:orders/9/z"));
     assert!(processor.stop(PATIENCE).await);
-    write("settings", r#"{"format":2,"kind":"settings"}"#).await;
+    write("settings", r#"{"format":9,"kind":"settings"}"#).await;
     let refused = txn_outbox::Outbox::open(&desk.domain, OutboxConfig::default()).await;
     assert!(named(&refused.expect_err("newer"), "settings"));
 }
@@ -400,7 +403,7 @@ pub(crate) async fn shards_are_shared_out_and_taken_over(world: &World) {
 }
 
 pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) {
-    let desk = world.desk().await;
+    let (desk, elsewhere) = (world.desk().await, world.desk().await);
     let own: BTreeSet<u16> = (0..SHARDS).filter(|shard| shard % 2 == 0).collect();
     let others: BTreeSet<u16> = (0..SHARDS).filter(|shard| shard % 2 == 1).collect();
     let of = |own: &BTreeSet<u16>| world.config().with_assignment(Assignment::Static(own.clone()));
@@ -409,13 +412,18 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
     let shard = |key: &str| QueueName::new("orders", key).expect("a name").shard(SHARDS).number;
     let keys: Vec<String> = (0..12).map(|at| format!("k{at}")).collect();
     for key in &keys {
-        desk.place(key, 1).await;
+        elsewhere.place(key, 1).await;
     }
     for key in keys.iter().filter(|key| own.contains(&shard(key))) {
         desk.seen(key, &[1]).await;
     }
     for key in keys.iter().filter(|key| others.contains(&shard(key))) {
         assert_eq!(desk.read(key).await, [0; 0], "nobody has its shard");
+    }
+    // What the process of a processor emits waits in its shards.
+    for key in (0..12).map(|at| format!("here-{at}")) {
+        desk.place(&key, 1).await;
+        desk.seen(&key, &[1]).await;
     }
     let odd = desk.start(of(&others)).await;
     for key in &keys {
@@ -429,6 +437,82 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
         .expect_err("there is no such shard");
     assert!(matches!(refused, OutboxError::InvalidConfig(_)), "{refused}");
     assert!(even.stop(PATIENCE).await && odd.stop(PATIENCE).await);
+}
+
+/// Two processes share the shards. Each handles what it emits, and a key to which both emit keeps its order.
+pub(crate) async fn events_are_handled_where_they_are_emitted(world: &World) {
+    let desks = [world.desk().await, world.desk().await];
+    let handled = Arc::new(Mutex::new(Vec::new()));
+    let mut processors = Vec::new();
+    for (at, desk) in desks.iter().enumerate() {
+        let (handler, handled) = (desk.handler(), handled.clone());
+        let noting = move |delivery: Delivery| {
+            handled.lock().push((at, delivery.event().queue.key().to_owned()));
+            handler(delivery)
+        };
+        let topics = orders(noting);
+        processors.push(desk.outbox.start(world.config(), topics).await.expect("starts"));
+    }
+    let half = usize::from(SHARDS) / 2;
+    until(|| processors.iter().all(|processor| processor.shards().len() == half)).await;
+    let keys: Vec<(usize, String)> =
+        (0..16).map(|at| (at % 2, format!("{}-{at}", at % 2))).collect();
+    for (at, key) in &keys {
+        desks[*at].place(key, 1).await;
+        desks[at ^ 1].count("both").await;
+    }
+    for (at, key) in &keys {
+        desks[*at].seen(key, &[1]).await;
+    }
+    let numbers: Vec<i64> = (1..=16).collect();
+    desks[0].seen("both", &numbers).await;
+    let handled = handled.lock().clone();
+    for (at, key) in handled.iter().filter(|(_, key)| key != "both") {
+        assert_eq!(key.split('-').next(), Some(at.to_string().as_str()), "{key} at {at}");
+    }
+    for processor in processors {
+        assert!(processor.stop(PATIENCE).await);
+    }
+}
+
+/// Many events of two keys wait for a handler that shares transactions. One of them fails.
+pub(crate) async fn waiting_events_of_a_key_end_in_few_commits(world: &World) {
+    let (desk, elsewhere) = (world.desk().await, world.desk().await);
+    for number in 1..=30 {
+        elsewhere.place("sound", number).await;
+        elsewhere.place("failing", if number == 20 { -1 } else { number }).await;
+    }
+    let handle = async |log: &Collection<Typed<Value>>, tx: &Transaction, event: &Event| {
+        let (number, key): (i64, _) = (event.payload()?, event.queue.key());
+        if number < 0 {
+            return Err(Failure::hopeless("it is negative"));
+        }
+        let found = tx.get(log, key).await?;
+        let mut logged = found.unwrap_or_else(|| json!({"seen": [], "transactions": []}));
+        let transaction = json!(tx.tid().to_string());
+        let list = |logged: &mut Value, field: &str, value: Value| {
+            logged[field].as_array_mut().expect("a list").push(value);
+        };
+        list(&mut logged, "seen", json!(number));
+        if logged["transactions"].as_array().and_then(|all| all.last()) != Some(&transaction) {
+            list(&mut logged, "transactions", transaction);
+        }
+        Ok(tx.put(log, key, &logged)?)
+    };
+    let topics = Topics::new().with_transaction("orders", desk.log.clone(), handle);
+    let processor = desk.outbox.start(world.config(), topics).await.expect("starts");
+    let sound: Vec<i64> = (1..=30).collect();
+    let others: Vec<i64> = (1..=30).filter(|number| *number != 20).collect();
+    desk.seen("sound", &sound).await;
+    desk.seen("failing", &others).await;
+    let dead = until_dead(&*desk.outbox.source()).await;
+    assert_eq!((dead.event.queue.key(), dead.event.sequence), ("failing", 20));
+    let log = desk.domain.reader().verified().get(&desk.log, "sound").await.expect("reads");
+    let transactions = log.expect("it is there")["transactions"].as_array().expect("a list").len();
+    assert_eq!(transactions, 1, "all events waited before the processor began");
+    until(|| processor.figures().handled == 59).await;
+    assert_eq!(processor.figures().set_aside, 1);
+    assert!(processor.stop(PATIENCE).await);
 }
 
 /// Processors that are killed at every moment: each event of a committed transaction is handled, once and in order, and none

@@ -64,6 +64,10 @@ impl EventSource for Watched {
         self.source.take(tx, event).await
     }
 
+    fn takes_several(&self) -> bool {
+        self.source.takes_several()
+    }
+
     async fn taken(&self, claim: &Claim, event: &Event) -> Result<()> {
         self.source.taken(claim, event).await
     }

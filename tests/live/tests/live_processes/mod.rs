@@ -95,7 +95,7 @@ fn apply_of(id: &str) -> Matching {
     txn_fixtures::wire::applies().with_body(&format!("\"_id\":\"{id}\""))
 }
 
-txn_fixtures::everywhere! {
+txn_fixtures::on_both_kinds! {
     killed::before_the_commit;
     killed::at_the_commit;
     killed::after_the_commit;

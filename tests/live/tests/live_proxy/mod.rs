@@ -36,7 +36,7 @@ async fn coordinator(fixture: &Fixture, proxy: &Proxy, config: Config) -> Domain
     fixture.domain_on(through(proxy).await, config).await
 }
 
-txn_fixtures::everywhere! {
+txn_fixtures::on_both_kinds! {
     rough::transfers_under_rough_faults;
     each_step::every_fault_at_every_step;
     refused::what_was_carried_out_is_refused_and_nobody_answers;

@@ -137,14 +137,14 @@ impl Published {
     /// As [`HandoffTable::publish`].
     pub(crate) fn new(engine: &Arc<Engine>, views: BTreeMap<Key, View>, depth: u8) -> Self {
         let keys = views.keys().cloned().collect();
-        let commit = engine.handoffs.publish(views, depth);
+        let commit = engine.hot.handoffs.publish(views, depth);
         Self { engine: engine.clone(), commit, keys }
     }
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        self.engine.handoffs.withdraw(&self.commit);
+        self.engine.hot.handoffs.withdraw(&self.commit);
     }
 }
 

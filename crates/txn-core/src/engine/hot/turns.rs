@@ -32,7 +32,7 @@ impl Engine {
 
     /// A transaction lost a document to another process.
     pub(crate) fn lost_document_to_another(&self, age: Age) {
-        self.board.lost(age, self.now());
+        self.hot.board.lost(age, self.now());
         self.follow_board();
     }
 
@@ -41,7 +41,7 @@ impl Engine {
         if self.lifecycle.closing().is_cancelled() {
             return;
         }
-        if let Some(driving) = self.board.new_driver(self.now())
+        if let Some(driving) = self.hot.board.new_driver(self.now())
             && let Some(engine) = self.this.upgrade()
         {
             self.lifecycle.spawn_from_anywhere(async move { engine.drive_board(driving).await });
@@ -50,7 +50,7 @@ impl Engine {
 
     /// Has the members composed whose documents are free, and whose turn it is.
     pub(crate) fn call_members(&self) {
-        if let Some(queue) = self.member_queue.get() {
+        if let Some(queue) = self.hot.member_queue.get() {
             queue.call();
         }
     }
@@ -59,7 +59,7 @@ impl Engine {
         let mut under_way = FuturesUnordered::new();
         loop {
             let now = self.now();
-            let step = self.board.step(&driving, now);
+            let step = self.hot.board.step(&driving, now);
             self.call_members();
             let Some(step) = step else { return };
             if let Some(slots) = step.look {
@@ -76,13 +76,13 @@ impl Engine {
                 biased;
                 () = self.lifecycle.closing().cancelled() => break,
                 Some(()) = under_way.next() => {}
-                () = self.board.stirred() => {}
+                () = self.hot.board.stirred() => {}
                 () = self.config.clock.sleep(pause.min(LONGEST_PAUSE)) => {}
             }
         }
         let leaves = async {
             while under_way.next().await.is_some() {}
-            if let Some(write) = self.board.leave(self.now()) {
+            if let Some(write) = self.hot.board.leave(self.now()) {
                 self.write_board(driving.number, write).await;
             }
         };
@@ -109,9 +109,9 @@ impl Engine {
         let look = all.filter(|all| all.len() == slots).map(|slots| Look { slots, sent_at });
         let now = self.now();
         if look.is_some() {
-            self.board.measure(now.saturating_sub(sent_at));
+            self.hot.board.measure(now.saturating_sub(sent_at));
         }
-        self.board.observe(driver, look, now);
+        self.hot.board.observe(driver, look, now);
     }
 
     async fn write_board(&self, driver: u64, write: BoardWrite) {
@@ -125,15 +125,16 @@ impl Engine {
             Outcome::Conflict => Written::Conflict,
             _ => Written::Unknown,
         };
-        self.board.written(driver, written, self.now());
+        self.hot.board.written(driver, written, self.now());
     }
 
     /// Reads the documents of waiting transactions, and the cached documents that other processes
     /// want: the other processes had their turns.
     async fn refresh_documents(&self, number: u64) {
-        let waiting = self.member_queue.get().map(|queue| queue.documents()).unwrap_or_default();
-        let wanted = self.board.take_others_wanted();
-        let cached = self.cache.forget_all(|key| wanted.may_contain(board::hash(key)));
+        let waiting =
+            self.hot.member_queue.get().map(|queue| queue.documents()).unwrap_or_default();
+        let wanted = self.hot.board.take_others_wanted();
+        let cached = self.hot.cache.forget_all(|key| wanted.may_contain(board::hash(key)));
         let cached = cached.into_iter().filter(|key| !waiting.contains(key));
         let keys: Vec<Key> = waiting.iter().cloned().chain(cached).take(MOST_REFRESHED).collect();
         if !keys.is_empty() {
@@ -145,11 +146,11 @@ impl Engine {
             };
             if let Ok(entries) = self.within(wait, read).await {
                 for (key, entry) in keys.iter().zip(entries) {
-                    self.cache.read_in_turn(key, &entry);
+                    self.hot.cache.read_in_turn(key, &entry);
                 }
             }
         }
-        self.board.refreshed(number);
+        self.hot.board.refreshed(number);
     }
 
     /// Waits until it is not the turn of another process at any of the documents. The caller holds
@@ -163,9 +164,9 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         loop {
-            let changed = self.board.changed();
+            let changed = self.hot.board.changed();
             let Some(key) = keys.first() else { return Ok(()) };
-            if self.board.may_lock(keys, self.now()) {
+            if self.hot.board.may_lock(keys, self.now()) {
                 return Ok(());
             }
             let changing = WaitReason::Changing(key.clone());
