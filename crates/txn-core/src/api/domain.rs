@@ -92,8 +92,8 @@ enum Stopped<E> {
 struct Others<'a> {
     groups: &'a Arc<Groups>,
     attempts: &'a Attempts,
-    /// It was overtaken before: its documents are locked before it runs again.
-    insists: bool,
+    /// An earlier attempt of the transaction failed.
+    is_retry: bool,
 }
 
 /// A transaction goes by itself, and locks as it reads, after this many attempts with others that had to start again.
@@ -227,7 +227,7 @@ impl Domain {
     /// the transaction gets through once it is the oldest.
     ///
     /// The first attempt is optimistic (it locks at the end), later ones lock at each read; where transactions are composed
-    /// ([`Config::groups`](crate::Config::groups)), those that were overtaken lock together with others before they run again. Errors of the closure are
+    /// ([`Config::groups`](crate::Config::groups)), the first eight attempts are optimistic. Errors of the closure are
     /// returned once its reads are known to belong together; nothing is written then.
     ///
     /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what
@@ -269,7 +269,7 @@ impl Domain {
             let tx = self.start(tid, &options, manner, deadline)?;
             tries += 1;
             let others =
-                groups.map(|groups| Others { groups, attempts: &attempts, insists: tries > 1 });
+                groups.map(|groups| Others { groups, attempts: &attempts, is_retry: tries > 1 });
             let reason = match self.attempt(&tx, &closure, others).await {
                 Ok((value, receipt)) => {
                     tx.tell_committed();
@@ -334,8 +334,8 @@ impl Domain {
         };
         tx.confirm_aliases().await.map_err(|error| Stopped::Fail(error.into()))?;
         let apply = || {
-            let Others { groups, attempts, insists } = others.filter(|_| !tx.is_doomed())?;
-            groups.apply(tx.attempt(), attempts, insists)
+            let Others { groups, attempts, is_retry } = others.filter(|_| !tx.is_doomed())?;
+            groups.apply(tx.attempt(), attempts, is_retry)
         };
         let Some(mut waiting) = apply() else {
             return Self::ended(tid, value, tx.conclude().await);

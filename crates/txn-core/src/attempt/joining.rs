@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::composition::{Composition, Fit};
 use super::seat::{Guard, Places};
 use super::{Attempt, Working};
-use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::engine::attempt_error::RetryReason;
 use crate::engine::observe::ReadEntry;
 use crate::store::Key;
 
@@ -78,17 +78,6 @@ impl Attempt {
     pub(crate) fn run_again_on(&self, basis: Arc<Mutex<Composition>>) {
         *self.hot.basis.lock() = Some(basis);
         *self.working.lock() = Working::default();
-    }
-
-    /// Locks documents before anything is composed, and shows the composition what stands there.
-    pub(crate) async fn lock_first(
-        self: &Arc<Self>,
-        keys: Vec<Key>,
-        composition: &mut Composition,
-    ) -> Result<(), AttemptError> {
-        self.fetch(keys).await?;
-        self.teach(composition);
-        Ok(())
     }
 
     /// Stands for all that is composed: transactions that share documents, directly or by others, are one component. Returns how

@@ -41,27 +41,20 @@ impl Groups {
         // Whoever is ready to run may still join. Where nobody is, this takes no time.
         tokio::task::yield_now().await;
         let now = self.engine.now();
-        let (taken, over) = self.queue.lock().take(turn.number(), here, now, &self.engine);
+        let taken = self.queue.lock().take(turn.number(), here, now, &self.engine);
         if taken.is_empty() {
             return;
         }
         let members = taken.into_iter().map(|(place, applicant)| Member { place, applicant });
-        let parts: Vec<_> = parts(members.collect(), &over)
+        let parts: Vec<_> = parts(members.collect())
             .into_iter()
-            .map(|(members, locks_first)| {
+            .map(|members| {
                 let (read, written): (_, Vec<Uses>) =
                     members.iter().map(|member| member.applicant.uses.split()).unzip();
                 let reads = Documents::new(&self, read);
                 let written = Documents::new(&self, written);
                 let with_turn = TurnWithReads { _reads: reads, _turn: turn.clone() };
-                let guards = (with_turn, written);
-                let groups = self.clone();
-                async move {
-                    match locks_first {
-                        true => groups.lock_and_commit(members, guards).await,
-                        false => groups.compose_and_commit(members, guards).await,
-                    }
-                }
+                self.clone().compose_and_commit(members, (with_turn, written))
             })
             .collect();
         drop(turn);
@@ -87,41 +80,15 @@ impl Groups {
         let attempt = match joined.as_slice() {
             [] => return,
             [one] => one.applicant.attempt.clone(),
-            several => self.begin(several, tid, false),
+            several => self.begin(several, tid),
         };
         let (turn, written) = guards;
         attempt.take_seat(Box::new(turn), Box::new(written));
         self.commit(&attempt, joined, &composition).await;
     }
 
-    /// The same for those whom others overtook: locks first, composes on what stands there then, and commits. What is locked is
-    /// nobody else's, and by its age the oldest gets it.
-    async fn lock_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
-        let Some(tid) = tid_for(&members) else { return };
-        let attempt = self.begin(&members, tid, true);
-        let (turn, written) = guards;
-        let uses = uses_of(&members);
-        // The attempt may have to wait before it locks them.
-        self.engine.hot.handoffs.decline(&uses.written);
-        attempt.take_seat(Box::new(turn), Box::new(written));
-        cov_mark::hit!(overtaken_group_locks_first);
-        let mut composition = Composition::new(tid);
-        let keys = uses.keys().cloned().collect();
-        let locked = attempt.lock_first(keys, &mut composition).await;
-        if let Err(error) = locked {
-            attempt.roll_back("its documents were not to be had".to_owned(), true).await;
-            return self.tell(components(members), Err(error));
-        }
-        let composition = Arc::new(Mutex::new(composition));
-        let joined = self.admit_all(members, &composition, &uses).await;
-        if joined.is_empty() {
-            return attempt.roll_back("nobody is left in its group".to_owned(), true).await;
-        }
-        self.commit(&attempt, joined, &composition).await;
-    }
-
     /// An attempt for several transactions.
-    fn begin(&self, members: &[Member], tid: AttemptId, pessimistic: bool) -> Arc<Attempt> {
+    fn begin(&self, members: &[Member], tid: AttemptId) -> Arc<Attempt> {
         let transactions = members.len();
         let writes = members.iter().any(|member| !member.applicant.uses.only_reads());
         if transactions > 1 && writes {
@@ -131,7 +98,7 @@ impl Groups {
         // Whoever has less time is told at its own end.
         let ends_at = members.iter().map(|member| member.applicant.attempt.ends_at()).max();
         let patience = Some(self.engine.config.lease);
-        let manner = Manner { pessimistic, patience, ..Manner::default() };
+        let manner = Manner { patience, ..Manner::default() };
         let options =
             Options { acknowledge: acknowledge.unwrap_or_default(), ..Options::default() };
         Attempt::begin(self.engine.clone(), tid, options, manner, ends_at.unwrap_or_default())
@@ -383,15 +350,14 @@ fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
 }
 
 /// What is committed together, each oldest first.
-fn parts(mut members: Vec<Member>, over: &BTreeSet<Key>) -> Vec<(Vec<Member>, bool)> {
+fn parts(mut members: Vec<Member>) -> Vec<Vec<Member>> {
     members.sort_by_key(|member| member.place);
-    let uses = members.iter().map(|it| (&it.applicant.uses, it.applicant.insists));
-    let kinds = uses::parts(&uses.collect::<Vec<_>>(), over);
+    let kinds = uses::parts(members.iter().map(|member| &member.applicant.uses));
     let mut parts: BTreeMap<uses::Part, Vec<Member>> = BTreeMap::new();
     for (part, member) in kinds.into_iter().zip(members) {
         parts.entry(part).or_default().push(member);
     }
-    parts.into_iter().map(|(part, members)| (members, part.locks_first())).collect()
+    parts.into_values().collect()
 }
 
 fn uses_of(members: &[Member]) -> Uses {

@@ -74,13 +74,13 @@ impl Groups {
         groups
     }
 
-    /// Queues an attempt whose closure has ended, if it may be composed with others. `insists`: others overtook it before. Who only
-    /// reads has nothing to do here unless somebody of this process writes that, or did, and waits for other processes by itself.
+    /// Queues an attempt whose closure has ended, if it may be composed with others. `is_retry`: an earlier attempt of the transaction
+    /// failed. A transaction that only reads queues only if this process writes one of its documents, or if it is a retry.
     pub(crate) fn apply(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,
         attempts: &Attempts,
-        insists: bool,
+        is_retry: bool,
     ) -> Option<Application> {
         // The attempts of its groups have numbers of their own.
         if attempts.count() > MAX_ATTEMPT / 2 {
@@ -95,10 +95,9 @@ impl Groups {
         // While it is the turn of another process at its documents, a reader waits for that process
         // alone.
         let is_turn = || self.engine.hot.board.may_lock(&uses.read, now);
-        if only_reads && (!insists && !is_written() || !is_turn()) {
+        if only_reads && (!is_retry && !is_written() || !is_turn()) {
             return None;
         }
-        let insists = !only_reads && insists;
         let wanted = (!only_reads).then(|| self.engine.hot.board.want(uses.keys()));
         let runtime = Handle::try_current().ok()?;
         let (tell, told) = mpsc::unbounded_channel();
@@ -109,7 +108,6 @@ impl Groups {
             collections: uses.collections(),
             uses,
             most: usize::MAX,
-            insists,
             returns: 0,
             passed_over: false,
             _wanted: wanted,

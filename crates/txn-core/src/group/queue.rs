@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::application::Told;
 use super::standing::SharedStanding;
-use super::uses::{Collections, InUse, TakesOver, Uses};
+use super::uses::{Collections, InUse, Uses};
 use super::{Attempts, Place, SLOW};
 use crate::attempt::Attempt;
 use crate::config::Acknowledge;
@@ -45,8 +45,6 @@ pub(super) struct Applicant {
     pub(super) uses: Uses,
     /// It goes with so many at most, itself included.
     pub(super) most: usize,
-    /// Others overtook it before: its documents are locked before it runs.
-    pub(super) insists: bool,
     /// How often it came back into the queue.
     pub(super) returns: u8,
     /// It only reads, and others were taken who write a part of that.
@@ -67,13 +65,9 @@ impl Applicant {
         self.attempt.tid.age()
     }
 
-    /// What it may take over from those before it, to lock it over their commit: it locks several, and at once.
-    fn takes_over(&self) -> TakesOver {
-        match self.uses.len() {
-            0 | 1 => TakesOver::Nothing,
-            _ if self.insists => TakesOver::All,
-            _ => TakesOver::Some,
-        }
+    /// Whether it may lock documents over the commits of earlier groups. One document is committed without a lock.
+    fn takes_handoffs(&self) -> bool {
+        self.uses.len() > 1
     }
 
     pub(super) fn acknowledge(&self) -> Acknowledge {
@@ -101,8 +95,6 @@ struct Batch<'q> {
     bytes: usize,
     documents: BTreeSet<&'q Key>,
     written: BTreeSet<&'q Key>,
-    /// Written by those who do not wait for others before they lock.
-    covered: BTreeSet<&'q Key>,
     /// Read by those who go apart from those who write them.
     apart: BTreeSet<&'q Key>,
 }
@@ -128,9 +120,6 @@ impl<'q> Batch<'q> {
         self.bytes += next.attempt.bytes_to_write();
         self.documents.extend(next.uses.keys());
         self.written.extend(&next.uses.written);
-        if !next.insists {
-            self.covered.extend(&next.uses.written);
-        }
         if next.uses.only_reads() {
             self.apart.extend(&next.uses.read);
         }
@@ -196,7 +185,7 @@ impl Queue {
     ) -> Option<(u64, Handle)> {
         let is_free = |next: &&Applicant| {
             self.has_turn_for(next, now)
-                && self.in_use.allows(&next.uses, next.takes_over(), &engine.hot.handoffs)
+                && self.in_use.allows(&next.uses, next.takes_handoffs(), &engine.hot.handoffs)
                 && next.may_lock(engine, now)
         };
         let next = match only {
@@ -226,8 +215,7 @@ impl Queue {
         taken < TURNS && all < MOST_TURNS
     }
 
-    /// Takes those whose turn it is, oldest first; their documents are in use from here on. Returns also which of these are taken over
-    /// from a group under way.
+    /// Takes those whose turn it is, oldest first; their documents are in use from here on.
     ///
     /// Who only reads goes with those who write all that it read, for their locks tell what it would have to look for; or else apart
     /// from those who write, whom it would hold up. Passed over once, it holds those up who are younger, as everybody does.
@@ -237,7 +225,7 @@ impl Queue {
         here: runtime::Id,
         now: Duration,
         engine: &Engine,
-    ) -> (Vec<(Place, Applicant)>, BTreeSet<Key>) {
+    ) -> Vec<(Place, Applicant)> {
         let (live_attempts, handoffs) = (&*engine.live_attempts, &engine.hot.handoffs);
         let Some(turn) = self.turns.get(&number) else { return Default::default() };
         let collections = turn.collections.clone();
@@ -261,7 +249,7 @@ impl Queue {
             let is_free = match only_reads {
                 true => self.is_readable(next, &batch, &blocked, live_attempts, handoffs),
                 false => {
-                    self.in_use.allows(&next.uses, next.takes_over(), handoffs)
+                    self.in_use.allows(&next.uses, next.takes_handoffs(), handoffs)
                         && !next.uses.written.iter().any(|key| batch.apart.contains(key))
                         && !blocked.conflicts_with(&next.uses)
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
@@ -301,12 +289,8 @@ impl Queue {
         {
             turn.called_in = None;
         }
-        let mut over = BTreeSet::new();
-        for (_, next) in &taken {
-            self.in_use.begin(&next.uses);
-            over.extend(next.uses.written.iter().filter(|key| handoffs.contains(key)).cloned());
-        }
-        (taken, over)
+        taken.iter().for_each(|(_, next)| self.in_use.begin(&next.uses));
+        taken
     }
 
     /// Whether one who only reads may go with those who are taken.
@@ -318,8 +302,8 @@ impl Queue {
         live_attempts: &LiveAttempts,
         handoffs: &HandoffTable,
     ) -> bool {
-        let is_covered = |key: &&Key| batch.covered.contains(*key);
-        let mut others = next.uses.read.iter().filter(|key| !is_covered(key)).peekable();
+        let is_locked = |key: &&Key| batch.written.contains(*key);
+        let mut others = next.uses.read.iter().filter(|key| !is_locked(key)).peekable();
         others.peek().is_none()
             || !blocked.conflicts_with(&next.uses)
                 && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())

@@ -43,7 +43,6 @@ impl Scene {
             collections: uses.collections(),
             uses,
             most: usize::MAX,
-            insists: false,
             returns: 0,
             passed_over: false,
             _wanted: None,
@@ -57,11 +56,6 @@ impl Scene {
     fn enter(&mut self, age: u8, read: &str, written: &str) {
         let applicant = self.applicant(age, read, written, Duration::from_secs(60));
         self.queue.enter(applicant);
-    }
-
-    fn enter_insisting(&mut self, age: u8, written: &str) {
-        let applicant = self.applicant(age, "", written, Duration::from_secs(60));
-        self.queue.enter(Applicant { insists: true, ..applicant });
     }
 
     /// Who is taken in a turn.
@@ -78,7 +72,7 @@ impl Scene {
             called_in: Some(here),
         };
         self.queue.turns.insert(0, turn);
-        let (taken, _) = { self.queue.take(0, here, now, &self.engine) };
+        let taken = self.queue.take(0, here, now, &self.engine);
         taken.iter().map(|(_, next)| self.ages[&next.age()]).collect()
     }
 
@@ -149,11 +143,6 @@ async fn who_only_reads_goes_with_those_who_write_all_of_it() {
     scene.enter(2, "", "a");
     scene.enter(3, "", "b");
     assert_eq!(scene.take(), [2, 3, 1]);
-
-    let mut scene = Scene::new();
-    scene.enter(1, "ab", "");
-    scene.enter_insisting(2, "ab");
-    assert_eq!(scene.take(), [2], "who insists may have to wait, and a reader not with it");
 }
 
 #[tokio::test]
@@ -187,15 +176,10 @@ async fn handoff_is_free_for_a_writer_of_several() {
     let mut scene = Scene::with_handoffs("abc");
     scene.enter(1, "", "a");
     scene.enter(2, "b", "x");
-    scene.enter_insisting(3, "cy");
-    assert_eq!(
-        scene.take(),
-        [] as [u8; 0],
-        "one document, a read, and a lock that may have to wait"
-    );
+    assert_eq!(scene.take(), [] as [u8; 0], "one document, and a read");
     let mut scene = Scene::with_handoffs("abc");
     scene.enter(1, "", "ax");
-    scene.enter_insisting(2, "bc");
+    scene.enter(2, "", "bc");
     assert_eq!(scene.take(), [1, 2]);
 }
 

@@ -80,39 +80,25 @@ pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec
 pub(super) enum Part {
     /// With those that it shares documents with, of which this is the first.
     Alone(usize),
-    /// The same, and they lock first.
-    LocksFirst(usize),
     /// With all who only read, and so have nothing to wait for but one look at the store.
     OnlyReads,
     /// With all others.
     Others,
 }
 
-impl Part {
-    pub(super) fn locks_first(self) -> bool {
-        matches!(self, Self::LocksFirst(_))
-    }
-}
-
-/// Who is committed with whom: those who use more than one document together, for then they need but one record. A single document
-/// needs none, and goes by itself. `all`: what each uses, and whether it insists, for others overtook it. `over`: what is
-/// taken over from those before.
-///
-/// Whoever insists locks first, and by itself, since it may have to wait; unless it takes over all that it uses, which is locked already.
-/// It has its turn then, and does not wait: who has no part in that would be sent away for what it does not use.
-pub(super) fn parts(all: &[(&Uses, bool)], over: &BTreeSet<Key>) -> Vec<Part> {
-    let first = components(all.iter().map(|(uses, _)| *uses));
+/// The transactions that one attempt commits together: all that use several documents, because they need a record anyway. A
+/// single document needs none, and is committed by itself.
+pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part> {
+    let first = components(all.clone());
     let part = |number: usize| {
-        let linked = all.iter().zip(&first).filter(|(_, first)| **first == number);
-        let (mut keys, mut insists, mut only_reads) = (BTreeSet::new(), false, true);
-        for ((uses, one_insists), _) in linked {
+        let linked = all.clone().zip(&first).filter(|(_, first)| **first == number);
+        let (mut keys, mut only_reads) = (BTreeSet::new(), true);
+        for (uses, _) in linked {
             keys.extend(uses.keys());
-            insists |= one_insists;
             only_reads &= uses.only_reads();
         }
         match keys.len() {
             _ if only_reads => Part::OnlyReads,
-            _ if insists && keys.iter().any(|key| !over.contains(*key)) => Part::LocksFirst(number),
             1 => Part::Alone(number),
             _ => Part::Others,
         }
@@ -130,17 +116,6 @@ fn root(first: &mut [usize], mut number: usize) -> usize {
     number
 }
 
-/// Which of the documents that are committed and not applied a transaction may lock over these
-/// commits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TakesOver {
-    Nothing,
-    /// Where it writes them.
-    Some,
-    /// The same, if it uses nothing else: of what others may hold it locks all first.
-    All,
-}
-
 /// Documents in use: by many who only read, or by one who writes.
 #[derive(Debug, Default)]
 pub(super) struct InUse {
@@ -154,18 +129,13 @@ impl InUse {
     pub(super) fn allows(
         &self,
         uses: &Uses,
-        takes_over: TakesOver,
+        takes_handoffs: bool,
         handoffs: &HandoffTable,
     ) -> bool {
         let is_unapplied = |key: &Key| handoffs.contains(key);
-        let takes_over = match takes_over {
-            TakesOver::Nothing => false,
-            TakesOver::Some => true,
-            TakesOver::All => uses.read.is_empty() && uses.written.iter().all(is_unapplied),
-        };
         !self.conflicts_with(uses)
             && !uses.read.iter().any(is_unapplied)
-            && (takes_over || !uses.written.iter().any(is_unapplied))
+            && (takes_handoffs || !uses.written.iter().any(is_unapplied))
     }
 
     /// Whether some document is written by one side and used by the other.
@@ -244,29 +214,16 @@ mod tests {
     }
 
     #[test]
-    fn who_insists_holds_nobody_up_who_has_no_part_in_it() {
-        let of = |all: &[(&Uses, bool)], over: &[&str]| {
-            parts(all, &over.iter().map(|id| Key::new("c", *id)).collect())
-        };
+    fn single_documents_and_readers_commit_apart() {
+        let of = |all: &[&Uses]| parts(all.iter().copied());
         let (ab, bc, de) = (uses(&[], &["a", "b"]), uses(&["b"], &["c"]), uses(&["d"], &["e"]));
-        let (x, fg) = (uses(&[], &["x"]), uses(&[], &["f", "g"]));
+        let x = uses(&[], &["x"]);
         assert_eq!(
-            of(&[(&x, false), (&ab, false), (&de, false), (&bc, false)], &[]),
+            of(&[&x, &ab, &de, &bc]),
             [Part::Alone(0), Part::Others, Part::Others, Part::Others]
         );
         let (reads_a, reads_q) = (uses(&["a", "q"], &[]), uses(&["q"], &[]));
-        assert_eq!(
-            of(&[(&reads_q, false), (&ab, false), (&reads_a, false)], &[]),
-            [Part::OnlyReads, Part::Others, Part::Others]
-        );
-        assert_eq!(
-            of(&[(&ab, false), (&de, false), (&bc, true), (&fg, true)], &["a", "b", "f"]),
-            [Part::LocksFirst(0), Part::Others, Part::LocksFirst(0), Part::LocksFirst(3)]
-        );
-        assert_eq!(
-            of(&[(&ab, true), (&de, false), (&fg, true), (&x, true)], &["a", "b", "f", "g"]),
-            [Part::Others, Part::Others, Part::Others, Part::LocksFirst(3)]
-        );
+        assert_eq!(of(&[&reads_q, &ab, &reads_a]), [Part::OnlyReads, Part::Others, Part::Others]);
     }
 
     #[test]
