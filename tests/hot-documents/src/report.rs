@@ -41,14 +41,17 @@ impl Report {
     /// A server with a capacity that the processes share.
     pub fn server(&self) {
         header(HEADER);
-        for (round_trip, workers, clients) in [(1, 8, 8), (1, 1, 8), (3, 4, 32), (5, 4, 8)] {
+        for (round_trip, workers, clients) in [(1, 8, 8), (1, 1, 8), (3, 4, 32), (5, 4, 8), (15, 4, 32)] {
             let name = format!("{round_trip} ms, {workers} workers, {clients} clients each");
             let spec = ProcessSpec::new(round_trip, clients);
             self.scale(&name, &server(workers), &spec, false);
         }
-        let spec = ProcessSpec::new(3, 100);
-        let setting = Setting { capacity: server(4).capacity, ..shop(false) };
-        self.compare("shop, 3 ms, 4 workers", &setting, &spec, &[2, 4], false);
+        for round_trip in [3, 15] {
+            let spec = ProcessSpec::new(round_trip, 100);
+            let setting = Setting { capacity: server(4).capacity, ..shop(false) };
+            let name = format!("shop, {round_trip} ms, 4 workers");
+            self.compare(&name, &setting, &spec, &[2, 4], false);
+        }
     }
 
     /// One-document writes, read-only transactions and transactions that are not merged.

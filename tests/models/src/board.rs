@@ -122,6 +122,7 @@ fn numbers() -> Numbers {
         turn_round_trips: 3,
         shortest_turn: rounds(3),
         longest_turn: rounds(6),
+        longest_cycle: rounds(12),
         patience_turns: 3,
         patience_round_trips: 8,
         longest_patience: rounds(30),

@@ -23,11 +23,16 @@ pub struct Numbers {
     /// The shortest full turn: 10 ms, so that a turn is longer than the delays of a look and a
     /// write.
     pub shortest_turn: Duration,
-    /// The longest full turn: 100 ms. Sixteen processes with round trips of 5 ms wait for 1.9 s.
+    /// The longest full turn of many processes: 100 ms. Sixteen processes with round trips of 5 ms
+    /// wait for 1.9 s.
     pub longest_turn: Duration,
+    /// The time in which each process has a full turn, if that is longer than
+    /// [`Self::longest_turn`] for each of them: 1 s. On a loaded server a round trip takes 20 ms,
+    /// and a turn of 100 ms is one batch.
+    pub longest_cycle: Duration,
     /// A wish that has its turn is skipped if its ticket stays for so many full turns and for
     /// [`Self::patience_round_trips`]: 5. A live process takes its turn, its apply and its write in
-    /// less than two.
+    /// less than two. The part of a turn beyond [`Self::longest_turn`] counts once.
     pub patience_turns: u32,
     /// Round trips of the process whose turn it is: 8. Its turn takes up to six.
     pub patience_round_trips: u32,
@@ -79,6 +84,7 @@ impl Default for Numbers {
             turn_round_trips: 20,
             shortest_turn: Duration::from_millis(10),
             longest_turn: Duration::from_millis(100),
+            longest_cycle: Duration::from_secs(1),
             patience_turns: 5,
             patience_round_trips: 8,
             longest_patience: Duration::from_secs(10),

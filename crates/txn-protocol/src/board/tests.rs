@@ -510,11 +510,19 @@ proptest! {
         let patience = Numbers::default().longest_patience;
         let work = Work { wanted, clients: 8, passed_over_since: Some(ms(0)), ..Work::default() };
         let mut now = ms(10);
-        for _ in 0..20 {
+        // A process that does not use its turn takes a new ticket, and may wait again for each other process.
+        let mut last_permitted = [0; 6];
+        for round in 0..40 {
             now += patience;
             policy.observe(Look { slots: board.clone(), sent_at: now }, now);
             policy.update(work.clone(), now);
+            for (document, last) in (0..).zip(&mut last_permitted) {
+                if policy.may_lock(hash(document), now) {
+                    *last = round;
+                }
+            }
         }
-        prop_assert!((0..6).all(|document| policy.may_lock(hash(document), now)));
+        let waits = 2 * board.len() + 2;
+        prop_assert!(last_permitted.iter().all(|last| last + waits >= 40), "{last_permitted:?}");
     }
 }

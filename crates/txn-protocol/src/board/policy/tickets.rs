@@ -21,9 +21,10 @@ impl Policy {
 
     /// A full turn.
     pub(super) fn turn(&self, now: Duration) -> Duration {
-        let fastest = self.fastest(now);
-        (fastest * self.numbers.turn_round_trips)
-            .clamp(self.numbers.shortest_turn, self.numbers.longest_turn)
+        let processes = u32::try_from(self.live(now).count()).unwrap_or(u32::MAX).saturating_add(1);
+        let longest = (self.numbers.longest_cycle / processes).max(self.numbers.longest_turn);
+        let turn = self.fastest(now) * self.numbers.turn_round_trips;
+        turn.clamp(self.numbers.shortest_turn, longest)
     }
 
     /// The own turn: the part of a full turn that corresponds to the clients.
@@ -40,7 +41,9 @@ impl Policy {
 
     /// How long others wait for a process at the head.
     pub(super) fn patience(&self, round_trip: Duration, now: Duration) -> Duration {
-        (self.turn(now) * self.numbers.patience_turns)
+        let turn = self.turn(now);
+        let short = turn.min(self.numbers.longest_turn);
+        (short * self.numbers.patience_turns + (turn - short))
             .max(round_trip.saturating_mul(self.numbers.patience_round_trips))
             .min(self.numbers.longest_patience)
     }
