@@ -103,7 +103,9 @@ impl EsStore {
         let inner = Inner {
             transport,
             server,
-            limits: Limits::new(MAX_ID_BYTES, config.max_bulk_bytes).with_shares_requests(true),
+            limits: Limits::new(MAX_ID_BYTES, config.max_bulk_bytes)
+                .with_shares_requests(true)
+                .with_merges_transactions(true),
             max_items: config.max_bulk_items,
             max_bytes: config.max_bulk_bytes,
             targets: Targets::default(),

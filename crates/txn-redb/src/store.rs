@@ -133,7 +133,7 @@ fn shutting_down() -> StoreError {
 #[async_trait]
 impl Store for RedbStore {
     fn limits(&self) -> Limits {
-        embedded::LIMITS
+        embedded::LIMITS.with_merges_transactions(true)
     }
 
     fn request_timeout(&self) -> Duration {

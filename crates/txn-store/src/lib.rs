@@ -338,19 +338,30 @@ pub struct Limits {
     /// Whether few large requests are cheaper than many small ones, so that the operations of many callers should share
     /// them. Default false: right for a store that is asked without a round trip, or that groups commits by itself.
     pub shares_requests: bool,
+    /// Whether a commit is so slow that transactions on the same documents should be merged into one commit. Default false: right for
+    /// a store in memory.
+    pub merges_transactions: bool,
 }
 
 impl Limits {
     /// Limits from their two figures, in bytes.
     #[must_use]
     pub const fn new(max_id_bytes: usize, max_document_bytes: usize) -> Self {
-        Self { max_id_bytes, max_document_bytes, shares_requests: false }
+        let (shares_requests, merges_transactions) = (false, false);
+        Self { max_id_bytes, max_document_bytes, shares_requests, merges_transactions }
     }
 
     /// Sets [`Limits::shares_requests`].
     #[must_use]
     pub const fn with_shares_requests(mut self, shares_requests: bool) -> Self {
         self.shares_requests = shares_requests;
+        self
+    }
+
+    /// Sets [`Limits::merges_transactions`].
+    #[must_use]
+    pub const fn with_merges_transactions(mut self, merges_transactions: bool) -> Self {
+        self.merges_transactions = merges_transactions;
         self
     }
 

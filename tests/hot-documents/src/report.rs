@@ -41,7 +41,9 @@ impl Report {
     /// A server with a capacity that the processes share.
     pub fn server(&self) {
         header(HEADER);
-        for (round_trip, workers, clients) in [(1, 8, 8), (1, 1, 8), (3, 4, 32), (5, 4, 8), (15, 4, 32)] {
+        for (round_trip, workers, clients) in
+            [(1, 8, 8), (1, 1, 8), (3, 4, 32), (5, 4, 8), (15, 4, 32)]
+        {
             let name = format!("{round_trip} ms, {workers} workers, {clients} clients each");
             let spec = ProcessSpec::new(round_trip, clients);
             self.scale(&name, &server(workers), &spec, false);

@@ -126,8 +126,8 @@ impl Engine {
         let tasks = TaskTracker::new();
         let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
         // Stores of many processes share requests.
-        let store_shares = store.limits().shares_requests;
-        let shares = config.shared_requests.unwrap_or(store_shares);
+        let limits = store.limits();
+        let shares = config.shared_requests.unwrap_or(limits.shares_requests);
         let front = || -> Arc<dyn Store> {
             match shares {
                 true => {
@@ -149,7 +149,7 @@ impl Engine {
             // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
             records,
             store: in_front,
-            hot: Hot::new(&config, store_shares),
+            hot: Hot::new(&config, &limits),
             aliases: Aliases::default(),
             histories: Histories::default(),
             lifecycle: Lifecycle::new(tasks, serving.clone()),

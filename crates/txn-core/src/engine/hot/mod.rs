@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::config::Config;
-use crate::store::Key;
+use crate::store::{Key, Limits};
 
 use admission::Admission;
 use board::Board;
@@ -42,16 +42,15 @@ impl fmt::Debug for Hot {
 }
 
 impl Hot {
-    /// `is_shared`: other processes may use the store.
-    pub(crate) fn new(config: &Config, is_shared: bool) -> Self {
-        let has_groups = config.groups.unwrap_or(is_shared);
+    pub(crate) fn new(config: &Config, limits: &Limits) -> Self {
+        let has_groups = config.groups.unwrap_or(limits.merges_transactions);
         let node = config.entropy.next_u64();
         Self {
             has_groups,
             admission: Admission::new(config.max_running),
             cache: DocumentCache::new(has_groups.then_some(config.transaction_limit)),
             handoffs: HandoffTable::default(),
-            board: Arc::new(Board::new(node, has_groups || is_shared)),
+            board: Arc::new(Board::new(node, has_groups || limits.shares_requests)),
             member_queue: OnceLock::new(),
         }
     }
