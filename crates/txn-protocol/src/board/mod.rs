@@ -30,7 +30,8 @@
 //!    while the wish waits.
 //! 3. **Empty hands.** A process that waits for the board holds no lock: it releases them, and
 //!    applies its commits.
-//! 4. **Turn.** A turn lasts 20 round trips, from 10 to 100 ms, counted from the first lock, and at
+//! 4. **Turn.** A turn lasts 20 round trips, from 10 to 100 ms (longer if the turns of all
+//!    processes fit into one second), counted from the first lock, and at
 //!    least one commit. A process with fewer clients has a shorter turn in proportion. Then the
 //!    process *yields*: it finishes its batches and applies.
 //! 5. **Ticket.** A new ticket follows the virtual time by a stride, and keeps a distance from the
