@@ -21,9 +21,9 @@ use txn_protocol::ids::Age;
 /// How long a process that ends waits until its wish is off the board.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Most documents that are read at the begin of a turn. A hundred waiting transactions of a shop use
-/// about 600.
-const MOST_REFRESHED: usize = 1_000;
+/// Most documents that are read at the begin of a turn. A hundred waiting transactions of a shop
+/// share about 300 with other processes.
+const MOST_REFRESHED: usize = 500;
 
 impl Engine {
     /// Where a slot of the board is.
