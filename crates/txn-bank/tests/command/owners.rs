@@ -148,7 +148,7 @@ fn what_cannot_be_tried_again_stays_and_is_told() {
     desk.run("transfer alice:-1 bob:+1").done();
     desk.run("derive").done();
     assert_eq!(desk.run("dead-letters").out.lines().count(), 2);
-    let newer = r#"{"kind":"queue","format":2,"topic":"owners","key":"Ann"}"#;
+    let newer = r#"{"kind":"queue","format":9,"topic":"owners","key":"Ann"}"#;
     write(&desk, "bank-outbox", "queue:owners/Ann", newer);
     let retried = desk.run("dead-letters retry --all");
     assert_eq!((retried.code, retried.err.as_str()), (3, ""), "{}", retried.out);
