@@ -44,7 +44,7 @@ async fn on_a_server(
     }
     for demand in [Demand::Popular, Demand::Spread] {
         let what = told(demand);
-        let found = in_turn(&shops, demand, (rounds, span)).await?;
+        let found = in_turn(&shops, demand, BUYERS, (rounds, span)).await?;
         let [one, bare, several @ ..] = &found[..] else { return Ok(()) };
         for (found, (processes, least)) in several.iter().zip(PROCESSES) {
             let name = format!("{what}, {processes} processes x {BUYERS} buyers");
@@ -90,7 +90,7 @@ async fn in_a_file(
         shops.push(Shop::open(vec![store], &unique("shop"), &config, true).await?);
     }
     for buyers in [1, BUYERS] {
-        let found = in_turn_with(&shops, Demand::Spread, buyers, (rounds, span)).await?;
+        let found = in_turn(&shops, Demand::Spread, buyers, (rounds, span)).await?;
         let [default, on, off] = found[..] else { return Ok(()) };
         let better = if on.sales.per_second >= off.sales.per_second { on } else { off };
         let who = if buyers == 1 { "buyer" } else { "buyers" };
@@ -118,14 +118,6 @@ struct Found {
 }
 
 async fn in_turn(
-    shops: &[Arc<Shop>],
-    demand: Demand,
-    pace: (usize, Duration),
-) -> Result<Vec<Found>, Failure> {
-    in_turn_with(shops, demand, BUYERS, pace).await
-}
-
-async fn in_turn_with(
     shops: &[Arc<Shop>],
     demand: Demand,
     buyers: usize,

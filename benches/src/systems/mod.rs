@@ -1,4 +1,5 @@
-//! What stands on the engine, each beside a peer that does the same work: requests, events, locks, and a shop that uses most of it.
+//! What stands on the engine, each beside a peer that does the same work: requests, events and
+//! locks. A shop uses most of them.
 
 pub mod events;
 pub mod locking;

@@ -1,5 +1,5 @@
-//! A shop that sells tickets. One sale is two transactions with eleven documents: the first reserves a seat, the second pays, and
-//! emits an event, from which a mail is written.
+//! A shop that sells tickets. One sale is two transactions with eleven documents: the first
+//! reserves a seat, the second pays, and emits an event, from which a mail is written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +22,10 @@ const CUSTOMERS: usize = 1_000;
 
 const TOPIC: &str = "sold";
 
-/// What a ticket costs.
+/// The price of a ticket.
 const PRICE: i64 = 25;
 
-/// What a wallet holds at first: no sale is refused.
+/// The first amount of a wallet: enough for every sale.
 const MONEY: i64 = 1 << 40;
 
 /// A counter or an account.
@@ -70,7 +70,7 @@ struct Branch {
     outbox: Option<(Outbox, Processor)>,
 }
 
-/// What sales in some seconds came to.
+/// The result of a round of sales.
 #[derive(Clone, Copy, Debug)]
 pub struct Sold {
     /// Sales per second, and how long each took.
@@ -137,7 +137,8 @@ impl Shop {
         Ok(())
     }
 
-    /// Sells for so long with so many buyers in each process, and waits until all mails are written.
+    /// Sells for so long with so many buyers in each process, and waits until all mails are
+    /// written.
     ///
     /// # Errors
     /// As the store says. Sales that were refused are counted.

@@ -46,11 +46,13 @@ pub struct Config {
     /// whose operations are in it. `None`, the default, does as the store says
     /// ([`Limits::shares_requests`](crate::store::Limits::shares_requests)): on servers yes, in this process no.
     pub shared_requests: Option<bool>,
-    /// Whether transactions of this process that want the same documents, or run at the same time, are composed into one: in
-    /// memory, one after the other, and committed together. Many clients of a hot document then share its writes instead of
-    /// waiting for each other; a transaction that is alone goes as it always did. Closures may be called more often. `None`, the default, does as
-    /// the store says ([`Limits::merges_transactions`](crate::store::Limits::merges_transactions)): on servers and in files yes, in memory
-    /// no.
+    /// Whether transactions of this process that want the same documents, or run at the same time,
+    /// are composed into one: in memory, one after the other, and committed together. Many clients
+    /// of a hot document then share its writes instead of waiting for each other; a transaction
+    /// that is alone goes as it always did. Closures may be called more often. `None`, the default,
+    /// does as the store says
+    /// ([`Limits::merges_transactions`](crate::store::Limits::merges_transactions)): on servers and
+    /// in files yes, in memory no.
     pub groups: Option<bool>,
     /// A name of the application, kept in its records for people.
     pub application: Option<String>,

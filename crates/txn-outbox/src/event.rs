@@ -31,7 +31,8 @@ pub struct Event {
     pub payload: Box<RawValue>,
     /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
     pub mark: Option<Arc<str>>,
-    /// The number of its queue's shard, if the source does not choose shards by the hash of the queue's name.
+    /// The number of its queue's shard, if the source does not choose shards by the hash of the
+    /// queue's name.
     pub(crate) shard: Option<u16>,
     /// Why it can never be handled: its payload is not what can be read.
     pub(crate) unfit: Option<Arc<str>>,

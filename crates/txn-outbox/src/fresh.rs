@@ -28,13 +28,13 @@ impl Fresh {
         }
     }
 
-    /// Chooses the shard of a queue whose first event is emitted: a shard that this process holds, if it holds any.
+    /// Chooses the shard of a queue whose first event is emitted: a shard of this process, if the
+    /// process holds any.
     pub(crate) fn place(&self, queue: &QueueName, shards: u16) -> Shard {
         let own = queue.shard(shards);
-        let mut held = BTreeSet::new();
-        for listener in self.listeners() {
-            listener.shards.add_numbers(queue.topic(), &mut held);
-        }
+        let held = self.listeners().into_iter().flat_map(|listener| listener.shards.held());
+        let held =
+            held.filter(|shard| shard.topic == own.topic).map(|shard| shard.number).collect();
         Shard { number: place(own.number, &held), ..own }
     }
 

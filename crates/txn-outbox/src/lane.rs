@@ -76,7 +76,8 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
 async fn work(this: &Inner, seat: &Seat) -> Left {
     let name = seat.name();
     while !this.stop.is_cancelled() {
-        // The read below must follow the claim of its shard: an earlier holder may still have written before.
+        // The read below must follow the claim of its shard: an earlier holder may have written
+        // before.
         let arrivals = this.shards.arrivals();
         let events = match this.source.next(name, this.config.batch).await {
             Ok(events) if events.is_empty() => return Left::Done,
@@ -93,15 +94,15 @@ async fn work(this: &Inner, seat: &Seat) -> Left {
         let Some(((held, lanes), shard)) = claimed else { return Left::Done };
         let claim = Claim { shard, held };
         let _running = lanes.tasks.token();
-        match handle_together(this, &claim, &lanes, &events).await {
+        let one_by_one = match handle_together(this, &claim, &lanes, &events).await {
             Together::Taken => {
                 seat.moves_on();
-                continue;
+                Vec::new()
             }
             Together::Lost => return Left::Done,
-            Together::OneByOne => {}
-        }
-        for event in events {
+            Together::OneByOne => events,
+        };
+        for event in one_by_one {
             if is_over(this, &claim, &lanes) {
                 return Left::Done;
             }
@@ -129,7 +130,8 @@ enum Together {
     OneByOne,
 }
 
-/// Handles events of one queue in one transaction, if the handler of the topic allows it and no event among them has failed.
+/// Handles events of one queue in one transaction, if the handler of the topic allows it and no
+/// event among them has failed.
 async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[Event]) -> Together {
     let [first, _, ..] = events else { return Together::OneByOne };
     let handler = this.topics.together(first.queue.topic());
@@ -149,17 +151,10 @@ async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[E
         }
         Ok(())
     });
-    let run = this.running.enter(this.now(), claim, first);
-    let handling = timed(this.clock(), &this.counters, first.queue.topic(), transaction);
-    let committed = tokio::select! {
-        biased;
-        () = claim.held.lost() => return Together::Lost,
-        handled = AssertUnwindSafe(handling).catch_unwind() => matches!(handled, Ok(Ok(_))),
-        () = this.clock().sleep(this.config.limit) => false,
-    };
-    drop(run);
-    if !committed {
-        return Together::OneByOne;
+    match bounded(this, claim, first, transaction).await {
+        Some(Ok(_)) => {}
+        Some(Err(_)) => return Together::OneByOne,
+        None => return Together::Lost,
     }
     events.iter().for_each(|event| this.counters.handled(event, &this.domain));
     for event in events {
@@ -243,20 +238,9 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let taken = delivery.taken.clone();
     // Shards are held of topics alone that have one.
     let Some(handler) = this.topics.handler(event.queue.topic()) else { return Ended::Over };
-    let run = this.running.enter(this.now(), claim, &event);
-    let handling =
-        timed(this.clock(), &this.counters, event.queue.topic(), handler.handle(delivery));
-    let handled = tokio::select! {
-        biased;
-        () = claim.held.lost() => return Ended::Over,
-        handled = AssertUnwindSafe(handling).catch_unwind() => {
-            handled.unwrap_or_else(|panic| Err(panicked(&*panic)))
-        }
-        () = this.clock().sleep(this.config.limit) => {
-            Err(Failure::counted(format!("the handler did not end within {:?}", this.config.limit)))
-        }
+    let Some(handled) = bounded(this, claim, &event, handler.handle(delivery)).await else {
+        return Ended::Over;
     };
-    drop(run);
     let is_taken = taken.load(Ordering::Acquire);
     let failure = match handled {
         _ if is_taken => {
@@ -283,6 +267,28 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
         Err(failure) => failure,
     };
     failed(this, claim, &event, failure).await
+}
+
+/// Runs a handler at most for its limit. A panic is a failure. Returns none if the shard was lost.
+async fn bounded<T>(
+    this: &Inner,
+    claim: &Claim,
+    event: &Event,
+    handler: impl Future<Output = Result<T, Failure>>,
+) -> Option<Result<T, Failure>> {
+    let limit = this.config.limit;
+    let _run = this.running.enter(this.now(), claim, event);
+    let handling = timed(this.clock(), &this.counters, event.queue.topic(), handler);
+    tokio::select! {
+        biased;
+        () = claim.held.lost() => None,
+        handled = AssertUnwindSafe(handling).catch_unwind() => {
+            Some(handled.unwrap_or_else(|panic| Err(panicked(&*panic))))
+        }
+        () = this.clock().sleep(limit) => {
+            Some(Err(Failure::counted(format!("the handler did not end within {limit:?}"))))
+        }
+    }
 }
 
 pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {

@@ -12,7 +12,8 @@ use crate::shard::{Shard, number_of};
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;
 
-/// The newest format of queues. Format 1 named the number of the shard alone, which was the hash of the queue's name.
+/// The newest format of queues. Format 1 named the number of the shard alone, which was the hash of
+/// the queue's name.
 const NEWEST_QUEUE: u32 = 2;
 
 /// What the ids of queues begin with.
@@ -58,7 +59,8 @@ pub(crate) struct Queue {
     /// When the last event was emitted. One without was written before that was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) emitted_ms: Option<u64>,
-    /// The shard as [`Shard`] is displayed, as long as events wait that may be handled: what processors look for.
+    /// The shard as [`Shard`] is displayed, as long as events wait that may be handled: what
+    /// processors look for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<String>,
     /// The place of an event that was set aside and that the others wait for.
@@ -146,8 +148,8 @@ impl Queue {
         self.failing = None;
     }
 
-    /// Sets the shard before the queue is written. A queue with waiting events keeps its shard; an empty one gets a new shard
-    /// from `place` once an event waits.
+    /// Sets the shard before the queue is written. A queue with waiting events keeps its shard; an
+    /// empty one gets a new shard from `place` once an event waits.
     pub(crate) fn settle(&mut self, place: impl FnOnce() -> Shard) {
         let waits = self.waiting() > 0 && self.blocked.is_none();
         let shard = self.pending.take().filter(|_| waits);

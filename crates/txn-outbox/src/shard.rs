@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 /// Most shards of an outbox.
 pub(crate) const MOST_SHARDS: u16 = 256;
 
-/// A part of the queues of one topic: what one processor at a time holds. Each topic has as many as its source says.
+/// A part of the queues of one topic, which one processor at a time holds. The source says how many
+/// shards each topic has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
     /// The topic.
@@ -24,9 +25,9 @@ impl fmt::Display for Shard {
 
 /// Chooses the shard of a queue whose first event is emitted.
 ///
-/// `own` is the shard by the hash of the queue's name, `held` are the shards of the topic that this process holds. The queue goes into
-/// `own` if this process holds that shard or none, and into another shard of this process if not: the emitting process
-/// handles the event.
+/// `own` is the shard by the hash of the queue's name, `held` are the shards of the topic that this
+/// process holds. The queue goes into `own` if this process holds that shard or none, and into
+/// another shard of this process if not: the emitting process handles the event.
 pub(crate) fn place(own: u16, held: &BTreeSet<u16>) -> u16 {
     let at = usize::from(own) % held.len().max(1);
     match held.contains(&own) {
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn queues_wait_in_shards_that_are_held_here() {
-        assert_eq!(place(7, &BTreeSet::new()), 7, "nobody here handles the topic");
+        assert_eq!(place(7, &BTreeSet::new()), 7, "this process holds no shard of the topic");
         assert_eq!(place(7, &BTreeSet::from([3, 7])), 7);
         assert_eq!([4, 5].map(|own| place(own, &BTreeSet::from([3, 9]))), [3, 9]);
     }

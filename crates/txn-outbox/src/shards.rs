@@ -51,14 +51,6 @@ impl Shards {
         self.holdings.lock().contains_key(shard)
     }
 
-    /// Adds the numbers of the held shards of a topic.
-    pub(crate) fn add_numbers(&self, topic: &str, numbers: &mut BTreeSet<u16>) {
-        let holdings = self.holdings.lock();
-        let held = holdings.iter().filter(|(_, holding)| !holding.guard.is_lost());
-        let of_topic = held.filter(|(shard, _)| &*shard.topic == topic);
-        numbers.extend(of_topic.map(|(shard, _)| shard.number));
-    }
-
     /// Adds a shard that is held from now on.
     pub(crate) fn add(&self, shard: Shard, guard: Guard) {
         // `changed` reports the arrival only after the shard can be found.

@@ -273,7 +273,8 @@ impl Inner {
         Ok(names_of(&ids))
     }
 
-    /// The queues in these shards in which something may wait: about as many as that, behind those of the look before.
+    /// The queues in these shards in which something may wait: about as many as that, behind those
+    /// of the look before.
     pub(crate) async fn look(&self, shards: &BTreeSet<Shard>, most: usize) -> Result<Discovered> {
         // Documents that were written before queues had a place name the number alone.
         let numbers = shards.iter().map(|shard| shard_name(shard.number).to_owned());
@@ -342,8 +343,8 @@ mod tests {
     use super::*;
     use crate::config::OutboxConfig;
 
-    /// However many queues wait, no look takes long. All looks together find every queue, and processors of different topics look in
-    /// turn.
+    /// However many queues wait, no look takes long. All looks together find every queue, and
+    /// processors of different topics look in turn.
     #[tokio::test]
     async fn looks_are_bounded_and_go_on() {
         let config = Config::default().with_janitor_interval(None);
@@ -352,7 +353,7 @@ mod tests {
         let outbox = Outbox::open(&domain, OutboxConfig::default().with_shards(1)).await.unwrap();
         let emitted = domain.transact::<_, OutboxError, _>(async |tx| {
             for at in 0..3 * PAGE {
-                for topic in ["first", "second", "nobody's"] {
+                for topic in ["first", "second", "third"] {
                     outbox.emit(tx, topic, &format!("k{at}"), &at).await?;
                 }
             }

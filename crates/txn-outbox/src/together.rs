@@ -10,7 +10,8 @@ use crate::handler::{Delivery, Failure, Handler};
 
 /// A closure that handles an event in a transaction: `async |state, tx, event| { … }`.
 ///
-/// Every such closure and function implements it; the trait spells out what the compiler needs to spawn the closure.
+/// Every such closure and function implements it; the trait spells out what the compiler needs to
+/// spawn the closure.
 pub trait EventFn<'t, S: 't>:
     AsyncFn(&'t S, &'t Transaction, &'t Event) -> Result<(), Failure>
     + Fn(&'t S, &'t Transaction, &'t Event) -> Self::Future

@@ -36,13 +36,15 @@ impl Topics {
         self
     }
 
-    /// Adds a handler whose effects are all in the transaction that takes the event, in place of the one that the topic had.
+    /// Adds a handler whose effects are all in the transaction that takes the event, in place of
+    /// the one that the topic had.
     ///
     /// Waiting events of one key are handled in their order in one transaction, at most
-    /// [`ProcessorConfig::batch`](crate::ProcessorConfig::batch) at a time, so that many events cost few commits. If the transaction
-    /// fails, its events are handled one by one, and the event that fails is treated as any failed event. The transaction may run
-    /// the closure more than once: effects outside of `tx` may happen several times. The closure captures nothing, and gets `state`
-    /// with each call.
+    /// [`ProcessorConfig::batch`](crate::ProcessorConfig::batch) at a time, so that many events
+    /// cost few commits. If the transaction fails, its events are handled one by one, and the event
+    /// that fails is treated as any failed event. The transaction may run the closure more than
+    /// once: effects outside of `tx` may happen several times. The closure captures nothing, and
+    /// gets `state` with each call.
     ///
     /// [`ProcessorConfig::limit`](crate::ProcessorConfig::limit) bounds the whole transaction.
     #[must_use]

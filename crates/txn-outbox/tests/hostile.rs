@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use txn_core::store::MemoryStore;
-use txn_core::{Error, Raw};
-use txn_outbox::{Delivery, Failure, OutboxError, Processor};
+use txn_core::{Collection, Error, Raw, Transaction, Typed};
+use txn_outbox::{Delivery, Event, Failure, Outbox, OutboxError, Processor, Topics};
 
 use crate::scenarios::{Desk, PATIENCE, SHARDS, Watched, World, numbers, orders, until};
 
@@ -90,7 +90,6 @@ async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
                 return handled(delivery).await;
             }
             seen.fetch_add(1, Ordering::Relaxed);
-            // Each is followed by another one.
             delivery
                 .transact::<_, Failure, _>(async |tx| {
                     Ok(outbox.emit(tx, "orders", "hot", &0).await.map(drop)?)
@@ -98,11 +97,40 @@ async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
                 .await
         }
     };
+    others_have_their_turn(&world, &desk, orders(handler), &turns).await;
+}
+
+/// The same with a handler that takes several events in one transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_a_hot_queue_let_others_have_their_turn() {
+    struct State {
+        outbox: Outbox,
+        log: Collection<Typed<Value>>,
+        turns: Arc<AtomicU64>,
+    }
+    let world = world();
+    let desk = world.desk().await;
+    let turns = Arc::new(AtomicU64::new(0));
+    let state = State { outbox: desk.outbox.clone(), log: desk.log.clone(), turns: turns.clone() };
+    let handle = async |state: &State, tx: &Transaction, event: &Event| {
+        let key = event.queue.key();
+        if key != "hot" {
+            return Ok(tx.put(&state.log, key, &json!({"seen": [event.payload::<i64>()?]}))?);
+        }
+        state.turns.fetch_add(1, Ordering::Relaxed);
+        Ok(state.outbox.emit(tx, "orders", "hot", &0).await.map(drop)?)
+    };
+    let topics = Topics::new().with_transaction("orders", state, handle);
+    others_have_their_turn(&world, &desk, topics, &turns).await;
+}
+
+/// Each event of the queue `hot` is followed by another one. Other queues are handled meanwhile.
+async fn others_have_their_turn(world: &World, desk: &Desk, topics: Topics, turns: &AtomicU64) {
     for _ in 0..10 {
         desk.place("hot", 0).await;
     }
     let config = world.config().with_concurrency(1).with_batch(5);
-    let processor = desk.outbox.start(config, orders(handler)).await.expect("starts");
+    let processor = desk.outbox.start(config, topics).await.expect("starts");
     until(|| turns.load(Ordering::Relaxed) > 10).await;
     for key in ["a", "b", "c"] {
         desk.place(key, 1).await;

@@ -338,8 +338,8 @@ pub struct Limits {
     /// Whether few large requests are cheaper than many small ones, so that the operations of many callers should share
     /// them. Default false: right for a store that is asked without a round trip, or that groups commits by itself.
     pub shares_requests: bool,
-    /// Whether a commit is so slow that transactions on the same documents should be merged into one commit. Default false: right for
-    /// a store in memory.
+    /// Whether a commit is so slow that transactions on the same documents should be merged into
+    /// one commit. Default false: right for a store in memory.
     pub merges_transactions: bool,
 }
 

@@ -32,8 +32,8 @@ macro_rules! on_server {
     };
 }
 
-/// `cargo xtask test` leaves the module `matrix` out, and `cargo xtask live` runs it: the schedules test the engine, whose own suites
-/// run on every version.
+/// `cargo xtask test` leaves the module `matrix` out, and `cargo xtask live` runs it: the schedules
+/// test the engine, whose own suites run on every version.
 macro_rules! on_servers {
     ($($schedules:tt)*) => {
         on_server! { elasticsearch8, elasticsearch_url: $($schedules)* }

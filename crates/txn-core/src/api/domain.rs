@@ -226,9 +226,10 @@ impl Domain {
     /// the deadline and the attempt limit allow it. The age is kept over the attempts, so
     /// the transaction gets through once it is the oldest.
     ///
-    /// The first attempt is optimistic (it locks at the end), later ones lock at each read; where transactions are composed
-    /// ([`Config::groups`](crate::Config::groups)), the first eight attempts are optimistic. Errors of the closure are
-    /// returned once its reads are known to belong together; nothing is written then.
+    /// The first attempt is optimistic (it locks at the end), later ones lock at each read; where
+    /// transactions are composed ([`Config::groups`](crate::Config::groups)), the first eight
+    /// attempts are optimistic. Errors of the closure are returned once its reads are known to
+    /// belong together; nothing is written then.
     ///
     /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what
     /// the outer one has locked: that is refused, and where it waits for a third transaction that waits for the outer

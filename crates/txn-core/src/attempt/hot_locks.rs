@@ -1,4 +1,5 @@
-//! Locks on hot documents: hand-offs from earlier commits, members that leave the group, and the turn of the process.
+//! Locks on hot documents: hand-offs from earlier commits, members that leave the group, and the
+//! turn of the process.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ impl Attempt {
         }
     }
 
-    /// Callers may have left meanwhile: what only they want is no longer wanted, but for locks that may stand.
+    /// Drops the wants of members that left the group, except locks that may stand.
     pub(super) fn leave_out_who_left(
         &self,
         wants: &mut BTreeMap<Key, Want>,
@@ -90,7 +91,7 @@ impl Attempt {
         }
     }
 
-    /// Of those who were set aside nothing more is sent; what was, and is not known to stand or not, is settled.
+    /// Sends no more locks for evicted members. A lock without an answer is settled.
     pub(super) fn leave_out_set_aside(
         &self,
         wants: &mut BTreeMap<Key, Want>,
@@ -98,7 +99,7 @@ impl Attempt {
     ) {
         self.leave_out_who_left(wants, checks);
         for (_, want) in wants.iter_mut().filter(|(key, _)| self.is_set_aside(key)) {
-            // Whatever stands under it.
+            // The lock counts, with any content under it.
             *want = Want::default();
         }
     }

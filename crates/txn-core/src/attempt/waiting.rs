@@ -59,7 +59,8 @@ impl Attempt {
     /// Waits for the turn of the process at documents before an attempt locks them, until it is
     /// `given_up`. The result names the documents to the board until it is dropped.
     ///
-    /// The queue waits for the turns of groups. An attempt that holds locks does not wait for a turn.
+    /// The queue waits for the turns of groups. An attempt that holds locks does not wait for a
+    /// turn.
     pub(super) async fn wait_for_turn(
         &self,
         keys: &[Key],

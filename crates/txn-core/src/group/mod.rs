@@ -74,8 +74,9 @@ impl Groups {
         groups
     }
 
-    /// Queues an attempt whose closure has ended, if it may be composed with others. `is_retry`: an earlier attempt of the transaction
-    /// failed. A transaction that only reads queues only if this process writes one of its documents, or if it is a retry.
+    /// Queues an attempt whose closure has ended, if it may be composed with others. `is_retry`: an
+    /// earlier attempt of the transaction failed. A transaction that only reads queues only if this
+    /// process writes one of its documents, or if it is a retry.
     pub(crate) fn apply(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,

@@ -65,7 +65,8 @@ impl Applicant {
         self.attempt.tid.age()
     }
 
-    /// Whether it may lock documents over the commits of earlier groups. One document is committed without a lock.
+    /// Whether it may lock documents over the commits of earlier groups. One document is committed
+    /// without a lock.
     fn takes_handoffs(&self) -> bool {
         self.uses.len() > 1
     }
@@ -74,8 +75,8 @@ impl Applicant {
         self.attempt.options.acknowledge
     }
 
-    /// Whether it is not the turn of another process at its documents. A transaction that only reads
-    /// locks nothing.
+    /// Whether it is not the turn of another process at its documents. A transaction that only
+    /// reads locks nothing.
     fn may_lock(&self, engine: &Engine, now: Duration) -> bool {
         self.uses.only_reads() || engine.hot.board.may_lock(self.uses.keys(), now)
     }

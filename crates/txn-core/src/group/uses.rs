@@ -86,8 +86,8 @@ pub(super) enum Part {
     Others,
 }
 
-/// The transactions that one attempt commits together: all that use several documents, because they need a record anyway. A
-/// single document needs none, and is committed by itself.
+/// The transactions that one attempt commits together: all that use several documents, because they
+/// need a record anyway. A single document needs none, and is committed by itself.
 pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part> {
     let first = components(all.clone());
     let part = |number: usize| {

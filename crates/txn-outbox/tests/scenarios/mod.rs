@@ -420,7 +420,7 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
     for key in keys.iter().filter(|key| others.contains(&shard(key))) {
         assert_eq!(desk.read(key).await, [0; 0], "nobody has its shard");
     }
-    // What the process of a processor emits waits in its shards.
+    // Events that a process with a processor emits wait in the shards of that process.
     for key in (0..12).map(|at| format!("here-{at}")) {
         desk.place(&key, 1).await;
         desk.seen(&key, &[1]).await;
@@ -439,7 +439,8 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
     assert!(even.stop(PATIENCE).await && odd.stop(PATIENCE).await);
 }
 
-/// Two processes share the shards. Each handles what it emits, and a key to which both emit keeps its order.
+/// Two processes share the shards. Each handles what it emits, and a key to which both emit keeps
+/// its order.
 pub(crate) async fn events_are_handled_where_they_are_emitted(world: &World) {
     let desks = [world.desk().await, world.desk().await];
     let handled = Arc::new(Mutex::new(Vec::new()));

@@ -175,14 +175,19 @@ fn later_wish_blocks_nothing() {
     assert!(policy.may_lock(hash(1), ms(11)) && policy.take_arrival() && !policy.take_arrival());
 }
 
-#[test]
-fn new_ticket_waits_for_the_apply() {
+/// A process that has used its turn, its ticket, and its work while an attempt is under way.
+fn used_turn() -> (Policy, Option<Ticket>, Work) {
     let mut policy = wishing(ms(10));
     let ticket = policy.ticket();
     policy.observe(look(&[(Node(1), entry(1_000_000_000, &[1]))], ms(10)), ms(11));
     policy.locked(ms(12));
     policy.committed(ms(13));
-    let under_way = Work { is_under_way: true, ..work(&[1, 2]) };
+    (policy, ticket, Work { is_under_way: true, ..work(&[1, 2]) })
+}
+
+#[test]
+fn new_ticket_waits_for_the_apply() {
+    let (mut policy, ticket, under_way) = used_turn();
     policy.update(under_way.clone(), ms(20));
     assert!(!policy.must_yield());
     policy.update(under_way, ms(33));
@@ -193,12 +198,7 @@ fn new_ticket_waits_for_the_apply() {
 
 #[test]
 fn turn_ends_though_an_attempt_stays_under_way() {
-    let mut policy = wishing(ms(10));
-    let ticket = policy.ticket();
-    policy.observe(look(&[(Node(1), entry(1_000_000_000, &[1]))], ms(10)), ms(11));
-    policy.locked(ms(12));
-    policy.committed(ms(13));
-    let under_way = Work { is_under_way: true, ..work(&[1, 2]) };
+    let (mut policy, ticket, under_way) = used_turn();
     policy.update(under_way.clone(), ms(33));
     policy.update(under_way.clone(), ms(130));
     assert!(policy.must_yield() && policy.ticket() == ticket);
@@ -510,7 +510,8 @@ proptest! {
         let patience = Numbers::default().longest_patience;
         let work = Work { wanted, clients: 8, passed_over_since: Some(ms(0)), ..Work::default() };
         let mut now = ms(10);
-        // A process that does not use its turn takes a new ticket, and may wait again for each other process.
+        // A process that does not use its turn takes a new ticket, and may wait again for each
+        // other process.
         let mut last_permitted = [0; 6];
         for round in 0..40 {
             now += patience;

@@ -26,8 +26,8 @@ const ROUND_TRIP: Duration = Duration::from_millis(2);
 /// A request that takes longer counts as one of this time.
 const LONGEST_SAMPLE: Duration = Duration::from_secs(1);
 
-/// Locks wait for the refresh at the begin of a turn for at most so many round trips. The refresh of
-/// a few documents takes two, and that of 500 documents on a loaded server takes eight.
+/// Locks wait for the refresh at the begin of a turn for at most so many round trips. The refresh
+/// of a few documents takes two, and that of 500 documents on a loaded server takes eight.
 const REFRESH: u32 = 12;
 
 /// A transaction that waited for its turn wants its documents for so many round trips more: it runs
